@@ -28,10 +28,10 @@ from rag.commands.models import as_built, plans, published
 from rag.commands.verb import Result, verb
 from rag.declaration import nearest
 from rag.query.served_model import check_fingerprint
+from rag.serving.access_rules import AccessRules
 from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings
 from rag.settings_file import credentials_of
-from rag.users.directory import Directory
 
 _PREFIX = "PILOTLIGHT_"
 _OTHERS = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")  # variables of no setting
@@ -91,7 +91,7 @@ def examine(settings: Settings) -> dict[str, Any]:
             report["credentials"][credential.origin] = ", ".join(credential.kinds())
             check_credential(credential)
     with _warning(warnings):
-        rules = len(Directory(settings.rules_path).rules()) if settings.rules else None
+        rules = len(AccessRules(settings.rules_path).rules()) if settings.rules else None
         report["users"] = {"header": settings.user_header, "proxies": settings.user_proxies, "rules": rules}
         if settings.knows_users and rules is None:
             warnings.append("users have no access without [[access]] in the file of --config")

@@ -15,8 +15,8 @@ from flask import request
 from werkzeug.exceptions import Forbidden, Unauthorized
 
 from rag.errors import SettingsError
+from rag.serving.access_rules import LONGEST, MOST_GROUPS, AccessRules, User
 from rag.settings import Settings
-from rag.users.directory import LONGEST, MOST_GROUPS, Directory, User
 from web.guards.scoped_retriever import USER, Caller
 
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
@@ -110,7 +110,7 @@ class Users:
         """Take the settings; raises SettingsError for some that cannot be, or a file of rules that cannot be read."""
         if not settings.rules:
             raise SettingsError("users need rules: write [[access]] into the file of --config")
-        self._directory = Directory(settings.rules_path)
+        self._rules = AccessRules(settings.rules_path)
         self._proxies = ProxyUsers(settings)
 
     def caller(self, role: str) -> Caller | None:
@@ -125,7 +125,7 @@ class Users:
         return None if user is None else self._with_rights(user)
 
     def _with_rights(self, user: User) -> Caller:
-        rights = self._directory.rights(user)
+        rights = self._rules.rights(user)
         if rights is None:
             return Caller(USER + user.name, None)
         return Caller(USER + user.name, rights.role, scope=rights.sees, writes=rights.writes)

@@ -9,11 +9,11 @@ from flask.testing import FlaskClient
 
 from rag.errors import SettingsError
 from rag.query.filters import Filter
+from rag.serving.access_rules import AccessRules, User
 from rag.serving.api_keys import KeyFile, check_exposure
 from rag.serving.scope import EVERYTHING, NOTHING, Part, Scope, reader_names
 from rag.settings import Settings, load
 from rag.settings_file import read_settings_file
-from rag.users.directory import Directory, User
 from tests.web.fakes import FakeRetriever
 from tests.web.guards.test_access import bearer
 from tests.web.test_problems import assert_problem
@@ -162,7 +162,7 @@ def test_names_in_other_scripts(rules: Path) -> None:
 
 
 def test_groups_add_up_and_only_some_may_be_changed(rules: Path) -> None:
-    directory = Directory(rules)
+    directory = AccessRules(rules)
     red = Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "red"}}))
     red_names, both_names = reader_names(["ann"], ["red"]), reader_names(["bob"], ["red", "blue"])
     notes, written = Part(frozenset({"notes"}), None, both_names), Part(frozenset({"ann"}))
@@ -269,7 +269,7 @@ def test_settings_that_cannot_be(rules: Path, given: dict[str, Any], said: str) 
 def test_rules_that_cannot_be(rules: Path, table: str, said: str) -> None:
     rules.write_text(f"[[access]]\n{table}\n")
     with pytest.raises(SettingsError, match=said) as caught:
-        Directory(rules)
+        AccessRules(rules)
     assert f"{rules}: access 1" in str(caught.value)
 
 

@@ -1,3 +1,0 @@
-"""Users: what `[[access]]` gives them as a `Scope`.
-
-May import `query`, `serving` for scopes, and the root of `rag`."""
