@@ -3,7 +3,8 @@
 RagError
 ├── UsageError          a command line that cannot be read: says what is wrong, and what was probably meant
 ├── SettingsError       a setting whose value cannot be used: names the setting, the value and what is allowed
-├── QueryError          a query, k, or mode that cannot be answered (HTTP 400)
+├── QueryError          a query that cannot be answered as asked (HTTP 400)
+│   ├── FieldError      a field of a request that is missing, unknown or of a value that is not allowed: names it
 │   └── RerankOff       no cross-encoder is set that ranks anew (HTTP 501)
 ├── NotThere            something that is asked for by its name and is not there (HTTP 404)
 │   ├── CollectionMissing  a collection: names those that are
@@ -57,6 +58,14 @@ class SettingsError(RagError):
 
 class QueryError(RagError):
     """A query that cannot be answered as asked."""
+
+
+class FieldError(QueryError):
+    """A field of a request that cannot be used; the message is a sentence that names it and says what it must be."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(detail)
+        self.field = field
 
 
 class RerankOff(QueryError):

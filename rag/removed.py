@@ -58,7 +58,12 @@ COMMANDS = {
     "push": _REMOTE,
     "copy": "index --store milvus://… publishes what is built in the folder; export and import move an index",
 }
-ROUTES: dict[str, str] = {}  # paths
+ROUTES = {  # paths
+    "/rerank": "POST /v1/rerank takes `documents` in place of `texts`",
+    "/v2/rerank": "POST /v1/rerank takes the same fields",
+    "/api/v1/embeddings": "POST /v1/embeddings takes the same fields, and answers as OpenAI does",
+    "/api/v1/insights": "GET /api/v1/insights.csv has each table of the page",
+}
 FLAGS = {  # that were no settings
     "every": _TIMER,
     "quick": "verify loads no model, so it is always quick",

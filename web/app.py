@@ -10,34 +10,29 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from rag.insights.recorder import Recorder
 from rag.settings import Settings
 from web import compiled_templates, insights, openapi, problems
-from web.api import answers, changes, documents, embeddings, feedback, health, jobs, openai, rerank, search, suggestions
+from web.api import answers, documents, health, jobs, openai, search
 from web.encoding import JsonProvider
 from web.guards import access, cors, limits
 from web.observe import telemetry
-from web.pages import branding, document_page, embed, insights_page, search_page, status_page
+from web.pages import assets, document_page, operator_pages, search_page
 from web.path_prefix import PathPrefix
 from web.retriever import Jobs, Pushes, Retriever
 from web.security_headers import SECURITY_HEADERS
 from web.sizes import MAX_BODY_BYTES
 
-PARTS = (
-    search,
-    suggestions,
-    answers,
-    search_page,
-    status_page,
-    insights_page,
-    health,
-    openapi,
-    embeddings,
-    openai,
-    rerank,
-    documents,
-    changes,
-    jobs,
-    document_page,
-    embed,
-    feedback,
+BLUEPRINTS = (
+    search.blueprint,
+    answers.blueprint,
+    search_page.blueprint,
+    operator_pages.status,
+    operator_pages.insights,
+    health.blueprint,
+    openapi.blueprint,
+    openai.blueprint,
+    documents.blueprint,
+    jobs.blueprint,
+    document_page.blueprint,
+    assets.blueprint,
 )
 
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
@@ -58,7 +53,7 @@ def create_app(
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES + 1
     app.extensions["draining"] = threading.Event()  # set by the server once it is told to stop
-    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = branding.YEAR_S  # safe because `asset` names a file by its content
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = assets.YEAR_S  # safe because `asset` names a file by its content
     app.json = JsonProvider(app)
     app.extensions["retriever"] = retriever
     app.extensions["limits"] = settings
@@ -66,9 +61,9 @@ def create_app(
     app.extensions["pushes"] = pushes
     telemetry.install(app, retriever, pushes)  # first, so that it sees what others refuse
     insights.install(app, recorder)
-    for part in PARTS:
-        app.register_blueprint(part.blueprint)
-    branding.register(app, settings)
+    for blueprint in BLUEPRINTS:
+        app.register_blueprint(blueprint)
+    assets.register(app, settings)
     problems.register(app)
     access.register(app, settings)
     cors.register(app, settings)

@@ -55,25 +55,25 @@ class Places:
         """Make a link of an address, as the function of this name does."""
         return Link(link_to(url).href, self.of(url))
 
-    def to_address(self, field: str, value: str) -> str:
-        """Return a value of a field of a filter as it stands in the address of a page."""
+    def display_value(self, field: str, value: str) -> str:
+        """Return a value of a field of a filter with the name of its source in place of the path on the server."""
         for name in self._named:
             start = self._start(field, name)
             if start and value.startswith(start) and value[len(start) : len(start) + 1] in _AFTER[field]:
                 return name + value[len(start) :]
         return value
 
-    def from_address(self, field: str, value: str) -> str:
-        """Return the value of a field of a filter for what `to_address` made of it, and any other as it is."""
+    def index_value(self, field: str, value: str) -> str:
+        """Return the value that `display_value` was made of, as the index has it; any other as it is."""
         for name in self._named:
             start = self._start(field, name)
             if start and value.startswith(name) and value[len(name) : len(name) + 1] in _AFTER[field]:
                 return start + value[len(name) :]
         return value
 
-    def from_addresses(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Return the parameters of an address with the values that `to_address` was given."""
-        return {name: [self.from_address(name, value) for value in values] for name, values in parameters.items()}
+    def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Return the parameters of a page's address with values as the index has them."""
+        return {name: [self.index_value(name, value) for value in values] for name, values in parameters.items()}
 
     def _start(self, field: str, name: str) -> str:
         """How a value begins that is of the source with this name; empty where it does not matter."""

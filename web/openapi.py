@@ -1,4 +1,4 @@
-"""Descriptions of routes, written beside them; `/openapi.json` is made from these and the url map."""
+"""Descriptions of routes, written at their views; `/openapi.json` is made from these, their structs and the URL map."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,20 +6,27 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Literal, TypeVar
 
+import msgspec
 from flask import Blueprint, Flask, Response, current_app, has_request_context, jsonify, request
 from werkzeug.routing import Rule
 
-from rag.settings import Settings
+from rag.decoding import REF
+from rag.messages import FilterFields, Problem
+from rag.query.filters import LISTS
 from web.problems import MEDIA_TYPE
 
 Role = Literal["read", "write"]
 Schema = Mapping[str, Any]  # JSON Schema 2020-12, as OpenAPI 3.1 has it
-Parameter = Mapping[str, Any]  # an OpenAPI parameter object
+Body = Any  # a struct, perhaps with more of its schema in `Annotated`
 View = TypeVar("View", bound=Callable[..., Any])
 
 BODY_ERRORS = (400, 413, 415)
 GUARDED_ERRORS = (400, 401, 403, 429, 500, 503)  # any route but a probe
 MEANINGS = {
+    200: "The answer.",
+    201: "Created.",
+    202: "Started.",
+    204: "Done.",
     400: "A field is missing, unknown or has a value that is not allowed; `field` names it.",
     401: "A key is needed, or the one given is not known.",
     403: "The key may not do this.",
@@ -38,17 +45,18 @@ MEANINGS = {
 }
 _ATTRIBUTE = "pilotlight_operation"
 _CONVERTER = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")
+_NULL = {"type": "null"}
 
 blueprint = Blueprint("openapi", __name__)
-_components: dict[str, Schema | Callable[[Settings], Schema]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A body that is not JSON."""
+    """A body that is not JSON; `fields` are those of a form."""
 
     media_type: str
     schema: Schema
+    fields: type[msgspec.Struct] | None = None
 
 
 HTML = Content("text/html", {"type": "string"})
@@ -59,23 +67,25 @@ class Operation:
     """The request and the answers of one method of a route."""
 
     summary: str
-    role: Role | None  # what a key must allow; None is open to everybody: probes alone
-    request: Schema | Content | None
-    parameters: Sequence[Parameter] | Callable[[Settings], Sequence[Parameter]]
-    responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None]
+    role: Role | None  # the role that a key must have; None is open to everybody: probes alone
+    body: Body | Content | None
+    query: type[msgspec.Struct] | None
+    has_filter: bool
+    responses: Mapping[int, Body | Content | Sequence[Body | Content] | None]
     errors: tuple[int, ...]
     description: str
-    operator: bool  # only for callers with the role write, though it changes nothing
-    whole: bool  # tells of everything: not for keys that may see a part alone
+    operator: bool
+    whole: bool
 
 
 def operation(
     *,
     summary: str,
     role: Role | None,
-    request: Schema | Content | None = None,
-    parameters: Sequence[Parameter] | Callable[[Settings], Sequence[Parameter]] = (),
-    responses: Mapping[int, Schema | Content | Sequence[Schema | Content] | None],
+    body: Body | Content | None = None,
+    query: type[msgspec.Struct] | None = None,
+    has_filter: bool = False,
+    responses: Mapping[int, Body | Content | Sequence[Body | Content] | None],
     errors: Sequence[int] = (),
     description: str = "",
     operator: bool = False,
@@ -85,23 +95,24 @@ def operation(
 
     Args:
         summary: one line.
-        role: what a key must allow; None for probes, which everybody may ask.
-        request: schema of the JSON body, best one that `define` gave, or a `Content`; None where there is no body.
-        parameters: parameter objects of the query string and the path, or what makes them from the limits.
-        responses: by status: a schema of JSON, a `Content`, several of these, or None for no body.
-        errors: statuses that are answered with a problem, beside those that every such route has.
+        role: the role that a key must have; None for probes, which are open to everybody.
+        body: struct of the JSON body, or a `Content`; None where there is no body.
+        query: struct of the query string, in which `query` is written `q`; None where there is none.
+        has_filter: whether the query string has the fields of a filter as well.
+        responses: by status: a struct of JSON, a `Content`, several of these, or None for no body.
+        errors: statuses that are answered with a problem, besides those that every such route has.
         description: more, in Markdown.
         operator: whether a key must have the role write as well; a browser may send it, as nothing is changed.
-        whole: whether it tells of everything, so that a key that may see a part alone is refused.
+        whole: whether it tells of all documents, so that a key with a narrower scope is refused.
     """
     common: tuple[int, ...] = () if role is None else GUARDED_ERRORS
-    common += BODY_ERRORS if request is not None else ()
-    common += (414,) if parameters and role is not None else ()
+    common += BODY_ERRORS if body is not None else ()
+    common += (414,) if query is not None and role is not None else ()
     answered = tuple(sorted({*common, *errors}))
-    described = Operation(summary, role, request, parameters, responses, answered, description, operator, whole)
+    found = Operation(summary, role, body, query, has_filter, responses, answered, description, operator, whole)
 
     def describe(view: View) -> View:
-        setattr(view, _ATTRIBUTE, described)
+        setattr(view, _ATTRIBUTE, found)
         return view
 
     return describe
@@ -113,57 +124,29 @@ def operation_of(view: Callable[..., Any] | None) -> Operation | None:
     return found if isinstance(found, Operation) else None
 
 
-def define(name: str, schema: Schema | Callable[[Settings], Schema]) -> Schema:
-    """Name a schema, or what makes it from the limits; return the reference to put in its place."""
-    _components[name] = schema
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-PROBLEM = define(
-    "Problem",
-    {
-        "description": "A problem as RFC 9457 defines it.",
-        "type": "object",
-        "required": ["type", "title", "status", "detail"],
-        "properties": {
-            "type": {"const": "about:blank"},
-            "title": {"type": "string", "description": "the phrase of the status"},
-            "status": {"type": "integer"},
-            "detail": {"type": "string", "description": "one sentence for people"},
-            "message": {"type": "string", "description": "`detail` again, for clients of Cohere: below /v1 and /v2"},
-            "error": {
-                "type": "object",
-                "description": "the same as OpenAI's clients look for it: below /v1 and /v2",
-                "required": ["message", "type", "param", "code"],
-                "properties": {
-                    "message": {"type": "string"},
-                    "type": {"type": "string"},
-                    "param": {"type": ["string", "null"]},
-                    "code": {"type": ["string", "null"]},
-                },
-                "additionalProperties": False,
-            },
-            "field": {"type": "string", "description": "the field at fault, such as `filter.date.from`"},
-        },
-        "additionalProperties": False,
-    },
-)
+def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
+    """Yield every route's rule and method with the description of its view; static files have none."""
+    for rule in app.url_map.iter_rules():
+        described = operation_of(app.view_functions[rule.endpoint])
+        for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
+            if described is not None:
+                yield rule, method, described
 
 
 @blueprint.get("/openapi.json")
-@operation(summary="Describe this API in the OpenAPI 3.1 format.", role="read", responses={200: {"type": "object"}})
+@operation(summary="Describe this API in the OpenAPI 3.1 format.", role="read", responses={200: dict[str, Any]})
 def describe_api() -> Response:
     """Answer with the description of every route of the running server."""
     return jsonify(document(current_app))
 
 
 def document(app: Flask) -> dict[str, Any]:
-    """Return the OpenAPI document of an application, made from its url map and the operations of its views."""
-    limits: Settings = app.extensions["limits"]
+    """Return the OpenAPI document of an application, made from its URL map and the operations of its views."""
+    schemas = _Schemas(app)
     paths: dict[str, dict[str, Any]] = {}
     for rule, method, described in operations(app):
         path = _CONVERTER.sub(r"{\1}", rule.rule)
-        paths.setdefault(path, {})[method.lower()] = _described(rule, described, limits)
+        paths.setdefault(path, {})[method.lower()] = _described(rule, described, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -175,7 +158,7 @@ def document(app: Flask) -> dict[str, Any]:
         "servers": [{"url": f"{request.script_root if has_request_context() else ''}/"}],
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": {name: schema(limits) if callable(schema) else schema for name, schema in _components.items()},
+            "schemas": schemas.components,
             "securitySchemes": {
                 "key": {"type": "http", "scheme": "bearer", "description": "A key of `pilotlight keys add`."},
                 "browser": {"type": "http", "scheme": "basic", "description": "The key as password, to read."},
@@ -184,19 +167,71 @@ def document(app: Flask) -> dict[str, Any]:
     }
 
 
-def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
-    """Yield every route's rule and method with the description of its view; static files have none."""
-    for rule in app.url_map.iter_rules():
-        described = operation_of(app.view_functions[rule.endpoint])
-        for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
-            if described is not None:
-                yield rule, method, described
+class _Schemas:
+    """The schemas of all structs of an application."""
+
+    def __init__(self, app: Flask) -> None:
+        kinds: list[Any] = [Problem, FilterFields]
+        for _, _, one in operations(app):
+            kinds += [one.query, one.body, *(kind for answer in one.responses.values() for kind in _several(answer))]
+        kinds = [kind.fields if isinstance(kind, Content) else kind for kind in kinds]
+        self._kinds = list(filter(None, kinds))
+        self._schemas, self.components = msgspec.json.schema_components(self._kinds, ref_template=REF + "{name}")
+        for schema in self.components.values():
+            if schema.get("additionalProperties") is False:  # a request, in which null is a field left out
+                optional = schema["properties"].keys() - set(schema.get("required", ()))
+                schema["properties"] |= {name: _nullable(schema["properties"][name]) for name in optional}
+
+    def of(self, kind: Any) -> Schema:
+        """Return the schema of a struct: mostly a reference."""
+        return self._schemas[self._kinds.index(kind)]
+
+    def parameters(self, kind: type[msgspec.Struct], *, has_filter: bool) -> Iterator[dict[str, Any]]:
+        """Yield the parameters of a query string."""
+        fields = self.components[kind.__name__]
+        for name, schema in fields["properties"].items():
+            if name != "filter":
+                yield _parameter("q" if name == "query" else name, schema, required=name in fields.get("required", ()))
+        if has_filter:
+            known = self.components[FilterFields.__name__]["properties"]
+            for name in LISTS:
+                several = next(each for each in known[name]["anyOf"] if each.get("type") == "array")
+                yield _parameter(name, several | {"description": f"{known[name]['description']}; any one of these"})
+            for name, day in self.components["Days"]["properties"].items():
+                yield _parameter(name, day | {"description": "the first day" if name == "from" else "the last day"})
+
+    def form(self, kind: type[msgspec.Struct]) -> Schema:
+        """Return the schema of a form, which has the parameters of a query string."""
+        found = self.parameters(kind, has_filter=True)
+        return {"type": "object", "properties": {one["name"]: one["schema"] for one in found}}
 
 
-def _described(rule: Rule, described: Operation, limits: Settings) -> dict[str, Any]:
-    parameters = described.parameters
-    answers = {str(status): _answer(status, content) for status, content in described.responses.items()}
-    answers |= {str(status): _problem(status) for status in described.errors if status not in described.responses}
+def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str, Any]:
+    """Return the object of a parameter of a query string, which cannot be null."""
+    schema = dict(schema)
+    description = schema.pop("description", "")
+    if schema.get("default", 0) is None:
+        del schema["default"]
+    if "anyOf" in schema:
+        kinds = [each for each in schema.pop("anyOf") if each != _NULL]
+        schema |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    elif isinstance(schema.get("type"), list):
+        schema["type"] = schema["type"][0]
+    found: dict[str, Any] = {"name": name, "in": "query", "description": schema.pop("description", description)}
+    return found | {"schema": schema} | ({"required": True} if required else {})
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a field that may be null as well."""
+    if "anyOf" in schema:
+        return schema if _NULL in schema["anyOf"] else {**schema, "anyOf": [*schema["anyOf"], _NULL]}
+    if "$ref" in schema or "enum" in schema:  # null among the values of an enum breaks generators of clients
+        outer: dict[str, Any] = {name: schema[name] for name in ("description", "default") if name in schema}
+        return {"anyOf": [{name: each for name, each in schema.items() if name not in outer}, _NULL], **outer}
+    return {**schema, "type": [schema["type"], "null"]}
+
+
+def _described(rule: Rule, described: Operation, schemas: _Schemas) -> dict[str, Any]:
     result: dict[str, Any] = {
         "operationId": rule.endpoint.replace(".", "_"),
         "tags": [rule.endpoint.partition(".")[0]],
@@ -204,42 +239,49 @@ def _described(rule: Rule, described: Operation, limits: Settings) -> dict[str, 
     }
     if described.description:
         result["description"] = described.description
+    in_path = {"in": "path", "required": True, "schema": {"type": "string"}}
+    parameters: list[dict[str, Any]] = [{"name": name, **in_path} for name in sorted(rule.arguments)]
+    if described.query is not None:
+        parameters += schemas.parameters(described.query, has_filter=described.has_filter)
     if parameters:
-        result["parameters"] = list(parameters(limits) if callable(parameters) else parameters)
-    if described.request is not None:
-        [(media_type, body)] = _contents(described.request).items()
-        result["requestBody"] = {"required": True, "content": {media_type: body}}
+        result["parameters"] = parameters
+    if described.body is not None:
+        result["requestBody"] = {"required": True, "content": _contents(described.body, schemas)}
     # reading may be open to all: that is the operator's choice
     allowed: dict[Role | None, list[dict[str, list[str]]]] = {
         None: [],
         "read": [{"key": []}, {"browser": []}, {}],
         "write": [{"key": []}],
     }
-    security = [{"key": []}, {"browser": []}] if described.operator else allowed[described.role]
-    return result | {"responses": dict(sorted(answers.items())), "security": security}
+    result["security"] = [{"key": []}, {"browser": []}] if described.operator else allowed[described.role]
+    answers = {status: _contents(content, schemas) for status, content in described.responses.items()}
+    problem = {MEDIA_TYPE: {"schema": schemas.of(Problem)}}
+    answers |= {status: problem for status in described.errors if status not in described.responses}
+    result["responses"] = {str(status): _answer(status, contents) for status, contents in sorted(answers.items())}
+    return result
 
 
-def _answer(status: int, content: Schema | Content | Sequence[Schema | Content] | None) -> dict[str, Any]:
-    kinds = _contents(content)
-    meaning = {200: "The answer.", 201: "Created.", 202: "Started.", 204: "Done."}.get(status, "")
-    described: dict[str, Any] = {"description": meaning or MEANINGS[status]}
-    if kinds:
-        described["content"] = kinds
-    return described
-
-
-def _contents(content: Schema | Content | Sequence[Schema | Content] | None) -> dict[str, dict[str, Schema]]:
-    """Schemas by media type."""
-    several = [] if content is None else content if isinstance(content, Sequence) else [content]
-    kinds = [one if isinstance(one, Content) else Content("application/json", one) for one in several]
-    return {kind.media_type: {"schema": kind.schema} for kind in kinds}
-
-
-def _problem(status: int) -> dict[str, Any]:
-    described: dict[str, Any] = {
-        "description": MEANINGS[status],
-        "content": {MEDIA_TYPE: {"schema": PROBLEM}},
-    }
+def _answer(status: int, contents: Mapping[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": MEANINGS[status]}
+    if contents:
+        described["content"] = contents
     if status in (429, 503):
         described["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}
     return described
+
+
+def _several(content: Body | Content | Sequence[Body | Content] | None) -> Sequence[Body | Content]:
+    if content is None:
+        return ()
+    return content if isinstance(content, list | tuple) else (content,)
+
+
+def _contents(content: Body | Content | Sequence[Body | Content] | None, schemas: _Schemas) -> dict[str, Any]:
+    """Return the schemas by media type."""
+    found: dict[str, Any] = {}
+    for one in _several(content):
+        if isinstance(one, Content):
+            found[one.media_type] = {"schema": schemas.form(one.fields) if one.fields else one.schema}
+        else:
+            found["application/json"] = {"schema": schemas.of(one)}
+    return found

@@ -31,15 +31,13 @@ MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = (
     "/api",
     "/v1",
-    "/v2",
-    "/rerank",
     "/livez",
     "/readyz",
     "/metrics",
     "/openapi.json",
     "/static",
 )  # never a page
-OPENAI_PATHS = ("/v1/", "/v2/")  # whose clients look for the error in an object of OpenAI's form
+OPENAI_PATHS = ("/v1/",)  # whose clients look for the error in an object of OpenAI's form
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along
 REASONS = {413: "too_large", 429: "rate"}  # under which refusals are counted
@@ -148,7 +146,7 @@ def _openai_error(body: dict[str, object]) -> dict[str, object]:
 
 def wants_page() -> bool:
     """Return whether the request is a browser's, for something that people read."""
-    if request.path.startswith(MACHINE_PATHS):
+    if request.path.startswith(MACHINE_PATHS) or request.path in ROUTES:
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"
 

@@ -9,9 +9,9 @@ from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, SkipValidation
 
 from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION, MODES
+from rag.query.options import DEFAULT_COLLECTION
 from rag.query.passages import Ranker, Searcher, best_of, metadata_of, text_of
-from rag.query.request import SearchRequest
+from rag.query.request import Mode, SearchRequest
 
 
 class PilotlightRetriever(BaseRetriever):
@@ -21,7 +21,7 @@ class PilotlightRetriever(BaseRetriever):
 
     searcher: SkipValidation[Searcher]
     k: int = 4
-    mode: str = MODES[0]
+    mode: Mode = "hybrid"
     filter: dict[str, Any] | None = None  # as in the REST API
     collection: str = DEFAULT_COLLECTION
     rerank: bool = False

@@ -2,18 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+from msgspec import structs
 
 from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION, MODES
+from rag.query.options import DEFAULT_COLLECTION
 from rag.query.passages import Ranker, Searcher, best_of, metadata_of, text_of
-from rag.query.request import SearchRequest
+from rag.query.request import Mode, SearchRequest
 
 SHOWN = ("title", "section", "date")  # what a model is told of a passage beside its text
 
@@ -26,7 +26,7 @@ class PilotlightRetriever(BaseRetriever):
         searcher: Searcher,
         *,
         k: int = 4,
-        mode: str = MODES[0],
+        mode: Mode = "hybrid",
         filter: Mapping[str, Any] | None = None,
         collection: str = DEFAULT_COLLECTION,
         rerank: bool = False,
@@ -38,7 +38,7 @@ class PilotlightRetriever(BaseRetriever):
         self._asked = SearchRequest("", k=k, mode=mode, filter=wanted, collection=collection, rerank=rerank)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = self._searcher.search(replace(self._asked, query=query_bundle.query_str))
+        found = self._searcher.search(structs.replace(self._asked, query=query_bundle.query_str))
         nodes = []
         for hit in found.hits:
             metadata = metadata_of(hit)

@@ -1,15 +1,14 @@
 """Pilotlight as tools of the Model Context Protocol; needs the extra `pilotlight[mcp]`."""
 
-import inspect
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib import metadata
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
+import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
@@ -20,13 +19,13 @@ from embedder.errors import PilotlightError
 from indexer.errors import counted
 from indexer.generation.documents import document_id, is_document_id
 from rag.answer.prompt import delimited, neutralise
-from rag.client.results import Document, document_of
 from rag.insights.recorder import Recorder
+from rag.messages import Document
 from rag.query.explain import in_words
 from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.passages import Searcher
-from rag.query.request import FIELDS, SearchRequest
+from rag.query.request import Mode, SearchRequest
 from rag.query.results import Answer, Hit
 
 HOST = "127.0.0.1"
@@ -65,7 +64,7 @@ class LocalLibrary:
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by its id."""
-        return document_of(self._document(id, collection))
+        return msgspec.convert(self._document(id, collection), Document)
 
 
 class Found(BaseModel):
@@ -140,13 +139,41 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
     )
 
     @server.tool(annotations=READS)
-    @_takes(_search_arguments(collection))
-    def search(**asked: Any) -> Annotated[CallToolResult, SearchResult]:
+    def search(
+        query: Annotated[
+            str, Field(min_length=1, max_length=MOST_CHARACTERS, description="a whole question, or words")
+        ],
+        k: Annotated[int, Field(ge=1, le=MOST_HITS, description="passages wanted")] = HITS,
+        mode: Annotated[Mode, Field(description="by meaning and words, meaning alone, words alone")] = "hybrid",
+        collection: Annotated[str, Field(description="which collection")] = collection,
+        per_document: Annotated[
+            Annotated[int, Field(ge=0)] | None,
+            Field(description="most passages from one document (default: 2); 0 = no limit"),
+        ] = None,
+        rerank: Annotated[
+            bool,
+            Field(description="whether a second, slower model ranks the best passages, if there is one"),
+        ] = False,
+        explain: Annotated[bool, Field(description="whether each passage says why it was found")] = False,
+        filter: Annotated[
+            dict[str, Any] | None,
+            Field(description='only documents like this: {"path": "/docs", "language": "en"}; also date, metadata'),
+        ] = None,
+    ) -> Annotated[CallToolResult, SearchResult]:
         """Find the passages of the documents that answer a question best."""
 
         with _errors_told():
-            request = SearchRequest(**asked)
-            answer = library.search(replace(request, filter=request.only))
+            request = SearchRequest(
+                query,
+                k=k,
+                mode=mode,
+                collection=collection,
+                per_document=per_document,
+                rerank=rerank,
+                explain=explain,
+                filter=Filter.parse(filter) if filter else None,
+            )
+            answer = library.search(request)
         hits = [Found.model_validate(hit, from_attributes=True) for hit in answer.hits]
         passages = [
             delimited(
@@ -203,39 +230,6 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         return _answer(result, f"Passages {first} to {first + len(parts) - 1} of {total}.{more}", passages)
 
     return server
-
-
-def _search_arguments(collection: str) -> list[inspect.Parameter]:
-    """Make the arguments of the tool `search` of the fields of a search that say what they mean to a model."""
-    found = []
-    for name, option in FIELDS.items():
-        if not option.tool:
-            continue
-        kind: Any = dict[str, Any] if option.kind is Filter else option.kind
-        limits: dict[str, int] = {}
-        if option.choices:
-            kind = Literal.__getitem__(option.choices)
-        elif option.kind is int:
-            limits = {"ge": option.low, "le": option.high or MOST_HITS}
-        default = {"query": inspect.Parameter.empty, "k": HITS, "collection": collection}.get(name, option.default)
-        if default is None:
-            kind |= None
-        elif name == "query":
-            limits = {"min_length": 1, "max_length": MOST_CHARACTERS}
-        annotation = Annotated[kind, Field(**limits, description=option.tool)]
-        found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
-    return found
-
-
-def _takes(arguments: Sequence[inspect.Parameter]) -> Callable[[Any], Any]:
-    """Say which arguments a function takes by name, whatever its own signature says."""
-
-    def mark(function: Any) -> Any:
-        returned = inspect.signature(function).return_annotation
-        function.__signature__ = inspect.Signature(arguments, return_annotation=returned)
-        return function
-
-    return mark
 
 
 @contextmanager

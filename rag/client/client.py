@@ -1,46 +1,43 @@
-"""A client of a running server: what its API does, typed. Nothing here loads a model or an index."""
+"""A client of a running server: its API, typed. Nothing here loads a model or an index."""
 
+import base64
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from rag.client.answer import WrittenAnswer
-from rag.client.changes import Change, fields_of
-from rag.client.jobs import Job
-from rag.client.results import (
-    Document,
-    answer_of,
-    document_of,
-    outcome_of,
-    relevance_of,
-    suggestions_of,
-    vectors_of,
-)
-from rag.client.transport import Transport
-from rag.errors import ClientError
+from rag import messages
+from rag.client.transport import Transport, kind_of, problem_in
+from rag.errors import ClientError, Unavailable
+from rag.events import Event
 from rag.insights.store import What
+from rag.messages import Citation, Document, Sentence
 from rag.query.filters import Filter, parameters_of
-from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
+from rag.query.options import DEFAULT_COLLECTION, MOST_EXCHANGES, MOST_OF_ANSWER, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, Suggestion
 
 Options = ParamSpec("Options")
-Asker = TypeVar("Asker")
-Asked = TypeVar("Asked")
+Caller = TypeVar("Caller")
+Subject = TypeVar("Subject")
 Found = TypeVar("Found")
 
 API = "/api/v1"
-_JOBS, _DOCUMENTS, _CHANGES = f"{API}/index", f"{API}/documents", f"{API}/changes"
 BATCH = 32  # searches, or texts, that go into one request
+_CHANGE_POLL_S, _JOB_POLL_S = 0.2, 0.5
 
 
 def _options_of(
     request: Callable[Concatenate[str, Options], SearchRequest],
-) -> Callable[[Callable[Concatenate[Asker, Asked, ...], Found]], Callable[Concatenate[Asker, Asked, Options], Found]]:
+) -> Callable[
+    [Callable[Concatenate[Caller, Subject, ...], Found]], Callable[Concatenate[Caller, Subject, Options], Found]
+]:
     return lambda method: method
 
 
@@ -50,22 +47,193 @@ _with_options = _options_of(SearchRequest)
 
 
 class IndexOptions(TypedDict, total=False):
-    """How an index is built; what is not given is as for `pilotlight index`."""
+    """Options of a build; those that are left out are as for `pilotlight index`."""
 
-    add: bool  # keep the sources of the index beside those named
+    add: bool  # keep the sources of the index besides those named
     full: bool  # reprocess unchanged pages too
     collection: str
 
 
 class PushOptions(TypedDict, total=False):
-    """What is said of a document that is sent; goes before what the document says of itself."""
+    """Facts that go before those which a document states itself."""
 
     content_type: str  # text/plain unless it is given; for bytes also with a charset
     title: str
     language: str  # a tag such as en
     date: str  # YYYY-MM-DD
-    access: Mapping[str, Sequence[str]]  # who may read it: users and groups, see docs/access.md
+    access: Mapping[str, Sequence[str]]  # who may read it: users and groups, see docs/security.md
     collection: str
+
+
+class Change:
+    """A document that was sent or withdrawn; `state` and `reason` are as of the last answer of the server."""
+
+    def __init__(self, transport: Transport, facts: messages.Change) -> None:
+        self._transport = transport
+        self._take(facts)
+
+    def __repr__(self) -> str:
+        return f"Change({self.id}, {self.url!r}, {self.state!r})"
+
+    def refresh(self) -> None:
+        """Ask what has become of it."""
+        params = {"collection": self.collection}
+        self._take(self._transport.get(f"{API}/changes/{self.id}", messages.Change, params))
+
+    def wait(self, timeout: float | None = None) -> str:
+        """Wait until it was dealt with; return its state: indexed, skipped, failed, removed or superseded.
+
+        Raises Unavailable if it still waits after so many seconds.
+        """
+        _wait(self, lambda: self.state == "queued", timeout, _CHANGE_POLL_S)
+        return self.state
+
+    def _take(self, facts: messages.Change) -> None:
+        self.id, self.url, self.collection = facts.id, facts.url, facts.collection
+        self.document = facts.document  # its id, as hits have it
+        self.state: str = facts.state
+        self.reason = facts.reason
+
+
+class Job:
+    """A build; `state`, `progress`, `report` and `error` are as of the last answer of the server."""
+
+    def __init__(self, transport: Transport, facts: messages.Job) -> None:
+        self._transport = transport
+        self._take(facts)
+
+    def __repr__(self) -> str:
+        return f"Job({self.id!r}, {self.state!r})"
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not come to its end, good or bad."""
+        return self.state in ("running", "cancelling")
+
+    def refresh(self) -> None:
+        """Ask how far it is."""
+        self._take(self._transport.get(_job_path(self.id), messages.Job))
+
+    def cancel(self) -> None:
+        """Have it stopped; the live index stays as it is."""
+        self._take(self._transport.send("DELETE", _job_path(self.id), messages.Job))
+
+    def wait(self, timeout: float | None = None) -> dict[str, Any]:
+        """Wait until it has ended; return the report of the build.
+
+        Raises:
+            Unavailable: it still runs after so many seconds.
+            ClientError: it failed or was cancelled; `error` says why.
+        """
+        _wait(self, lambda: self.running, timeout, _JOB_POLL_S)
+        if self.report is None:
+            raise ClientError(f"job {self.id} is {self.state}: {self.error or 'the log of the server says why'}")
+        return self.report
+
+    def _take(self, facts: messages.Job) -> None:
+        self.id = facts.id
+        self.state: str = facts.state
+        self.progress = facts.progress
+        self.report, self.error = facts.report, facts.error
+
+
+def _wait(work: Change | Job, is_waiting: Callable[[], bool], timeout: float | None, poll: float) -> None:
+    end = None if timeout is None else monotonic() + timeout
+    pause = threading.Event()  # never set: it can be interrupted, which a sleep cannot everywhere
+    while is_waiting():
+        if end is not None and monotonic() >= end:
+            name = type(work).__name__.lower()
+            raise Unavailable(f"{name} {work.id} is still {work.state} after {timeout:g} seconds")
+        pause.wait(poll)
+        work.refresh()
+
+
+class WrittenAnswer:
+    """The text of an answer, piece by piece; a context manager, whose end also ends the writing.
+
+    `found` is there at once: the search whose hits the citations number. `text` and `sentences` grow while it is read;
+    `citations` and `finish_reason` are there once the text has been read to its end.
+    """
+
+    def __init__(self, transport: Transport, fields: Mapping[str, Any]) -> None:
+        """Ask for it; `fields` are those of the request."""
+        self._transport = transport
+        self._fields = fields
+        self._events = transport.events(f"{API}/answer", fields)
+        self.text = ""
+        self.sentences: list[Sentence] = []
+        self.citations: tuple[Citation, ...] = ()
+        self.finish_reason: str | None = None
+        try:
+            first = next(self._events, None)
+            if first is None or first.name not in ("hits", "error"):
+                raise ClientError(f"{transport.url} did not stream an answer: is it Pilotlight?")
+            self.found = self._read(first, Answer)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop reading; the server then stops writing."""
+        self._events.close()
+
+    def ask_further(self, question: str) -> "WrittenAnswer":
+        """Ask another question with the same options, and the conversation up to here."""
+        exchange = {"question": self._fields["query"], "answer": self.text[:MOST_OF_ANSWER]}
+        history = [*self._fields.get("history", ()), exchange][-MOST_EXCHANGES:]
+        return WrittenAnswer(self._transport, {**self._fields, "query": question, "history": history})
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the text as it comes; raises ClientError where the server cannot go on."""
+        for event in self._events:
+            if event.name == "token":
+                text = self._read(event, _Token).text
+                self.text += text
+                yield text
+            elif event.name == "support":
+                self.sentences.append(self._read(event, Sentence))
+            elif event.name == "citations":
+                self.citations = self._read(event, _Citations).citations
+            elif event.name == "done":
+                self.finish_reason = self._read(event, _End).finish_reason
+            else:
+                self._read(event, dict[str, Any])
+        if self.finish_reason is None:
+            raise Unavailable(f"{self._transport.url} broke off in the middle of an answer")
+
+    def _read(self, event: Event, kind: type[Found]) -> Found:
+        if event.name != "error":
+            return self._transport.decode(event.data, kind)
+        detail, field = problem_in(event.data, "the answer could not be written to its end")
+        raise ClientError(detail, status=self._transport.decode(event.data, _Status).status, field=field)
+
+
+class _Token(msgspec.Struct):
+    text: str
+
+
+class _Citations(msgspec.Struct):
+    citations: tuple[Citation, ...]
+
+
+class _End(msgspec.Struct):
+    finish_reason: str
+
+
+class _Status(msgspec.Struct):
+    status: int | None = None
+
+
+class _Batch(msgspec.Struct):
+    answers: list[msgspec.Raw]
 
 
 class Client:
@@ -103,8 +271,7 @@ class Client:
 
     def status(self) -> dict[str, Any]:
         """Return the facts of the server: model, engine, generation, counts. Raises Unavailable while it loads."""
-        status: dict[str, Any] = self._transport.json("GET", "/readyz")
-        return status
+        return self._transport.get("/readyz", dict[str, Any])
 
     @overload
     def search(self, query: SearchRequest) -> Answer: ...
@@ -114,16 +281,16 @@ class Client:
     def search(self, query: str | SearchRequest, **options: Any) -> Answer:
         """Find the passages that answer a query best; see the documentation of searching for the options.
 
-        What is not given is as the server is set.
+        An option that is left out is as the server is set.
         """
-        return answer_of(self._transport.json("POST", f"{API}/search", _fields(query, options)))
+        return self._transport.send("POST", f"{API}/search", Answer, _fields(query, options))
 
     def suggest(
         self, typed: str, *, collection: str = DEFAULT_COLLECTION, k: int = SUGGESTED, filter: Filter | None = None
     ) -> list[Suggestion]:
-        """Return what somebody who types may be about to ask: titles, headings and past questions, likeliest first."""
+        """Return what somebody who types may be about to ask: titles and headings, likeliest first."""
         params = (("q", typed), ("collection", collection), ("k", str(k)), *parameters_of(filter))
-        return suggestions_of(self._transport.json("GET", f"{API}/suggest", params=params))
+        return self._transport.get(f"{API}/suggest", messages.Suggestions, params).suggestions
 
     @_with_options
     def search_many(self, queries: Sequence[str], **options: Any) -> list[Answer | ClientError]:
@@ -131,9 +298,19 @@ class Client:
         outcomes: list[Answer | ClientError] = []
         for start in range(0, len(queries), BATCH):
             part = [_fields(query, options) for query in queries[start : start + BATCH]]
-            body = self._transport.json("POST", f"{API}/search/batch", {"queries": part})
-            outcomes += [outcome_of(raw) for raw in _list_in(body, "answers", len(part))]
+            found = self._transport.send("POST", f"{API}/search/batch", _Batch, {"queries": part}).answers
+            if len(found) != len(part):
+                raise ClientError(f"{self._transport.url} did not answer every query: is it Pilotlight?")
+            outcomes += map(self._outcome, found)
         return outcomes
+
+    def _outcome(self, raw: msgspec.Raw) -> Answer | ClientError:
+        content = bytes(raw)
+        status = self._transport.decode(content, _Status).status
+        if status is None:
+            return self._transport.decode(content, Answer)
+        detail, field = problem_in(content, "the server gave no answer")
+        return kind_of(status)(detail, status=status, field=field)
 
     @_with_options
     def pages(self, query: str, **options: Any) -> Iterator[Answer]:
@@ -147,26 +324,25 @@ class Client:
     @_with_options
     def answer(self, query: str, **options: Any) -> WrittenAnswer:
         """Have an answer written from the hits; iterate over its text. Only where the server is set up for it."""
-        return WrittenAnswer(self._transport, f"{API}/answer", _fields(query, options))
+        return WrittenAnswer(self._transport, _fields(query, options))
 
     def feedback(self, search_id: str, feedback: What, hit: str | None = None) -> None:
         """Say what became of a search: of one of its hits that it was opened, good or bad; `none` takes that back.
 
-        Only where the server keeps what people ask: else answers have no `search_id`.
+        Only where the server keeps what people ask: else the `search_id` of answers is None.
         """
-        fields = {"search_id": search_id, "feedback": feedback, **({"hit": hit} if hit else {})}
+        fields = {"search_id": search_id, "feedback": feedback, "hit": hit}
         with self._transport.stream("POST", f"{API}/feedback", fields):
             pass
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by its id, which hits have in `document`."""
-        params = {"collection": collection}
-        return document_of(self._transport.json("GET", f"{API}/documents/{quote(id, safe='')}", params=params))
+        return self._transport.get(f"{API}/documents/{quote(id, safe='')}", Document, {"collection": collection})
 
     def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[Document]:
         """Yield every document of a collection, from one generation throughout."""
         for line in self._transport.lines(f"{API}/documents", {"collection": collection}):
-            yield document_of(self._transport.parse(line))
+            yield self._transport.decode(line, Document)
 
     def push(
         self,
@@ -180,57 +356,59 @@ class Client:
 
         The server has it on its disk when this returns, and finds it within seconds; `Change.wait` waits for that.
         """
-        return Change(
-            self._transport,
-            _CHANGES,
-            self._transport.json("POST", _DOCUMENTS, fields_of(url, content, metadata, options)),
-        )
+
+        body = {"text": content} if isinstance(content, str) else {"base64": base64.b64encode(content).decode("ascii")}
+        fields = {"url": url, **body, "metadata": dict(metadata or {}), **options}
+        return Change(self._transport, self._transport.send("POST", f"{API}/documents", messages.Change, fields))
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> Change:
         """Take back a document that was sent; raises Rejected where there is none."""
         params = {"url": url, "collection": collection}
-        return Change(self._transport, _CHANGES, self._transport.json("DELETE", _DOCUMENTS, params=params))
+        found = self._transport.send("DELETE", f"{API}/documents", messages.Change, params=params)
+        return Change(self._transport, found)
 
     def changes(self, collection: str = DEFAULT_COLLECTION) -> list[Change]:
         """Return what was sent and withdrawn lately, the last one first."""
-        raw = self._transport.json("GET", _CHANGES, params={"collection": collection})
-        return [Change(self._transport, _CHANGES, change) for change in _list_in(raw, "changes")]
+        found = self._transport.get(f"{API}/changes", messages.PushQueue, {"collection": collection})
+        return [Change(self._transport, each) for each in found.changes]
 
     def embed(self, texts: Sequence[str], role: str = "document") -> npt.NDArray[np.float32]:
         """Embed texts as float32 (n, dim); role is query or document, as a model may treat them differently."""
-        parts = [
-            vectors_of(
-                self._transport.json(
-                    "POST", f"{API}/embeddings", {"input": list(texts[start : start + BATCH]), "role": role}
-                )
-            )
-            for start in range(0, len(texts), BATCH)
-        ]
-        return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+        vectors: list[npt.NDArray[np.float32]] = []
+        for start in range(0, len(texts), BATCH):
+            fields = {"input": list(texts[start : start + BATCH]), "role": role, "encoding_format": "base64"}
+            found = self._transport.send("POST", "/v1/embeddings", messages.Embeddings, fields)
+            vectors += [np.frombuffer(base64.b64decode(str(each.embedding)), "<f4") for each in found.data]
+        return np.stack(vectors).astype(np.float32) if vectors else np.empty((0, 0), np.float32)
 
     def rerank(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Say how well each text answers a query, from 0 to 1; float32 (n,), in the order given.
 
         Only where the server has a cross-encoder (`rerank_model`).
         """
-        parts = [np.empty(0, np.float32)]
+        scores = np.zeros(len(texts), np.float32)
         for start in range(0, len(texts), BATCH):
-            part = list(texts[start : start + BATCH])
-            raw = self._transport.json("POST", "/v1/rerank", {"query": query, "documents": part})
-            parts.append(relevance_of(raw, len(part)))
-        return np.concatenate(parts)
+            fields = {"query": query, "documents": list(texts[start : start + BATCH])}
+            for ranked in self._transport.send("POST", "/v1/rerank", messages.Reranking, fields).results:
+                scores[start + ranked.index] = ranked.relevance_score
+        return scores
 
     def index(self, *sources: str, **options: Unpack[IndexOptions]) -> Job:
         """Have the index built again, from its own sources unless others are named; needs a key that may write."""
-        return Job(self._transport, _JOBS, self._transport.json("POST", _JOBS, {"sources": sources, **options}))
+        fields = {"sources": sources, **options}
+        return Job(self._transport, self._transport.send("POST", f"{API}/index", messages.Job, fields))
 
     def job(self, id: str) -> Job:
         """Return a build by its id."""
-        return Job(self._transport, _JOBS, self._transport.json("GET", f"{_JOBS}/{quote(id, safe='')}"))
+        return Job(self._transport, self._transport.get(_job_path(id), messages.Job))
 
     def jobs(self) -> list[Job]:
         """Return the builds that the server remembers, newest first."""
-        return [Job(self._transport, _JOBS, raw) for raw in _list_in(self._transport.json("GET", _JOBS), "jobs")]
+        return [Job(self._transport, each) for each in self._transport.get(f"{API}/index", messages.Jobs).jobs]
+
+
+def _job_path(id: str) -> str:
+    return f"{API}/index/{quote(id, safe='')}"
 
 
 def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -240,10 +418,3 @@ def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str,
     if isinstance(wanted := fields.get("filter"), Filter):
         fields["filter"] = wanted.as_dict()
     return fields
-
-
-def _list_in(body: Any, name: str, length: int | None = None) -> list[Any]:
-    found = body.get(name) if isinstance(body, dict) else None
-    if not isinstance(found, list) or length not in (None, len(found)):
-        raise ClientError(f"the server's answer has no {name}: is it Pilotlight?")
-    return found

@@ -4,15 +4,16 @@ import json
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
+import msgspec
 
-from indexer.crawl.answers import retry_after
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.events import MEDIA_TYPE as EVENTS
 from rag.events import Event, EventDecoder
 
+T = TypeVar("T")
 Params = Mapping[str, str] | tuple[tuple[str, str], ...]  # of an address; as pairs, a name may come twice
 
 BUSY = (429, 503)
@@ -43,18 +44,22 @@ class Transport:
         self._closed.set()
         self._http.close()
 
-    def json(self, method: str, path: str, body: Any = None, params: Params | None = None) -> Any:
-        """Return what the server answers, read from JSON; raises ClientError as `stream` does."""
+    def get(self, path: str, kind: type[T], params: Params | None = None) -> T:
+        """Return the answer to a GET, as `send` does."""
+        return self.send("GET", path, kind, params=params)
+
+    def send(self, method: str, path: str, kind: type[T], body: Any = None, params: Params | None = None) -> T:
+        """Return the answer to a request, decoded; raises ClientError as `stream` and `decode` do."""
         with self.stream(method, path, body, params) as response:
             content = response.read()
-        return self.parse(content)
+        return self.decode(content, kind)
 
-    def parse(self, content: bytes | str) -> Any:
-        """Read JSON that the server has sent; raises ClientError where it is none."""
+    def decode(self, content: bytes | str, kind: type[T]) -> T:
+        """Decode JSON that the server has sent; raises ClientError where it is something else."""
         try:
-            return json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise ClientError(f"{self.url} did not answer with JSON: is it Pilotlight?") from error
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise ClientError(f"the answer of {self.url} is not as expected ({error}): is it Pilotlight?") from error
 
     @contextmanager
     def stream(
@@ -132,8 +137,17 @@ class Transport:
         status = response.status_code
         detail, field = f"{self.url} answered with status {status}", None
         if response.headers.get("Content-Type", "").startswith("application/problem+json"):
-            detail, field = problem_in(self.parse(response.read()), detail)
-        return kind_of(status)(detail, status=status, field=field, retry_after=retry_after(response.headers))
+            detail, field = problem_in(response.read(), detail)
+        seconds = response.headers.get("Retry-After", "")
+        retry_after = float(seconds[:10]) if seconds.isdecimal() else None
+        return kind_of(status)(detail, status=status, field=field, retry_after=retry_after)
+
+
+class _Failure(msgspec.Struct):
+    """The fields of a problem that errors show."""
+
+    detail: str
+    field: str | None = None
 
 
 def kind_of(status: int) -> type[ClientError]:
@@ -145,9 +159,10 @@ def kind_of(status: int) -> type[ClientError]:
     return Rejected if 400 <= status < 500 else ClientError
 
 
-def problem_in(problem: Any, otherwise: str) -> tuple[str, str | None]:
-    """The detail and the field of a problem object."""
-    found = problem if isinstance(problem, dict) else {}
-    detail, field = found.get("detail"), found.get("field")
-    text = " ".join(detail.split())[:_MOST_CHARACTERS] if isinstance(detail, str) else otherwise
-    return text, field if isinstance(field, str) else None
+def problem_in(content: bytes | str, otherwise: str) -> tuple[str, str | None]:
+    """Return the detail and the field of a problem; of anything else, the other text."""
+    try:
+        found = msgspec.json.decode(content, type=_Failure)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return otherwise, None
+    return " ".join(found.detail.split())[:_MOST_CHARACTERS], found.field

@@ -20,7 +20,8 @@ from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
 from rag.insights.judgements import LEAST, judged_questions, write_dataset
 from rag.query.filters import DAYS, KEYS, LISTS, METADATA, fields_of, key_of
-from rag.query.request import OPTIONS, Limits, SearchRequest
+from rag.query.options import MODES
+from rag.query.request import Limits, SearchRequest
 from rag.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,19 +34,20 @@ _RERANK = click.option(
 )
 
 
-def option(name: str, help: str, flag: str = "") -> Callable[[Command], Command]:
-    """Declare the flag of a search option, whose type, choices and default `SearchRequest` has."""
-    known = OPTIONS[name]
-    read = Value(partial(read_value, kind=known.kind), known.choices)
-    return click.option(flag or f"--{name}", metavar=name.upper(), type=read, default=known.default, help=help)
+def option(
+    name: str, kind: type, default: object, help: str, flag: str = "", choices: tuple[str, ...] = ()
+) -> Callable[[Command], Command]:
+    """Declare the flag of a search option."""
+    read = Value(partial(read_value, kind=kind), choices)
+    return click.option(flag or f"--{name}", metavar=name.upper(), type=read, default=default, help=help)
 
 
-_MODE = option("mode", "how to search: hybrid (default), dense or lexical")
+_MODE = option("mode", str, MODES[0], "how to search: hybrid (default), dense or lexical", choices=MODES)
 
 
 @verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
-@option("k", "hits to return (default: 10)", "-k")
+@option("k", int, 10, "hits to return (default: 10)", "-k")
 @_MODE
 @click.option(
     "--filter",
@@ -57,7 +59,7 @@ _MODE = option("mode", "how to search: hybrid (default), dense or lexical")
 )
 @_RERANK
 @click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
-@option("diversity", "from 0 to 1: prefer hits that differ from each other (default: 0)")
+@option("diversity", float, 0, "from 0 to 1: prefer hits that differ from each other (default: 0)")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
     """Answer one query, whose words may come one by one, from the live generation."""
     return answer(" ".join(query), settings, filter=read_filter(pairs), **options)
@@ -201,7 +203,7 @@ def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
 def _search_index(
     settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: Judgements
 ) -> "list[tuple[dict[str, Any], Run]]":
-    from rag.evaluation.comparison import DEPTH, LIVE, missing, relevant, search_index
+    from rag.evaluation.comparison import LIVE, missing, relevant, search_index
     from rag.query.rerank_queue import RerankQueue
     from rag.query.retriever import Retriever
     from rag.serving.live import load_embedder, load_reranker
@@ -224,10 +226,9 @@ def _search_index(
             raise SettingsError(f"{sides[0].text} and {sides[1].text} are the same: nothing to compare")
         for side in sides:
             reranker = load_reranker(side.settings) if side.rerank else None
-            limits = dataclasses.replace(Limits.of(side.settings), max_k=DEPTH)
             with closing(store.open(side.generation)) as generation:
                 queue = RerankQueue(reranker) if reranker else None
-                retriever = Retriever(generation, embedder, reranker=queue, limits=limits)
+                retriever = Retriever(generation, embedder, reranker=queue, limits=Limits.of(side.settings))
                 run = search_index(retriever, texts, judgements, side)
                 facts = {
                     "side": side.text,

@@ -19,7 +19,7 @@ from rag.errors import SettingsError
 from rag.evaluation.dataset import Judgements
 from rag.evaluation.evaluation import NDCG, Run, measure
 from rag.query.options import MODES
-from rag.query.request import SearchRequest
+from rag.query.request import Mode, SearchRequest
 from rag.query.retriever import Retriever
 from rag.settings import BY_NAME, SETTINGS, Settings
 
@@ -46,7 +46,7 @@ class Side:
     text: str  # as it was written
     generation: str  # its id, or `LIVE`; empty: the documents of the dataset are searched
     settings: Settings
-    mode: str = MODES[0]
+    mode: Mode = "hybrid"
     rerank: bool = False
 
 

@@ -109,7 +109,7 @@ class Retriever:
     def warm(self) -> None:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
         for query in ("warm", "a longer query that fills a second shape of the model's input"):
-            self.answer_query(SearchRequest(query, k=min(10, self.limits.max_k)))
+            self.answer_query(SearchRequest(query, k=10))
         if self._reranker:
             self._reranker.warm()
 
@@ -128,7 +128,7 @@ class Retriever:
             RerankOff: it is to be reranked, and there is no cross-encoder.
             FilterError: its filter cannot be read.
         """
-        request.check(self.limits)
+        request.check()
         if request.rerank and self._reranker is None:
             raise RerankOff
         only = in_force(request.only, self.generation.manifest) if request.filter else None

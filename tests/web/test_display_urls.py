@@ -5,6 +5,7 @@ from urllib.parse import quote
 import pytest
 from flask import Flask
 
+from rag.query.request import SearchRequest
 from rag.settings import Settings
 from tests.web.library import library
 from web.app import create_app
@@ -45,9 +46,9 @@ def test_a_file_is_named_from_its_source_on(url, place):
 )
 def test_addresses_of_the_page_name_files_likewise(field, value, shown):
     places = Places(["/srv/data/docs/old", "/srv/data/docs", "https://docs.example/guide/"])
-    assert places.to_address(field, value) == shown
-    assert places.from_address(field, shown) == value
-    assert places.from_address(field, value) == value
+    assert places.display_value(field, value) == shown
+    assert places.index_value(field, shown) == value
+    assert places.index_value(field, value) == value
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_folders_that_are_the_sources_again_are_not_offered():
     with app.test_request_context():
 
         def headings(folders):
-            search = PageSearch("index", "hybrid", (), "", places=PLACES)
+            search = PageSearch(SearchRequest("index"), PLACES)
             return [facet.heading for facet in search.facets({"source": sources, "path": folders})]
 
         assert headings(sources) == ["Source"]

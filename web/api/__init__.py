@@ -1,3 +1,3 @@
-"""The REST interface: one blueprint a concern, and the parameters that they share.
+"""The REST interface: requests in, answers out, both structs of `rag.messages`; a blueprint for each concern.
 
 May import `guards`, `observe` and the root of `web`."""

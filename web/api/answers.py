@@ -2,27 +2,25 @@
 
 import json
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
+from msgspec import structs
 
 from rag import deadline
 from rag.answer.conversation import Exchange, search_text
 from rag.answer.endpoint import Endpoint
 from rag.errors import AnswerError, AnswersOff, EndpointSlow, NotReady
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
-from rag.query.options import MAX_QUERY_CHARS, MOST_EXCHANGES, MOST_OF_ANSWER
+from rag.messages import AnswerInWords, AnswerRequest
+from rag.query.options import MAX_QUERY_CHARS
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
-from rag.settings import Settings
-from web.api.parameters import limits, query_schema, read_object, retriever, run, search_from_object
-from web.api.schemas import ANSWER_FIELDS, COUNT, MILLISECONDS, STRING, listed, search_fields, structure
-from web.fields import FieldError, check, nullable, refuse_unknown
+from web.api.requests import limits, read_object, retriever, run, search_of_object
 from web.guards.concurrency import ConcurrencyLimit
-from web.openapi import Content, define, operation
+from web.openapi import Content, operation
 from web.problems import DETAILS, problem, respond
 from web.sizes import MAX_CONVERSATION_BYTES
 
@@ -36,64 +34,13 @@ log = logging.getLogger("pilotlight")
 blueprint = Blueprint("answers", __name__, url_prefix="/api/v1")
 _slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
 
-OLD_ANSWER = {"type": "string", "maxLength": MOST_OF_ANSWER}
-
-
-def _history(limits: Settings) -> dict[str, Any]:
-    return listed(
-        structure({"question": query_schema(limits), "answer": OLD_ANSWER}),
-        maxItems=MOST_EXCHANGES,
-        description="what was asked and answered before, the last one last; a short question is about that",
-    )
-
-
-def _request(limits: Settings) -> dict[str, Any]:
-    search = search_fields(limits)
-    return search | {"properties": search["properties"] | {"history": nullable(_history(limits))}}
-
-
-REQUEST = define("Question", _request)
-SENTENCE = structure(
-    {
-        "start": COUNT,
-        "end": COUNT,
-        "supported": {"type": "boolean", "description": "whether a hit supports it, as far as likeness can tell"},
-        "hit": {"type": ["integer", "null"], "minimum": 1, "description": "number of the hit that supports it best"},
-        "score": {"type": "number"},
-    }
-) | {"description": "Characters [start, end) of the answer; headings, questions and code are not judged."}
-TOOK = {"first_token": {"type": ["number", "null"]}, "answer": MILLISECONDS}
-WRITTEN = define(
-    "WrittenAnswer",
-    {
-        **ANSWER_FIELDS,
-        "description": "An answer to a search, and what was written from its hits.",
-        "required": [*ANSWER_FIELDS["required"], "answer", "sentences", "citations", "finish_reason"],
-        "properties": {
-            **ANSWER_FIELDS["properties"],
-            "answer": STRING,
-            "sentences": listed(SENTENCE),
-            "citations": listed(
-                structure(
-                    {
-                        "number": {"type": "integer", "minimum": 1, "description": "[1] in the text is the first hit"},
-                        **dict.fromkeys(("id", "url", "title", "section"), STRING),
-                    }
-                )
-            ),
-            "finish_reason": {**STRING, "description": "`stop`, `length` if it was cut off, or `nothing found`"},
-            "took_ms": structure({**ANSWER_FIELDS["properties"]["took_ms"]["properties"], **TOOK}),
-        },
-    },
-)
-
 
 @blueprint.post("/answer")
 @operation(
     summary="Answer in words, with citations.",
     role="read",
-    request=REQUEST,
-    responses={200: [Content(MEDIA_TYPE, {}), WRITTEN]},
+    body=AnswerRequest,
+    responses={200: (Content(MEDIA_TYPE, {}), AnswerInWords)},
     errors=(404, 501, 502, 504),
     description="Streams the events `hits`, `token`, `support`, `citations` and `done`, or `error` with a problem. "
     "With `Accept: application/json`, answers once all is written.",
@@ -103,15 +50,15 @@ def answer() -> Response:
     known = limits()
     endpoint = Endpoint.of(known)
     fields = read_object(MAX_CONVERSATION_BYTES)
-    history = fields.pop("history", None)
-    exchanges = [] if history is None else _check_history(history, known)
     if fields.get("k") is None:
         fields["k"] = DEFAULT_K
-    asked = search_from_object(fields, known)
+    asked = search_of_object(fields, AnswerRequest)
+    exchanges = [Exchange(each.question, each.answer) for each in asked.history]
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = _slots.take(full)
     try:
-        found = run(replace(asked, query=search_text(asked.query, exchanges, MAX_QUERY_CHARS)), via="answer")
+        text = search_text(asked.query, exchanges, MAX_QUERY_CHARS)
+        found = run(structs.replace(asked.search, query=text), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
         events = _events(found, endpoint, asked, exchanges)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
@@ -130,21 +77,6 @@ def answer() -> Response:
 def refuse(error: AnswerError) -> Response:
     """Say what is wrong with the endpoint, as a problem."""
     return respond(_problem(error))
-
-
-def _check_history(value: object, known: Settings) -> list[Exchange]:
-    """Return what was asked and answered before, if it is that. Raises FieldError."""
-    if not isinstance(value, list) or len(value) > MOST_EXCHANGES:
-        raise FieldError("history", f"history must be a list of at most {MOST_EXCHANGES} questions and answers.")
-    return [_check_exchange(f"history[{place}]", each, known) for place, each in enumerate(value)]
-
-
-def _check_exchange(name: str, value: object, known: Settings) -> Exchange:
-    if not isinstance(value, Mapping):
-        raise FieldError(name, f"{name} must be an object with a question and an answer.")
-    refuse_unknown(value, ("question", "answer"), name)
-    question = check(f"{name}.question", value.get("question"), query_schema(known))
-    return Exchange(question, check(f"{name}.answer", value.get("answer"), OLD_ANSWER))
 
 
 def _events(found: Answer, endpoint: Endpoint, asked: SearchRequest, history: list[Exchange]) -> Callable[[], Events]:

@@ -1,62 +1,163 @@
-"""Whole documents: one by its id, or all of them as JSON Lines."""
+"""Documents over REST: read one or all, push and withdraw, and see what became of the pushed ones."""
 
+import base64
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
-from flask import Blueprint, Response, jsonify
+import msgspec
+from flask import Blueprint, Response, current_app, jsonify, url_for
+from msgspec import Meta
+from werkzeug.exceptions import NotImplemented as NotSetUp
 from werkzeug.exceptions import ServiceUnavailable
+from werkzeug.http import parse_options_header
 
 from rag import deadline
-from web.api.parameters import COLLECTION, collection_in_address, id_in_path, retriever
-from web.api.schemas import DOCUMENT
+from rag.errors import DocumentRefused, FieldError
+from rag.messages import Change, Document, InCollection, InPushed, Push, PushQueue, Withdrawal
+from web.api.requests import collection_field, read_collection, read_json, read_query, retriever
 from web.guards.concurrency import ConcurrencyLimit
+from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import Content, operation
+from web.retriever import Pushes
+from web.sizes import MAX_DOCUMENT_BYTES
 
 JSON_LINES = "application/jsonl"
-MOST_AT_ONCE = 4  # exports that one worker sends
-_COLLECTION = {"name": "collection", "in": "query", "schema": COLLECTION, "description": COLLECTION["description"]}
+MOST_EXPORTS = 4  # that one worker sends at once
+MOST_PUSHES = 2  # that one worker takes in at once: each is in memory three times over
+# One of the two is there, and is not null.
+_CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
+_PUSH = Annotated[Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
-_slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
+_exports = ConcurrencyLimit(blueprint, MOST_EXPORTS, "exports")
+_pushes = ConcurrencyLimit(blueprint, MOST_PUSHES, "pushes")
 
 
 @blueprint.get("/documents/<id>")
-@operation(
-    summary="Read a document.",
-    role="read",
-    parameters=[
-        id_in_path("`document` of a hit"),
-        _COLLECTION,
-    ],
-    responses={200: DOCUMENT},
-    errors=(404,),
-)
+@operation(summary="Read a document.", role="read", query=InCollection, responses={200: Document}, errors=(404,))
 def document(id: str) -> Response:
     """Answer one document with its passages, in reading order."""
-    return jsonify(retriever().document(id, collection_in_address()))
+    return jsonify(retriever().document(id, read_collection()))
 
 
 @blueprint.get("/documents")
 @operation(
     summary="Export all documents as JSON Lines.",
-    description=f"One document a line, all of one generation. A worker sends {MOST_AT_ONCE} exports at once.",
+    description=f"One document a line, all of one generation. A worker sends {MOST_EXPORTS} exports at once.",
     role="read",
-    parameters=[_COLLECTION],
+    query=InCollection,
     responses={200: Content(JSON_LINES, {"type": "string"})},
     errors=(404,),
 )
 def documents() -> Response:
     """Stream every document of the generation that is live as the request comes in."""
-    found = retriever().documents(collection_in_address())
-    full = ServiceUnavailable("Too many exports are running: try again shortly.")
-    give_back = _slots.take(full)
+    found = retriever().documents(read_collection())
+    release = _exports.take(ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
     response = Response(_lines(found), content_type=JSON_LINES)
-    response.call_on_close(give_back)  # whether or not it was sent whole
+    response.call_on_close(release)  # whether or not it was sent whole
     return response
+
+
+@blueprint.post("/documents")
+@operation(
+    summary="Push a document.",
+    description="It is on the disk when this is answered, and found within seconds. What was pushed for the same "
+    "address before is replaced.",
+    role="write",
+    body=_PUSH,
+    responses={202: Change},
+    errors=(409, 501, 507),
+)
+def push() -> tuple[Response, int, dict[str, str]]:
+    """Accept a document and answer the change."""
+    release = _pushes.take(ServiceUnavailable("Too many documents are being sent: try again shortly."))
+    try:
+        sent = read_json(Push, MAX_DOCUMENT_BYTES, "a document")
+        content_type, parameters = parse_options_header(sent.content_type)
+        if (sent.text is None) == (sent.base64 is None):
+            raise FieldError("text", "A document has either text or base64.")
+        body = base64.b64decode(sent.base64 or "") if sent.text is None else sent.text.encode()
+        change = _queue(sent.collection).put(
+            sent.url,
+            body,
+            content_type.lower(),
+            charset=parameters.get("charset") if sent.text is None else "utf-8",
+            title=sent.title or "",
+            language=sent.language,
+            date=sent.date,
+            metadata=_given(sent.metadata),
+            access=None if sent.access is None else _given(msgspec.structs.asdict(sent.access)),
+            collection=sent.collection,
+        )
+    finally:
+        release()
+    return _accepted(change)
+
+
+@blueprint.delete("/documents")
+@operation(
+    summary="Withdraw a document that was pushed.",
+    role="write",
+    query=Withdrawal,
+    responses={202: Change},
+    errors=(404, 409, 501, 507),
+)
+def withdraw() -> tuple[Response, int, dict[str, str]]:
+    """Accept that a document is to go, and answer the change."""
+    asked = read_query(Withdrawal)
+    return _accepted(_queue(asked.collection).delete(asked.url, asked.collection))
+
+
+@blueprint.get("/changes")
+@operation(
+    summary="List what was pushed and withdrawn, and how much of it waits.",
+    role="write",
+    query=InPushed,
+    responses={200: PushQueue},
+    errors=(501,),
+)
+def changes() -> Response:
+    """Answer the queue of a collection."""
+    collection = read_query(InPushed).collection
+    return jsonify(_queue(collection).queue(collection))
+
+
+@blueprint.get("/changes/<id>")
+@operation(
+    summary="Show what became of a document that was pushed or withdrawn.",
+    role="write",
+    query=InPushed,
+    responses={200: Change},
+    errors=(404, 501),
+)
+def change(id: str) -> Response:
+    """Answer one change."""
+    collection = read_query(InPushed).collection
+    return jsonify(_queue(collection).change(id, collection))
 
 
 def _lines(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
     for found in documents:
         yield json.dumps(found, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values by name without those that are null."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
+    fields: dict[str, Any] = collection_field(change["collection"])
+    return jsonify(change), 202, {"Location": url_for("documents.change", id=change["id"], **fields)}
+
+
+def _queue(collection: str) -> Pushes:
+    """Return the queue of pushed documents. Raises DocumentRefused for a collection that the caller may not write."""
+    pushes: Pushes | None = current_app.extensions["pushes"]
+    if pushes is None:
+        raise NotSetUp("This server cannot index documents.")
+    if not may_write(collection):
+        raise DocumentRefused("collection", OUTSIDE)
+    return pushes

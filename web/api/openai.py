@@ -1,50 +1,35 @@
-"""`/v1/embeddings` and `/v1/models` for programs that speak OpenAI's protocol."""
+"""Embedding, reranking and the names of models, for programs that speak the protocols of OpenAI, Cohere and Jina."""
 
 import base64
+import uuid
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
 from werkzeug.exceptions import NotFound
 
-from web.api.embeddings import INPUT, MODEL, ROLE, VECTOR, role_of, texts_of
-from web.api.parameters import id_in_path, read_object, retriever
-from web.api.schemas import COUNT, STRING, listed, request_of, structure
-from web.fields import FieldError, check, given_fields
-from web.openapi import define, operation
-from web.retriever import Vectors
+from rag.decoding import decode
+from rag.errors import FieldError
+from rag.messages import (
+    LONGEST_TEXT,
+    Embedding,
+    EmbeddingRequest,
+    Embeddings,
+    Model,
+    Models,
+    Ranked,
+    RankedText,
+    Reranking,
+    RerankRequest,
+    Usage,
+)
+from web.api.requests import read_json, read_object, retriever
+from web.openapi import operation
 from web.sizes import MAX_BODY_BYTES
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "encoding_format": {
-        "type": "string",
-        "enum": ["float", "base64"],
-        "default": "float",
-        "description": "lists of numbers, or little-endian 32-bit floats in base64",
-    },
-    "dimensions": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": 100_000,
-        "description": "must be the dimension of the model",
-    },
-    "user": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "accepted and ignored"},
-    "role": ROLE,
-}
-REQUEST = define("OpenAIEmbed", request_of({"model": MODEL, "input": INPUT}, OPTIONS))
-_ONE = structure({"object": {"const": "embedding"}, "index": COUNT, "embedding": {"anyOf": [VECTOR, STRING]}})
-ANSWER = define(
-    "OpenAIEmbeddings",
-    structure(
-        {
-            "object": {"const": "list"},
-            "data": listed(_ONE),
-            "model": STRING,
-            "usage": structure({"prompt_tokens": COUNT, "total_tokens": COUNT}),
-        }
-    ),
+TOKENS = (
+    "input has numbers of tokens, which mean nothing to the model here: send texts. LangChain's OpenAIEmbeddings sends "
+    "texts with check_embedding_ctx_length=False."
 )
-_MODEL = structure({"id": STRING, "object": {"const": "model"}, "created": COUNT, "owned_by": STRING})
-MODELS = structure({"object": {"const": "list"}, "data": listed(_MODEL)})
 
 blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 
@@ -53,62 +38,70 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 @operation(
     summary="Turn texts into vectors, as OpenAI does.",
     role="read",
-    request=REQUEST,
-    responses={200: ANSWER},
+    body=EmbeddingRequest,
+    responses={200: Embeddings},
     errors=(404,),
 )
 def embed() -> Response:
-    """Answer one vector for each text, in order, if the model asked for is in use."""
-    fields = given_fields(read_object(MAX_BODY_BYTES), ("model", "input", *OPTIONS), "this request")
-    model = str(check("model", fields.get("model"), MODEL))
-    options = {name: check(name, fields[name], schema) for name, schema in OPTIONS.items() if name in fields}
-    texts, role = texts_of(fields), role_of(fields)
-    made = retriever().embed(texts, role, model)
-    vectors, tokens = made.vectors, made.tokens
-    dimension = vectors.shape[1]
-    if options.get("dimensions", dimension) != dimension:
+    """Answer one vector for each text, in order."""
+    fields = read_object(MAX_BODY_BYTES)
+    texts = fields.get("input")
+    if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
+        raise FieldError("input", TOKENS)
+    asked = decode(fields, EmbeddingRequest)
+    made = retriever().embed([asked.input] if isinstance(asked.input, str) else asked.input, asked.role, asked.model)
+    dimension = made.vectors.shape[1]
+    if asked.dimensions not in (None, dimension):
         raise FieldError("dimensions", f"dimensions must be {dimension}, the dimension of the model.")
-    encoded = _in_base64(vectors) if options.get("encoding_format") == "base64" else vectors.tolist()
-    return jsonify(
-        {
-            "object": "list",
-            "data": [{"object": "embedding", "index": place, "embedding": one} for place, one in enumerate(encoded)],
-            "model": made.model,
-            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
-        }
-    )
+    if asked.encoding_format == "base64":
+        vectors = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in made.vectors]
+    else:
+        vectors = made.vectors.tolist()
+    data = [Embedding(place, vector) for place, vector in enumerate(vectors)]
+    return jsonify(Embeddings(data, made.model, Usage(made.tokens, made.tokens)))
 
 
 @blueprint.get("/models")
-@operation(summary="List the models, as OpenAI does.", role="read", responses={200: MODELS})
+@operation(summary="List the models, as OpenAI does.", role="read", responses={200: Models})
 def models() -> Response:
-    """Answer the model that embeds, and the one that reranks where there is one."""
-    return jsonify({"object": "list", "data": [_described(name) for name in _model_names()]})
-
-
-@blueprint.get("/models/<path:id>")
-@operation(
-    summary="Describe a model, as OpenAI does.",
-    role="read",
-    parameters=[id_in_path("name of a model in use")],
-    responses={200: _MODEL},
-    errors=(404,),
-)
-def model(id: str) -> Response:
-    """Answer one model, if it is in use."""
-    if id not in _model_names():
-        raise NotFound(f"There is no model {id[:80]!a}; this server has {', '.join(_model_names())}.")
-    return jsonify(_described(id))
-
-
-def _model_names() -> list[str]:
+    """Answer the model that embeds, and the one that reranks if there is one."""
     status = retriever().status()
-    return [status["model"]] + ([status["rerank_model"]] if "rerank_model" in status else [])
+    names = [status["model"], *([status["rerank_model"]] if "rerank_model" in status else [])]
+    return jsonify(Models([Model(name) for name in names]))
 
 
-def _described(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": "pilotlight"}
+@blueprint.post("/rerank")
+@operation(
+    summary="Rank texts by how well they answer a query, as Cohere and Jina do.",
+    description="Results are sorted, the best first; `index` is the place of the text in the request. Scores are those "
+    "of the cross-encoder after a sigmoid.",
+    role="read",
+    body=RerankRequest,
+    responses={200: Reranking},
+    errors=(404, 501),
+)
+def rerank() -> Response:
+    """Answer the index and score of each document, best first."""
+    asked = read_json(RerankRequest, MAX_BODY_BYTES)
+    names = ["text"] if asked.rank_fields is None else asked.rank_fields
+    texts = [_text_of(f"documents[{place}]", each, names) for place, each in enumerate(asked.documents)]
+    served = retriever().status().get("rerank_model")
+    if served and asked.model not in ("", served):
+        raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
+    found = retriever().rerank(asked.query, texts)
+    scores = found.scores.tolist()
+    best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
+    shown = [RankedText(texts[place]) if asked.return_documents else None for place in best]
+    results = [Ranked(place, scores[place], text) for place, text in zip(best, shown, strict=True)]
+    return jsonify(Reranking(str(uuid.uuid4()), served or "", results, Usage(found.tokens, found.tokens)))
 
 
-def _in_base64(vectors: Vectors) -> list[str]:
-    return [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
+def _text_of(name: str, document: str | dict[str, Any], fields: list[str]) -> str:
+    """Return the text of a document: bare, or the fields named as far as it has them, or else its `text`."""
+    if isinstance(document, str):
+        return document
+    values = [str(document[field]) for field in fields if isinstance(document.get(field), str | int | float)]
+    text = "\n".join(values) if values else document.get("text")
+    if not isinstance(text, str) or not 1 <= len(text) <= LONGEST_TEXT:
+        raise FieldError(name, f"{name} must have a field text of 1 to {LONGEST_TEXT} characters.")
+    return text

@@ -1,28 +1,41 @@
-"""The search API: `/api/v1/search`, for one query by POST or GET, and `/api/v1/search/batch` for several."""
+"""Searches over REST: for one query or several, suggestions while somebody types, and feedback on hits."""
 
 import time
+from typing import Annotated, Any
 
 from flask import Blueprint, Response, jsonify, request
+from msgspec import Meta
 
 from rag import deadline
-from rag.errors import RagError
+from rag.decoding import decode, refuse_unknown
+from rag.errors import FieldError, RagError
+from rag.messages import MOST_QUERIES, BatchAnswer, FeedbackRequest, SearchBatch, Suggestions, SuggestRequest
 from rag.query.filters import FilterError
 from rag.query.request import SearchRequest
-from web.api.parameters import (
-    MOST_QUERIES,
-    limits,
+from rag.query.results import Answer
+from web.api.requests import (
+    FILTER_NAMES,
+    filter_of_parameters,
+    is_filter,
     parse_query_string,
+    read_json,
     read_object,
     retriever,
     run,
-    search_from_object,
-    search_from_parameters,
+    search_of_object,
+    search_of_parameters,
 )
-from web.api.schemas import ANSWER, BATCH_ANSWER, BATCH_REQUEST, REQUEST, search_parameters
-from web.fields import FieldError, given_fields
+from web.display_urls import places
+from web.insights import required
 from web.openapi import operation
 from web.problems import problem_of
 from web.sizes import MAX_BODY_BYTES, MAX_SEARCH_BYTES
+
+# A hit is named by all feedback but `seen`.
+_NAMED = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
+_FEEDBACK = Annotated[
+    FeedbackRequest, Meta(extra_json_schema={"anyOf": [_NAMED, {"properties": {"feedback": {"const": "seen"}}}]})
+]
 
 blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
 
@@ -32,20 +45,21 @@ blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
     summary="Search by a query string.",
     description="Metadata is filtered by `meta.NAME=VALUE`. Fields of a filter may be repeated.",
     role="read",
-    parameters=search_parameters,
-    responses={200: ANSWER},
-    errors=(404, 414),
+    query=SearchRequest,
+    has_filter=True,
+    responses={200: Answer},
+    errors=(404,),
 )
 def search_by_query_string() -> Response:
-    """Answer `?q=…&k=…` with the body of `Answer.as_dict`."""
-    return _answer(search_from_parameters(parse_query_string(request.query_string), limits()))
+    """Answer `?q=…&k=…`."""
+    return jsonify(run(search_of_parameters(parse_query_string(request.query_string))))
 
 
 @blueprint.post("/search")
-@operation(summary="Search.", role="read", request=REQUEST, responses={200: ANSWER}, errors=(404,))
+@operation(summary="Search.", role="read", body=SearchRequest, responses={200: Answer}, errors=(404,))
 def search_by_body() -> Response:
-    """Answer a JSON object with `query`, `k`, … with the body of `Answer.as_dict`."""
-    return _answer(search_from_object(read_object(MAX_SEARCH_BYTES), limits()))
+    """Answer a JSON object with `query`, `k`, …"""
+    return jsonify(run(search_of_object(read_object(MAX_SEARCH_BYTES), SearchRequest)))
 
 
 @blueprint.post("/search/batch")
@@ -53,44 +67,80 @@ def search_by_body() -> Response:
     summary="Search for several queries at once.",
     description="They go through the model together. A search that fails has a problem in its place.",
     role="read",
-    request=BATCH_REQUEST,
-    responses={200: BATCH_ANSWER},
+    body=SearchBatch,
+    responses={200: BatchAnswer},
 )
 def search_by_batch() -> Response:
     """Answer a list of searches, each with what it would have got alone: an answer or a problem."""
     began = time.perf_counter()
-    fields = given_fields(read_object(MAX_BODY_BYTES), ("queries",), "a batch")
+    fields = read_object(MAX_BODY_BYTES)
+    refuse_unknown(fields, ("queries",), "a batch")
     queries = fields.get("queries")
     if not isinstance(queries, list) or not 1 <= len(queries) <= MOST_QUERIES:
         raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
-    searches = [_checked(query) for query in queries]
-    embedded = [each for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
-    made = iter(retriever().embed_queries([each.meaning for each in embedded]) if embedded else ())
+    searches = [_search_or_problem(query) for query in queries]
+    to_embed = [each.meaning for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
+    made = iter(retriever().embed_queries(to_embed) if to_embed else ())
     seconds = time.perf_counter() - began
-    answers = []
+    answers: list[Any] = []
     for search in searches:
         if isinstance(search, SearchRequest):
             query = None if search.mode == "lexical" else next(made)
             try:
                 deadline.check()
-                answers.append(run(search, query, via="batch").as_dict())
+                answers.append(run(search, query, via="batch"))
             except RagError as error:
                 answers.append(problem_of(error))
         else:
             answers.append(search)
     took = {"embed": round(seconds * 1000, 3), "total": round((time.perf_counter() - began) * 1000, 3)}
-    return jsonify({"answers": answers, "took_ms": took})
+    return jsonify(BatchAnswer(answers, took))
 
 
-def _checked(fields: object) -> SearchRequest | dict[str, object]:
+@blueprint.get("/suggest")
+@operation(
+    summary="Suggest what to ask.",
+    description="Titles and headings that go on as was typed, of documents that the filter allows.",
+    role="read",
+    query=SuggestRequest,
+    has_filter=True,
+    responses={200: Suggestions},
+    errors=(404,),
+)
+def suggest() -> Response:
+    """Answer `?q=…` with suggestions, the likeliest first."""
+    parameters = parse_query_string(request.query_string)
+    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
+    refuse_unknown(given, (*SuggestRequest.__struct_fields__, *FILTER_NAMES), "suggestions")
+    typed = decode(given, SuggestRequest, strict=False)
+    wanted = filter_of_parameters(places(typed.collection).index_values(parameters))
+    return jsonify(Suggestions(retriever().suggest(typed.q, typed.collection, wanted, typed.k)))
+
+
+@blueprint.post("/feedback")
+@operation(
+    summary="Say what became of a search.",
+    description="Answers in the same way whether or not there is such a search, and hit of it.",
+    role="read",
+    body=_FEEDBACK,
+    responses={204: None},
+    errors=(501,),
+)
+def add_feedback() -> Response:
+    """Take feedback, to be written within a second."""
+    recorder = required()
+    found = read_json(FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
+    if not found.hit and found.feedback != "seen":
+        raise FieldError("hit", "hit is missing: only seen is said of a search as a whole.")
+    recorder.add_feedback(found.search_id, found.feedback, found.hit or "")
+    return Response(status=204)
+
+
+def _search_or_problem(fields: object) -> SearchRequest | dict[str, object]:
     """Return one search of a batch, or the problem with it."""
     try:
         if not isinstance(fields, dict):
             raise FieldError("queries", "A search must be an object.")
-        return search_from_object(fields, limits())
+        return search_of_object(fields, SearchRequest)
     except (FieldError, FilterError) as error:
         return problem_of(error)
-
-
-def _answer(search: SearchRequest) -> Response:
-    return jsonify(run(search))

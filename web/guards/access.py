@@ -30,10 +30,10 @@ from web.problems import wants_page
 if TYPE_CHECKING:
     from web.guards.users import Users
 
-PUBLIC = frozenset({"static", "branding.logo", "branding.style", "embed.script"})  # files that pages are made of
+PUBLIC = frozenset({"static", "assets.branding", "assets.script"})  # files that pages are made of
 # what a key in a page is good for
 FOR_PAGES = frozenset(
-    {"search.search_by_query_string", "search.search_by_body", "suggestions.suggest", "feedback.tell"}
+    {"search.search_by_query_string", "search.search_by_body", "search.suggest", "search.add_feedback"}
 )
 REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters

@@ -10,9 +10,9 @@ from flask.blueprints import BlueprintSetupState
 class ConcurrencyLimit:
     """A limit on how many requests of a blueprint are answered at a time, in each application."""
 
-    def __init__(self, blueprint: Blueprint, most: int) -> None:
-        """Count for the routes of a blueprint, from when it is registered."""
-        self._name = f"{blueprint.name}_slots"
+    def __init__(self, blueprint: Blueprint, most: int, name: str = "") -> None:
+        """Count for the routes of a blueprint, or some of them under a name of their own, once it is registered."""
+        self._name = f"{name or blueprint.name}_slots"
         blueprint.record(lambda state: self._make(state, most))
 
     def take(self, full: Exception) -> Callable[[], None]:

@@ -5,10 +5,11 @@ scope are answered like documents that do not exist. Scores and counts of words 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 from flask import current_app, g
+from msgspec.structs import replace
 
 from rag.errors import CollectionMissing
 from rag.query.filters import Filter

@@ -3,49 +3,38 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from flask import Blueprint, Response, abort, render_template, url_for
 from markupsafe import Markup
+from msgspec import Meta
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
+from rag.messages import InCollection
 from rag.query.results import is_source_code, section_within
-from web.api.parameters import (
-    COLLECTION,
-    collection_among,
-    collection_field,
-    collection_in_address,
-    given_in_address,
-    limits,
-    retriever,
-)
+from web.api.requests import collection_field, limits, read_collection, read_query, retriever
 from web.display_urls import file_of, is_file, link_to, places
-from web.fields import check, from_text
 from web.guards.concurrency import ConcurrencyLimit
-from web.openapi import HTML, Content, Parameter, operation
+from web.openapi import HTML, Content, operation
 from web.pages.snippets import make_text
 
 SHOWN = 60  # passages of one page, about
 LONGEST = 40  # passages of a section; the rest of a longer one is shown as another
 BEFORE = 10  # passages, at least, that may stand before the section that is asked for
-SECTION = {"type": "integer", "minimum": 1, "maximum": 1_000_000}
 MOST_AT_ONCE = 4  # files that one worker sends
 PIECE = 1 << 16  # bytes
-_TEXT = {"type": "string"}
-_ID: Parameter = {
-    "name": "id",
-    "in": "path",
-    "required": True,
-    "schema": _TEXT,
-    "description": "`document` of a hit",
-}
-_COLLECTION: Parameter = {
-    "name": "collection",
-    "in": "query",
-    "schema": COLLECTION,
-    "description": COLLECTION["description"],
-}
+
+
+class ReadRequest(InCollection):
+    """A part of a document to show."""
+
+    passage: Annotated[str, Meta(description="`id` of the passage to mark")] = ""
+    section: Annotated[Annotated[int, Meta(ge=1, le=1_000_000)] | None, Meta(description="section to begin with")] = (
+        None
+    )
+    q: Annotated[str, Meta(description="query of the search to go back to")] = ""
+
 
 blueprint = Blueprint("reading", __name__, url_prefix="/document")
 _slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
@@ -74,30 +63,22 @@ class ShownSection:
     summary="Show a document",
     role="read",
     description="The text as indexed: around a passage, which is marked, or from a section onwards.",
-    parameters=[
-        _ID,
-        {"name": "passage", "in": "query", "schema": _TEXT, "description": "`id` of the passage to mark"},
-        {"name": "section", "in": "query", "schema": SECTION, "description": "section to begin with"},
-        {"name": "q", "in": "query", "schema": _TEXT, "description": "query of the search to go back to"},
-        _COLLECTION,
-    ],
+    query=ReadRequest,
     responses={200: HTML},
     errors=(404,),
 )
 def read(id: str) -> str:
     """Show a document around a passage or from a section on."""
-    given = given_in_address(("passage", "section", "q", "collection"), "a document")
-    collection = collection_among(given)
-    marked = given.get("passage", "")
+    given = read_query(ReadRequest, "a document")
+    collection, marked = given.collection, given.passage
     document, parts = retriever().sections(id, collection, whole=marked)
     sections = sections_of(document["title"], parts)
-    asked = int(check("section", from_text(given["section"], SECTION), SECTION)) if "section" in given else None
     is_code = is_source_code(document["content_type"])
-    current = _current(sections, marked, asked)
-    shown = window(sections, current, before=BEFORE if asked is None else 0)
+    current = _current(sections, marked, given.section)
+    shown = window(sections, current, before=BEFORE if given.section is None else 0)
     named = places(collection)
     kept: dict[str, Any] = collection_field(collection)
-    asking: dict[str, Any] = {"q": given["q"]} if given.get("q") else {}
+    asking: dict[str, Any] = {"q": given.q} if given.q else {}
 
     def near(place: int) -> tuple[str, str] | None:
         """Return the address and heading of a section, where there is one."""
@@ -131,7 +112,7 @@ def read(id: str) -> str:
     role="read",
     description="Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, "
     "sends the archive.",
-    parameters=[_ID, _COLLECTION],
+    query=InCollection,
     responses={200: Content("application/octet-stream", {"type": "string", "format": "binary"})},
     errors=(404, 501),
 )
@@ -139,7 +120,7 @@ def original(id: str) -> Response:
     """Send a file to be saved: a browser never shows it here, where its scripts would be ours."""
     if not limits().originals:
         abort(501, "This server does not offer downloads; its operator can allow them with the setting originals.")
-    name, file = retriever().original(id, collection_in_address())
+    name, file = retriever().original(id, read_collection())
     try:
         full = ServiceUnavailable("Too many downloads are running: try again shortly.")
         give_back = _slots.take(full)

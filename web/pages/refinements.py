@@ -6,14 +6,15 @@ from typing import Any
 from urllib.parse import unquote, urlencode, urlsplit
 
 from flask import url_for
+from msgspec import structs
 
 from rag.query.facets import FACETS, Share
-from rag.query.filters import METADATA, fields_of, parameters_of
-from rag.query.options import DEFAULT_COLLECTION, MODES
+from rag.query.filters import METADATA, parameters_of
+from rag.query.options import MODES
+from rag.query.request import SearchRequest
 from rag.query.results import is_source_code
-from web.api.parameters import collection_field
+from web.api.requests import collection_field
 from web.display_urls import NO_SOURCES, Places, distinct, place_of
-from web.filters import filter_from_parameters
 
 Pair = tuple[str, str]
 
@@ -71,48 +72,41 @@ class Facet:
 class PageSearch:
     """A search as it stands in the address of the page."""
 
-    query: str
-    mode: str
-    pairs: tuple[Pair, ...]  # the collection, if it is another than the default one, and the filter
-    offset: str  # of the hits that are shown; empty for the first ones
-    per_document: str = ""  # as it was asked for; empty for the default
-    explains: bool = False  # why each hit is where it is, and the time of each stage, are shown
+    search: SearchRequest  # its query may be blank
     places: Places = NO_SOURCES  # names files
 
-    @classmethod
-    def read(
-        cls, query: str, mode: str, parameters: Mapping[str, Sequence[str]], places: Places = NO_SOURCES
-    ) -> "PageSearch":
-        """Put parameters in their usual order. Raises FilterError."""
-        collection = parameters.get("collection", [DEFAULT_COLLECTION])[0]
-        narrowed = (*collection_field(collection).items(), *parameters_of(filter_from_parameters(parameters)))
-        offset, per_document = (parameters.get(name, [""])[0] for name in ("offset", "per_document"))
-        explains = parameters.get("explain", [""])[0] == "true"
-        return cls(query, mode, narrowed, offset, per_document, explains, places)
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The collection, if it is another than the default one, and the filter, in their usual order."""
+        return (*collection_field(self.search.collection).items(), *parameters_of(self.search.only))
 
     @property
-    def collection(self) -> str:
-        """The collection that is searched."""
-        return dict(self.pairs).get("collection", DEFAULT_COLLECTION)
+    def per_document(self) -> str:
+        """The most hits of a document, as they were asked for; empty for the default."""
+        return "" if self.search.per_document is None else str(self.search.per_document)
+
+    def asking(self, query: str) -> str:
+        """Return the address of the first hits of another query."""
+        return PageSearch(structs.replace(self.search, query=query), self.places).address()
 
     def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
         """Return the address of the first hits of this search, narrowed to other things or with more parameters."""
-        kept = [("q", self.query)] if self.query else []
-        kept += [("mode", self.mode)] if self.mode != MODES[0] else []
+        search = self.search
+        kept = [("q", search.query)] if search.query else []
+        kept += [("mode", search.mode)] if search.mode != MODES[0] else []
         narrowed = self.pairs if pairs is None else pairs
-        kept += [(name, self.places.to_address(name, value)) for name, value in narrowed]
-        more = {"per_document": self.per_document, "explain": "true" if self.explains else "", **more}
+        kept += [(name, self.places.display_value(name, value)) for name, value in narrowed]
+        more = {"per_document": self.per_document, "explain": "true" if search.explain else "", **more}
         kept += [(name, str(value)) for name, value in more.items() if value]
         return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
 
     def question(self) -> dict[str, Any]:
         """Return the body of a request that has an answer written from the first hits of this search."""
-        given: dict[str, Any] = {"mode": self.mode, "collection": self.collection}
-        if self.per_document:
-            given["per_document"] = int(self.per_document)
-        wanted = {name: [value for each, value in self.pairs if each == name] for name, _ in self.pairs}
-        wanted.pop("collection", None)
-        return {"query": self.query, **given, "filter": fields_of(wanted)}
+        search = self.search
+        given: dict[str, Any] = {"query": search.query, "mode": search.mode, "collection": search.collection}
+        if search.per_document is not None:
+            given["per_document"] = search.per_document
+        return given | {"filter": search.only.as_dict() if search.only else {}}
 
     def within(self, url: str) -> str:
         """Return the address of all hits of this search in one document."""
@@ -129,7 +123,7 @@ class PageSearch:
             found.append(
                 ActiveFilter(
                     name,
-                    self.places.to_address(name, value),
+                    self.places.display_value(name, value),
                     _chip(name, value, self.places),
                     self.address(others, per_document=limit),
                 )

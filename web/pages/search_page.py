@@ -1,52 +1,88 @@
-"""The search page, rendered here in full so that it works without JavaScript."""
+"""The search page, rendered here in full so that it works without JavaScript: form, filters, and hits by page."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from flask import Blueprint, g, render_template, request
+from flask import Blueprint, g, render_template, request, url_for
+from markupsafe import Markup
+from msgspec import Meta, structs
 from werkzeug.exceptions import UnsupportedMediaType
 
+from rag.decoding import is_blank
 from rag.errors import NotReady, NotThere
-from rag.query.options import DEFAULT_COLLECTION, MAX_QUERY_CHARS, MODES
-from rag.query.results import Answer
-from rag.settings import Settings
-from web.api.parameters import check_mode, limits, parse_query_string, retriever, run, search_from_parameters
-from web.api.schemas import search_parameters, structure
-from web.display_urls import places
-from web.fields import is_blank
-from web.filters import is_filter
+from rag.messages import Request
+from rag.query.explain import in_words
+from rag.query.options import DEFAULT_COLLECTION, FURTHEST, MAX_K, MAX_QUERY_CHARS
+from rag.query.request import Collection, Mode
+from rag.query.results import Answer, Hit, is_source_code, section_within
+from web.api.requests import (
+    collection_field,
+    is_filter,
+    limits,
+    parse_query_string,
+    retriever,
+    run,
+    search_of_parameters,
+)
+from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, places
 from web.guards.limits import read_body
-from web.openapi import HTML, Content, Parameter, define, operation
-from web.pages.hits import group_hits
+from web.openapi import HTML, Content, operation
 from web.pages.refinements import PageSearch
+from web.pages.snippets import make_section, make_snippet
 from web.sizes import MAX_BODY_BYTES
 
-KNOWN = ("q", "mode", "collection", "offset", "per_document", "sentences", "open", "explain")
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences")
 EXAMPLES = 4
+ALSO = 3  # addresses of the same passage that are shown
 FORM = "application/x-www-form-urlencoded"
-ANSWERED = {200: HTML}
 DESCRIPTION = "Empty and unknown fields are ignored, so links with tracking parameters still work."
+
+
+class PageFields(Request):
+    """The fields of the page's address and form, next to those of a filter."""
+
+    q: Annotated[str, Meta(description="what to search for")] = ""
+    mode: Mode = "hybrid"
+    collection: Collection = DEFAULT_COLLECTION
+    offset: Annotated[int, Meta(ge=0, le=FURTHEST, description="hits to skip")] = 0
+    per_document: Annotated[int, Meta(ge=0, le=MAX_K)] | None = None
+    sentences: bool = False
+    explain: bool = False
+    open: Annotated[str, Meta(description="id of a passage to show with its whole section")] = ""
+
 
 blueprint = Blueprint("page", __name__)
 
 
-def _parameters(limits: Settings) -> list[Parameter]:
-    text = {"in": "query", "schema": {"type": "string"}}
-    others = [one for one in search_parameters(limits) if one["name"] in KNOWN[1:] or is_filter(one["name"])]
-    return [
-        {"name": "q", **text, "description": "what to search for"},
-        *others,
-        {"name": "open", **text, "description": "id of a passage to show with its whole section"},
-    ]
+@dataclass(frozen=True, slots=True)
+class ShownHit:
+    """One hit."""
+
+    id: str
+    rank: int
+    link: Link
+    section: str
+    why: list[tuple[str, str]]  # the steps to its score, each with its name; none unless asked for
+    snippet: Markup
+    whole: Markup | None  # with its section, where that was asked for
+    citation: str
+    also: list[Link]
+    beyond: int  # such addresses that are not shown
 
 
-def _form(limits: Settings) -> dict[str, Any]:
-    return structure(
-        {}, {one["name"]: {**one["schema"], "description": one["description"]} for one in _parameters(limits)}
-    )
+@dataclass(frozen=True, slots=True)
+class PageHits:
+    """The hits of one page, in its best one's place."""
+
+    title: str
+    place: str
+    language: str | None
+    date: str | None
+    passages: list[ShownHit]
+    more: int  # passages of it that were left out
+    all: str  # address of a search that gives these too
 
 
 @blueprint.get("/")
@@ -54,8 +90,9 @@ def _form(limits: Settings) -> dict[str, Any]:
     summary="Show the search page",
     role="read",
     description=DESCRIPTION,
-    parameters=_parameters,
-    responses=ANSWERED,
+    query=PageFields,
+    has_filter=True,
+    responses={200: HTML},
     errors=(404,),
 )
 def index() -> str:
@@ -68,8 +105,8 @@ def index() -> str:
     summary="Show the search page for a query that is too long for an address",
     role="read",
     description=DESCRIPTION,
-    request=Content(FORM, define("SearchForm", _form)),
-    responses=ANSWERED,
+    body=Content(FORM, {}, PageFields),
+    responses={200: HTML},
     errors=(404,),
 )
 def index_of_long() -> str:
@@ -84,7 +121,7 @@ def _page(fields: bytes) -> str:
     parameters = {
         name: values
         for name, values in parse_query_string(fields).items()
-        if (name in KNOWN or is_filter(name)) and any(values)
+        if (name in PageFields.__struct_fields__ or is_filter(name)) and any(values)
     }
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
@@ -92,22 +129,26 @@ def _page(fields: bytes) -> str:
     longest = MAX_QUERY_CHARS
     # for the page that shows an error too
     g.form = {"query": query[:longest], "longest": longest, "status": status, "answers": _answers()}
-    mode = check_mode(parameters.get("mode", [MODES[0]])[0])
     named = places(parameters.get("collection", [DEFAULT_COLLECTION])[0])
-    parameters = named.from_addresses(parameters)
-    asked = PageSearch.read(query, mode, parameters, named)
-    g.form["explains"] = asked.explains
+    parameters = named.index_values(parameters)
+    search = structs.replace(search_of_parameters({"q": ["?"], **parameters}), query=query)
+    asked = PageSearch(search, named)
     collections = [one["name"] for one in status.get("collections", [])]
-    offers = len(collections) > 1 and asked.collection in collections
-    g.form |= {"mode": mode, "collection": asked.collection, "collections": collections if offers else []}
-    g.form["narrowed"] = [one for one in asked.narrowed() if not (offers and one.name == "collection")]
+    offers = len(collections) > 1 and search.collection in collections
+    g.form |= {
+        "explains": search.explain,
+        "mode": search.mode,
+        "collection": search.collection,
+        "collections": collections if offers else [],
+        "narrowed": [one for one in asked.narrowed() if not (offers and one.name == "collection")],
+    }
     if is_blank(query):
-        examples = [(text, replace(asked, query=text).address()) for text in _examples(status, asked.collection)]
-        index = next((one for one in status.get("collections", []) if one["name"] == asked.collection), status)
+        examples = [(text, asked.asking(text)) for text in _examples(status, search.collection)]
+        index = next((one for one in status.get("collections", []) if one["name"] == search.collection), status)
         day = _day(index.get("created_at"))
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
-    search = search_from_parameters({"q": [query], **parameters}, limits())
-    search = replace(search, facets=True, expand="section" if opened else "none")
+    search_of_parameters({"q": [query], **parameters})  # raises for a query that is too long
+    search = structs.replace(search, facets=True, expand="section" if opened else "none")
     repeats = bool(opened) or search.sentences  # what is shown already, with more of it
     answer = run(search, via=None if repeats else "page")
     return render_template("page.html", **g.form, **_shown(answer, asked, opened, marks=search.sentences))
@@ -143,7 +184,7 @@ def _answers() -> str:
 
 def _meant(text: str | None, asked: PageSearch) -> dict[str, str] | None:
     """The query that was probably meant, and its address."""
-    return {"text": text, "address": replace(asked, query=text).address()} if text else None
+    return {"text": text, "address": asked.asking(text)} if text else None
 
 
 def _bounds(answer: Answer) -> list[tuple[str, list[str]]]:
@@ -169,3 +210,56 @@ def _day(moment: str | None) -> str | None:
 def milliseconds(value: float) -> str:
     """Spell a duration, given in milliseconds, to two or three digits."""
     return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
+
+
+def group_hits(hits: Iterable[Hit], asked: PageSearch) -> list[PageHits]:
+    """Group hits, best first, by the page that they are of; `section_text` is shown where a hit has it."""
+    groups: dict[str, list[Hit]] = {}
+    places = asked.places
+    for hit in hits:
+        groups.setdefault(hit.url.partition("#")[0], []).append(hit)
+    return [
+        PageHits(
+            title=own[0].title or places.of(url),
+            place=places.of(url),
+            language=own[0].language,
+            date=own[0].date,
+            passages=[_passage(hit, asked) for hit in own],
+            more=own[-1].more,
+            all=asked.within(url),
+        )
+        for url, own in groups.items()
+    ]
+
+
+def _passage(hit: Hit, asked: PageSearch) -> ShownHit:
+    section = section_within(hit.title, hit.section)
+    is_code = is_source_code(hit.content_type)
+    return ShownHit(
+        id=hit.id,
+        rank=hit.rank,
+        link=_link(hit, asked),
+        section=section,
+        why=list(in_words(hit.explanation)) if hit.explanation else [],
+        snippet=make_snippet(hit.text, hit.highlights, hit.sentence, is_code=is_code),
+        whole=make_section(hit.section_text, hit.text, hit.highlights, is_code=is_code) if hit.section_text else None,
+        citation=_citation(hit, section, asked.places),
+        also=[asked.places.link_to(url) for url in hit.duplicates[:ALSO]],
+        beyond=len(hit.duplicates[ALSO:]),
+    )
+
+
+def _link(hit: Hit, asked: PageSearch) -> Link:
+    """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
+    if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
+        return asked.places.link_to(hit.url)
+    kept: dict[str, Any] = collection_field(asked.search.collection)
+    address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.search.query, **kept, _anchor="passage")
+    return Link(address, asked.places.of(hit.url))
+
+
+def _citation(hit: Hit, section: str, places: Places) -> str:
+    """Title, section, address and date, as far as they are known, in one line."""
+    name = " › ".join(" ".join(part.split()) for part in (hit.title, section) if part)
+    parts = [f"“{name}”" if name else "", hit.url if is_of_web(hit.url) else places.of(hit.url), hit.date or ""]
+    return BIDI_CONTROLS.sub("", ", ".join(filter(None, parts)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rag.client import jobs as client_jobs
+from rag.client import client as client_module
 from rag.client.client import Client
 from rag.errors import ClientError, JobConflict, JobMissing, Refused, Rejected, Unavailable
 from rag.query.filters import Filter
@@ -221,6 +221,7 @@ class FakeJobs:
 
     def __init__(self) -> None:
         self.job: dict[str, Any] = {"id": "20261121T110000-abc", "collection": "notes", "error": None}
+        self.job |= {"created_at": "2026-11-21T11:00:00Z", "sources": [], "add": False, "full": True, "ended_at": None}
         self.asked: dict[str, Any] = {}
 
     def start(self, **asked: Any) -> dict[str, Any]:
@@ -250,7 +251,7 @@ class FakeJobs:
 
 
 def test_jobs(retriever, tmp_path, monkeypatch):
-    monkeypatch.setattr(client_jobs, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(client_module, "_JOB_POLL_S", 0.01)
     settings = Settings(keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("builder", "write")
     jobs = FakeJobs()

@@ -68,7 +68,7 @@ def test_it_is_not_asked_again_otherwise(scripted, header):
 @pytest.mark.parametrize(
     ("status", "headers", "body", "message"),
     [
-        (200, {}, b"<html>", "did not answer with JSON"),
+        (200, {}, b"<html>", "is not as expected"),
         (200, {}, b"[]", "is it Pilotlight"),
         (200, {}, b'{"hits": [{}]}', "is it Pilotlight"),
         (302, {"Location": "http://127.0.0.1:1/"}, b"", "status 302"),

@@ -3,12 +3,13 @@
 import os
 from itertools import product
 
+import msgspec
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from rag.query.explain import in_words
+from rag.query.explain import Explanation, in_words
 from rag.query.request import Limits, SearchRequest
 from rag.query.rerank_queue import RerankQueue
 from rag.query.results import as_text
@@ -16,10 +17,8 @@ from rag.query.retriever import Retriever
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
 from tests.rag.explanations import about, recomputed
-from web.api.schemas import EXPLANATION
-from web.openapi import _components
 
-SCHEMA = Draft202012Validator({**EXPLANATION, "components": {"schemas": _components}})
+SCHEMA = Draft202012Validator(msgspec.json.schema(Explanation))
 
 
 QUERY = "vacuum tupels of an indxe"  # corrected to tuples and index

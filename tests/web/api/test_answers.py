@@ -139,7 +139,7 @@ TURN = {"question": "a", "answer": "b"}
         ({}, "history"),
         ([TURN] * 21, "history"),
         ([TURN, "a"], "history[1]"),
-        ([TURN | {"role": "system"}], "role"),
+        ([TURN | {"role": "system"}], "history[0].role"),
         ([{"question": "a"}], "history[0].answer"),
         ([{"question": 1, "answer": "b"}], "history[0].question"),
         ([{"question": "a", "answer": ["b"]}], "history[0].answer"),

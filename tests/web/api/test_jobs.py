@@ -47,8 +47,8 @@ def test_start_follow_and_cancel(writer: FlaskClient) -> None:
     ("fields", "field"),
     [
         ({"sources": "site"}, "sources"),
-        ({"sources": [5]}, "sources.0"),
-        ({"sources": [""]}, "sources.0"),
+        ({"sources": [5]}, "sources[0]"),
+        ({"sources": [""]}, "sources[0]"),
         ({"sources": ["site"] * 1001}, "sources"),
         ({"add": 1}, "add"),
         ({"full": "yes"}, "full"),

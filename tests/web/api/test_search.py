@@ -48,7 +48,7 @@ def test_defaults_are_ten_hits_and_hybrid(client: FlaskClient, retriever: FakeRe
     assert post(client, query="fsync").status_code == 200
     assert client.get(URL + "?q=fsync").status_code == 200
     assert retriever.calls == [("fsync", 10, "hybrid")] * 2
-    assert retriever.requests == [SearchRequest("fsync", per_document=2)] * 2
+    assert retriever.requests == [SearchRequest("fsync")] * 2
 
 
 def test_pages_of_hits(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_values_that_paging_does_not_take(client: FlaskClient, field: str, value
     assert (response.status_code, response.get_json()["field"]) == (400, field)
 
 
-@pytest.mark.parametrize("pair", ["offset=-1", "offset=1e2", "facets=1", "sentences=True", "facets="])
+@pytest.mark.parametrize("pair", ["offset=-1", "facets=x", "facets="])
 def test_values_that_paging_does_not_take_in_an_address(client: FlaskClient, pair: str) -> None:
     response = client.get(f"{URL}?q=fsync&{pair}")
     assert (response.status_code, response.get_json()["field"]) == (400, pair.partition("=")[0])
@@ -95,7 +95,7 @@ def test_k_must_be_a_whole_number_in_range(client: FlaskClient, k: object) -> No
     assert response.get_json()["detail"] == "k must be a whole number from 1 to 100."
 
 
-@pytest.mark.parametrize("k", ["", "x", "0", "-1", "1000000000", "1.5", "1e1", "+5", "%2B5", "٣", "9" * 5000])
+@pytest.mark.parametrize("k", ["", "x", "0", "-1", "1000000000", "1.5", "+5", "%2B5", "٣", "9" * 5000])
 def test_k_in_a_query_string_is_as_strict(client: FlaskClient, k: str) -> None:
     response = client.get(f"{URL}?q=fsync&k={k}")
     assert response.status_code == 400
@@ -124,7 +124,7 @@ def test_mode_must_be_known(client: FlaskClient, mode: object) -> None:
     response = post(client, query="fsync", mode=mode)
     assert response.status_code == 400
     assert response.get_json()["field"] == "mode"
-    assert response.get_json()["detail"] == "mode must be one of: hybrid, dense, lexical."
+    assert response.get_json()["detail"] == "mode must be one of: dense, hybrid, lexical."
 
 
 @pytest.mark.parametrize("field", ["filters", "language", "meta.x", "q", "Query", "", "\ud800"])

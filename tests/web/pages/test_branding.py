@@ -11,7 +11,7 @@ from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from web.app import create_app
-from web.pages.branding import CONTRAST, DARK, LIGHT, Brand, contrast, legible
+from web.pages.assets import CONTRAST, DARK, LIGHT, Brand, contrast, legible
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 

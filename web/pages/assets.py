@@ -1,11 +1,13 @@
-"""The looks that an operator gives the pages: name, logo and colour. All of it is public, as the style sheet is."""
+"""Files that pages are made of, public: the operator's name, logo and colour, and the search box for other sites."""
 
+import gzip
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from flask import Blueprint, Flask, Response, current_app, url_for
+from flask import Blueprint, Flask, Response, current_app, request, url_for
 from werkzeug.exceptions import NotFound
 
 from rag.errors import SettingsError
@@ -27,7 +29,10 @@ _COLOUR = re.compile(r"#([0-9a-fA-F]{6})")
 
 Colour = tuple[int, int, int]
 
-blueprint = Blueprint("branding", __name__, url_prefix="/brand")
+FRESH_S = 3600  # a page that has the script of the search box asks for a newer one after this time
+_SCRIPT = Path(__file__).parents[1] / "static" / "embed.js"
+
+blueprint = Blueprint("assets", __name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +58,22 @@ def register(app: Flask, settings: Settings) -> None:
     """Give all pages the brand. Raises SettingsError."""
     brand = Brand.of(settings)
     app.extensions["brand"] = brand
-    app.register_blueprint(blueprint)
     app.jinja_env.globals["brand"] = brand
 
-    def address(what: str, content: bytes) -> str:
-        return url_for(f"branding.{what}", v=hashlib.sha256(content).hexdigest()[:12])
+    def address(file: str, content: bytes) -> str:
+        return url_for("assets.branding", file=file, v=hashlib.sha256(content).hexdigest()[:12])
 
     app.jinja_env.globals["logo"] = lambda: address("logo", brand.logo or b"")
-    app.jinja_env.globals["accent"] = lambda: address("style", brand.style.encode())
+    app.jinja_env.globals["accent"] = lambda: address("style.css", brand.style.encode())
 
 
-@blueprint.get("/logo")
-def logo() -> Response:
-    """Answer with the operator's logo."""
+@blueprint.get("/brand/<file>")
+def branding(file: str) -> Response:
+    """Answer with the operator's logo, or colour as a style sheet."""
     brand: Brand = current_app.extensions["brand"]
-    if brand.logo is None:
+    if file == "style.css" and brand.style:
+        return _lasting(brand.style.encode(), "text/css")
+    if file != "logo" or brand.logo is None:
         raise NotFound
     response = _lasting(brand.logo, brand.logo_type)
     # an SVG that is opened by itself is a document, which could have scripts
@@ -75,13 +81,20 @@ def logo() -> Response:
     return response
 
 
-@blueprint.get("/style.css")
-def style() -> Response:
-    """Answer with the operator's colour as a style sheet."""
-    brand: Brand = current_app.extensions["brand"]
-    if not brand.style:
-        raise NotFound
-    return _lasting(brand.style.encode(), "text/css")
+@blueprint.get("/embed.js")
+def script() -> Response:
+    """Answer with the script, which pages of every origin may load; 304 where the browser has this one."""
+    plain, packed, tag = _packed_script()
+    is_packed = request.accept_encodings.quality("gzip") > 0
+    response = Response(packed if is_packed else plain, mimetype="text/javascript")
+    if is_packed:
+        response.headers["Content-Encoding"] = "gzip"
+    response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    response.headers["Cache-Control"] = f"public, max-age={FRESH_S}"
+    response.vary.add("Accept-Encoding")
+    response.set_etag(tag, weak=True)  # of what it says, packed or not
+    response.make_conditional(request)
+    return response
 
 
 def _lasting(content: bytes, media_type: str) -> Response:
@@ -140,3 +153,9 @@ def _luminance(colour: Colour) -> float:
 
 def _hex(colour: Colour) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+@cache
+def _packed_script() -> tuple[bytes, bytes, str]:
+    plain = _SCRIPT.read_bytes()
+    return plain, gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16]

@@ -1,0 +1,144 @@
+"""Checks values against structs, and says in words which field is wrong and what it must be.
+
+The words are made from the JSON Schema of the struct, which `/openapi.json` shows: both change with the struct alone.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from rag.errors import FieldError
+
+T = TypeVar("T", bound=msgspec.Struct)
+Schema = Mapping[str, Any]
+
+REF = "#/components/schemas/"
+# White space, controls and characters without a mark on the page; spelled out, as JSON Schema has no names for them.
+SOMETHING = (
+    "[^\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u061c\\u115f\\u1160\\u1680\\u180e\\u2000-\\u200f\\u2028-\\u202f"
+    "\\u205f-\\u206f\\u3000\\ufeff\\ufff9-\\ufffb]"
+)
+# Text that is more than what Python takes for white space.
+NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
+_VISIBLE = re.compile(SOMETHING)
+_ERROR = re.compile(r"(?P<text>.*?)(?: - at `(?:key` in `)?\$\.?(?P<path>.*)`)?", re.DOTALL)
+_NAMED = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
+_TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
+_KINDS = {"integer": "a whole number", "number": "a number", "array": "a list", "object": "an object", "null": "null"}
+_STEP = re.compile(r"[^.\[\]]+|\[\d*\.*\]")
+
+
+def is_blank(text: str) -> bool:
+    """Return whether nothing in the text would be visible."""
+    return not _VISIBLE.search(text)
+
+
+def quoted(name: str) -> str:
+    """Return a name that a client has sent, fit to be shown."""
+    return ascii(name if len(name) <= 40 else name[:39] + "…")
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise FieldError for the first name that is not known; `what` has fields of these names."""
+    known = tuple(known)
+    for name in names:
+        if name not in known:
+            raise FieldError(name, f"{quoted(name)} is not a field of {what}; known fields are: {', '.join(known)}.")
+
+
+def decode(fields: Mapping[str, Any], kind: type[T], what: str = "this request", *, strict: bool = True) -> T:
+    """Return the struct that JSON fields describe, in which null is a field left out.
+
+    Args:
+        fields: by the names of JSON.
+        kind: the struct.
+        what: names in an error what has these fields.
+        strict: whether a number must be a number; without it, a text may be one, as in a query string.
+
+    Raises:
+        FieldError: a field is missing, unknown or has a value that is not allowed.
+    """
+    known = kind.__struct_encode_fields__
+    given = {name: value for name, value in fields.items() if value is not None or name not in known}
+    try:
+        return msgspec.convert(given, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        refuse_unknown(fields, known, what)
+        raise _in_words(str(error), kind) from None
+
+
+@cache
+def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON Schemas of a struct and of all that it holds, by name."""
+    return msgspec.json.schema_components([kind], ref_template=REF + "{name}")[1]
+
+
+def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
+    """Return the error for a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`"."""
+    found = _ERROR.fullmatch(message)
+    text, path = (found["text"], found["path"] or "") if found else (message, "")
+    steps, path = _STEP.findall(path), path.replace("[...]", "")
+    if named := _NAMED.fullmatch(text):
+        field = f"{path}.{named['name']}".lstrip(".")
+        problem = "is missing" if named["problem"].startswith("missing") else "is not a known field"
+        return FieldError(field, f"{quoted(field) if 'not' in problem else field} {problem}.")
+    if too_long := _TOO_LONG.fullmatch(text):
+        return FieldError(path, f"{path} is too long: at most {too_long[1]} characters are allowed.")
+    schemas = components(kind)
+    schema = _schema_at(schemas[kind.__name__], steps, schemas)
+    return FieldError(path, f"{path} must be {_must_be(schema, schemas)}." if schema else f"{path}: {text}.")
+
+
+def _schema_at(schema: Schema, steps: list[str], schemas: Schema) -> Schema | None:
+    """Return the schema of what a path leads to, through one of several alternatives; None where none is known."""
+    if "$ref" in schema:
+        return _schema_at(schemas[schema["$ref"].removeprefix(REF)], steps, schemas)
+    if not steps:
+        return schema
+    if "anyOf" in schema:
+        return next(filter(None, (_schema_at(each, steps, schemas) for each in schema["anyOf"])), None)
+    if steps[0][0] == "[":
+        inner = schema.get("items", schema.get("additionalProperties"))
+    else:
+        inner = schema.get("properties", {}).get(steps[0])
+    return _schema_at(inner, steps[1:], schemas) if isinstance(inner, dict) else None
+
+
+def _must_be(schema: Schema, schemas: Schema) -> str:
+    """Return the allowed values in words."""
+    if "$ref" in schema:
+        return _must_be(schemas[schema["$ref"].removeprefix(REF)], schemas)
+    if "anyOf" in schema:
+        return " or ".join(_must_be(each, schemas) for each in schema["anyOf"] if each != {"type": "null"})
+    if "enum" in schema:
+        return f"one of: {', '.join(map(str, schema['enum']))}"
+    kind = schema.get("type")
+    if kind == "boolean":
+        return "true or false"
+    if kind == "string":
+        pattern = schema.get("pattern")
+        text = "text" + _range(schema, "minLength", "maxLength", " of", " characters")
+        if pattern in (SOMETHING, NOT_ONLY_SPACE):
+            return f"{text} with something to read in it"
+        if pattern:
+            return f"{text} that matches the pattern {pattern}"
+        return "text that is not empty" if text == "text" and schema.get("minLength") else text
+    if kind == "array":
+        return _KINDS[kind] + _range(schema, "minItems", "maxItems", " of", " items")
+    if kind == "object":
+        return _KINDS[kind] + _range(schema, "minProperties", "maxProperties", " with", " names")
+    return _KINDS.get(str(kind), "another value") + _range(schema, "minimum", "maximum")
+
+
+def _range(schema: Schema, low: str, high: str, before: str = "", unit: str = "") -> str:
+    lowest, highest = schema.get(low), schema.get(high)
+    if highest is None and (lowest is None or (lowest == 1 and unit)):  # the pattern says so, or the next sentence
+        return ""
+    if highest is None:
+        return f"{before} at least {lowest}{unit}"
+    if lowest is None:
+        return f"{before} at most {highest}{unit}"
+    return f"{before or ' from'} {lowest} to {highest}{unit}"

@@ -1,0 +1,503 @@
+"""The bodies of the REST API: one struct for each request and answer, from which check, schema and client come.
+
+`web` decodes requests into these and `rag.client` answers; `/openapi.json` is made of their schemas. Searches and their
+answers are `rag.query.request.SearchRequest` and `rag.query.results.Answer`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from indexer.filter import MOST_CHARACTERS, MOST_VALUES
+from indexer.read.access_list import LONGEST as LONGEST_READER
+from indexer.read.access_list import MOST_NAMES as MOST_READERS
+from indexer.read.extraction import LONGEST_NAME, LONGEST_VALUE
+from indexer.read.formats import CONTENT_TYPES
+from rag.decoding import NOT_ONLY_SPACE, SOMETHING
+from rag.insights.store import What
+from rag.query.options import DEFAULT_COLLECTION, MOST_EXCHANGES, MOST_OF_ANSWER, MOST_SUGGESTED, SUGGESTED
+from rag.query.request import Collection, Query, SearchRequest
+from rag.query.results import Answer, Suggestion
+
+MOST_QUERIES = 32  # of a batch: a run of the model
+MOST_TEXTS = 2048  # to embed, as with OpenAI
+MOST_RANKED = 1000  # texts to rerank, as with Cohere
+LONGEST_TEXT = 100_000  # characters to embed or rerank
+MOST_SOURCES = 1000  # of a build
+_TYPES = "|".join(sorted(CONTENT_TYPES)).replace(".", r"\.").replace("+", r"\+")
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1, le=1_000_000)]
+Milliseconds = Annotated[float, Meta(ge=0)]
+Text = Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT)]
+Day = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", extra_json_schema={"format": "date"})]
+_LANGUAGE = "^[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*$"
+Language = Annotated[str, Meta(pattern=_LANGUAGE, max_length=MOST_CHARACTERS, description="such as `en`")]
+Name = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="name of a collection; made if missing")]
+Url = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=2000,
+        pattern=r"^[Hh][Tt][Tt][Pp][Ss]?://[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?(:[1-5]?[0-9]{1,4})?"
+        r"([/?][^\u0000-\u0020#\u007f-\u00a0]*)?$",
+        description="http or https address without a fragment; nobody fetches it",
+    ),
+]
+# These patterns are shown only, and checked by `Filter.parse`: msgspec 0.20 to 0.22 corrupts memory where a union has a
+# text with a checked pattern and a list. tests/rag/test_messages.py looks for such unions.
+_Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
+_Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
+_Address = Annotated[
+    str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"})
+]
+_Addresses = _Address | Annotated[list[_Address], Meta(min_length=1, max_length=MOST_VALUES)]
+_Tag = Annotated[str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"pattern": _LANGUAGE})]
+_Tags = _Tag | Annotated[list[_Tag], Meta(min_length=1, max_length=MOST_VALUES)]
+
+
+class Request(Struct, forbid_unknown_fields=True):
+    """Base of the requests: an unknown field is refused, and a field that is null is one left out."""
+
+
+class Days(Request, rename={"first": "from", "last": "to"}):
+    """The first and the last of some days; without one, all before or after."""
+
+    first: Day | None = None
+    last: Day | None = None
+
+
+class FilterFields(Request):
+    """The documents that may be found: all fields must match, each by any one of its values."""
+
+    source: Annotated[_Values | None, Meta(description="from this source, spelled as it was indexed")] = None
+    url_prefix: Annotated[_Addresses | None, Meta(description="at this address or below it")] = None
+    path: Annotated[_Values | None, Meta(description="at this path or below it, on any host")] = None
+    language: Annotated[_Tags | None, Meta(description="in it: `en` and `en-GB` both mean English")] = None
+    content_type: Annotated[_Values | None, Meta(description="of this media type")] = None
+    date: Annotated[Days | None, Meta(description="dated within these days")] = None
+    metadata: Annotated[
+        Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)] | None,
+        Meta(description="with these values for these names"),
+    ] = None
+
+
+class SearchBatch(Request):
+    """Searches to be answered together."""
+
+    queries: Annotated[list[SearchRequest], Meta(min_length=1, max_length=MOST_QUERIES)]
+
+
+class BatchAnswer(Struct):
+    """The outcome of each search, in order."""
+
+    answers: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            extra_json_schema={
+                "items": {"oneOf": [{"$ref": f"#/components/schemas/{n}"} for n in ("Answer", "Problem")]}
+            }
+        ),
+    ]
+    took_ms: dict[str, Milliseconds]
+
+
+class SuggestRequest(Request):
+    """Something typed that suggestions begin with or continue."""
+
+    q: Query
+    k: Annotated[int, Meta(ge=1, le=MOST_SUGGESTED, description="most suggestions to return")] = SUGGESTED
+    collection: Collection = DEFAULT_COLLECTION
+
+
+class Suggestions(Struct):
+    """Queries to choose from, the likeliest first."""
+
+    suggestions: list[Suggestion]
+
+
+class Exchange(Request):
+    """A question and its answer, earlier in a conversation."""
+
+    question: Query
+    answer: Annotated[str, Meta(max_length=MOST_OF_ANSWER)]
+
+
+class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A search whose hits an answer is written from, with the conversation so far."""
+
+    history: Annotated[
+        list[Exchange],
+        Meta(max_length=MOST_EXCHANGES, description="the latest one last; a short question continues it"),
+    ] = field(default_factory=list)
+
+    @property
+    def search(self) -> SearchRequest:
+        """The search alone."""
+        return SearchRequest(**{name: getattr(self, name) for name in SearchRequest.__struct_fields__})
+
+
+class Citation(Struct, frozen=True):
+    """A hit that a written answer rests on."""
+
+    number: Annotated[int, Meta(ge=1, description="in the text, [1] is the first hit")]
+    id: str
+    url: str
+    title: str
+    section: str
+
+
+class Sentence(Struct, frozen=True):
+    """A sentence of a written answer: characters [start, end). Headings, questions and code are not judged."""
+
+    start: Count
+    end: Count
+    supported: Annotated[bool, Meta(description="whether a hit supports it, as far as likeness can tell")]
+    hit: Annotated[int | None, Meta(description="number of the hit that supports it best")]
+    score: float
+
+
+class AnswerInWords(Answer, frozen=True, kw_only=True):
+    """An answer to a search, and the text that was written from its hits."""
+
+    answer: str
+    sentences: list[Sentence]
+    citations: list[Citation]
+    finish_reason: Annotated[str, Meta(description="`stop`, `length` if it was cut off, or `nothing found`")]
+
+
+class FeedbackRequest(Request):
+    """The judgement of a hit, or the news that it was opened."""
+
+    search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
+    feedback: Annotated[
+        What,
+        Meta(
+            description="`opened`: a hit was followed; `good`, `bad`, `none`: a judgement of it, or none any more; "
+            "`seen`: the hits were looked at, which makes a search with a key for pages count"
+        ),
+    ]
+    hit: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=200)] | None, Meta(description="its `id`; `seen` needs none")
+    ] = None
+
+
+class EmbeddingRequest(Request):
+    """Texts to embed, as for OpenAI; longer ones are truncated to what the model reads."""
+
+    input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MOST_TEXTS)]
+    model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
+    encoding_format: Annotated[
+        Literal["float", "base64"], Meta(description="lists of numbers, or little-endian 32-bit floats in base64")
+    ] = "float"
+    dimensions: Annotated[Positive | None, Meta(description="must be the dimension of the model")] = None
+    user: Annotated[str | None, Meta(description="accepted and ignored")] = None
+    role: Annotated[
+        Literal["document", "query"], Meta(description="role of the texts; some models embed queries differently")
+    ] = "document"
+
+
+class Usage(Struct):
+    """The tokens that the model has read."""
+
+    prompt_tokens: Count
+    total_tokens: Count
+
+
+class Embedding(Struct):
+    """The vector of one text."""
+
+    index: Count
+    embedding: list[float] | str
+    object: Literal["embedding"] = "embedding"
+
+
+class Embeddings(Struct):
+    """The vectors of texts, in order."""
+
+    data: list[Embedding]
+    model: str
+    usage: Usage
+    object: Literal["list"] = "list"
+
+
+class Model(Struct):
+    """A model of the server."""
+
+    id: str
+    created: int = 0
+    owned_by: str = "pilotlight"
+    object: Literal["model"] = "model"
+
+
+class Models(Struct):
+    """The models of the server: the one that embeds, and the one that reranks if there is one."""
+
+    data: list[Model]
+    object: Literal["list"] = "list"
+
+
+_Ignored = Annotated[Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="accepted and ignored")]
+
+
+_TextFields = Annotated[
+    dict[str, Any],
+    Meta(extra_json_schema={"required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}),
+]
+
+
+class RerankRequest(Request):
+    """Texts to rank by how well they answer a query, as for Cohere and Jina."""
+
+    query: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MOST_RANKED)]
+    model: Annotated[str, Meta(max_length=1000, description="must be the model that reranks here")] = ""
+    top_n: Annotated[Positive | None, Meta(description="most results; default: all")] = None
+    return_documents: Annotated[bool, Meta(description="whether to repeat each text in its result")] = False
+    rank_fields: Annotated[
+        Annotated[list[Text], Meta(min_length=1, max_length=MOST_RANKED)] | None,
+        Meta(description="fields of documents to read, as far as they exist, in this order; default: text"),
+    ] = None
+    max_chunks_per_doc: _Ignored = None
+    max_tokens_per_doc: _Ignored = None
+    priority: _Ignored = None
+    truncation: Annotated[bool | None, Meta(description="accepted and ignored: longer texts are truncated")] = None
+
+
+class RankedText(Struct):
+    """A text that was ranked."""
+
+    text: str
+
+
+class Ranked(Struct, omit_defaults=True):
+    """The score of one text."""
+
+    index: Annotated[int, Meta(ge=0, description="place in the request, from 0")]
+    relevance_score: Annotated[float, Meta(ge=0, le=1)]
+    document: RankedText | None = None
+
+
+class Reranking(Struct):
+    """Texts by how well they answer, the best first."""
+
+    id: str
+    model: str
+    results: list[Ranked]
+    usage: Usage
+
+
+class Passage(Struct, frozen=True):
+    """One passage of a document."""
+
+    id: str
+    url: Annotated[str, Meta(description="with the section's anchor")]
+    section: Annotated[str, Meta(description="heading path joined with ` › `")]
+    text: str
+
+
+class Document(Struct, frozen=True):
+    """One document of an index, with its passages in reading order."""
+
+    generation: str
+    id: str
+    url: str
+    title: str
+    source: str
+    language: str | None
+    date: Annotated[str | None, Meta(description="YYYY-MM-DD")]
+    content_type: str
+    metadata: dict[str, Any]
+    fetched_at: Annotated[str, Meta(description="ISO 8601, UTC")]
+    passages: list[Passage]
+
+    @property
+    def text(self) -> str:
+        """The passages, one after another."""
+        return "\n\n".join(passage.text for passage in self.passages)
+
+
+_Reader = Annotated[str, Meta(min_length=1, max_length=LONGEST_READER, pattern=SOMETHING)]
+_Readers = Annotated[list[_Reader], Meta(max_length=MOST_READERS // 2)]
+_MetaName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=SOMETHING)]
+_MetaValue = Annotated[str, Meta(min_length=1, max_length=LONGEST_VALUE, extra_json_schema={"pattern": SOMETHING})]
+_MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_length=MOST_VALUES)]
+
+
+class Access(Request):
+    """The readers of a document, if not everybody: these users, and users of these groups; of none, nobody."""
+
+    users: _Readers | None = None
+    groups: _Readers | None = None
+
+
+class Push(Request):
+    """A document that a program sends: as text, or as bytes in base64. Its own facts give way to those stated here."""
+
+    url: Url
+    text: str | None = None
+    base64: Annotated[str, Meta(pattern="^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")] | None = None
+    content_type: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=200,
+            description="media type, of bytes with their charset if it is known, as in `text/html; charset=latin-1`",
+            extra_json_schema={"pattern": f"^({_TYPES})(; ?charset=[A-Za-z0-9_.:-]+)?$"},
+        ),
+    ] = "text/plain"
+    title: Annotated[str, Meta(min_length=1, max_length=1000, pattern=SOMETHING)] | None = None
+    language: Language | None = None
+    date: Annotated[Day | None, Meta(description="day of the last change")] = None
+    metadata: Annotated[
+        dict[_MetaName, _MetaValues | None], Meta(max_length=MOST_VALUES, description="values by name, to filter by")
+    ] = {}
+    access: Access | None = None
+    collection: Name = DEFAULT_COLLECTION
+
+
+class Change(Struct):
+    """A document that was pushed or withdrawn, and what became of it."""
+
+    id: Annotated[int, Meta(ge=0, description="changes of a collection are numbered in the order of their arrival")]
+    collection: str
+    url: str
+    document: Annotated[str, Meta(description="id of the document, as hits have it")]
+    action: Literal["put", "delete"]
+    at: Annotated[str, Meta(description="ISO 8601, UTC")]
+    state: Literal["queued", "indexed", "skipped", "failed", "removed", "superseded"]
+    reason: Annotated[str | None, Meta(description="why it was skipped or failed")]
+    generation: Annotated[str | None, Meta(description="the generation that was made with it")]
+
+
+class PushQueue(Struct):
+    """The documents that were pushed to a collection."""
+
+    collection: str
+    queued: Annotated[int, Meta(ge=0, description="changes that wait to be indexed")]
+    oldest: Annotated[str | None, Meta(description="when the first of them came")]
+    failed: Annotated[int, Meta(ge=0, description="documents that could not be read, as far back as changes are kept")]
+    documents: Annotated[int, Meta(ge=0, description="documents that were pushed and not withdrawn")]
+    bytes: Annotated[int, Meta(ge=0, description="of these documents")]
+    error: Annotated[str | None, Meta(description="why the changes that wait could not be indexed at the last attempt")]
+    changes: Annotated[list[Change], Meta(description="the latest ones, the last one first")]
+
+
+class InCollection(Request):
+    """A collection."""
+
+    collection: Collection = DEFAULT_COLLECTION
+
+
+class InPushed(Request):
+    """A collection that documents are pushed to."""
+
+    collection: Name = DEFAULT_COLLECTION
+
+
+class Withdrawal(InPushed, kw_only=True):
+    """A document that was pushed and is to go."""
+
+    url: Url
+
+
+class BuildRequest(Request):
+    """A build to start."""
+
+    sources: Annotated[
+        list[Annotated[str, Meta(min_length=1, max_length=2000)]],
+        Meta(max_length=MOST_SOURCES, description="sources to index; none = those of the live index"),
+    ] = []
+    add: Annotated[bool, Meta(description="whether to keep the sources of the index as well")] = False
+    full: Annotated[bool, Meta(description="whether to reprocess unchanged pages too")] = False
+    collection: Name = DEFAULT_COLLECTION
+
+
+class Progress(Struct):
+    """The work that a build has done."""
+
+    phase: str
+    pages: Count
+    pages_due: Count
+    chunks_embedded: Count
+    chunks_waiting: Count
+    seconds: Milliseconds
+
+
+class Job(Struct):
+    """A build that the server runs or ran."""
+
+    id: str
+    created_at: str
+    collection: str
+    sources: list[str]
+    add: bool
+    full: bool
+    state: Literal["running", "cancelling", "done", "failed", "cancelled"]
+    progress: Progress | None
+    ended_at: str | None
+    report: Annotated[dict[str, Any] | None, Meta(description="the output of `pilotlight index --json`")]
+    error: str | None
+
+
+class Jobs(Struct):
+    """The builds that the server remembers, newest first."""
+
+    jobs: list[Job]
+
+
+class CollectionStatus(Struct):
+    """The state of one collection."""
+
+    name: str
+    ready: bool
+    reason: str | None
+    generation: str | None = None
+    created_at: str | None = None
+    documents: Count | None = None
+    chunks: Count | None = None
+
+
+class Status(Struct):
+    """The model of a server, and the index that it serves."""
+
+    ready: bool
+    reason: str | None
+    missing: bool
+    model: str
+    collections: list[CollectionStatus] = []
+    engine: str | None = None
+    precision: str | None = None
+    dimension: Count | None = None
+    rerank_model: str | None = None
+    generation: str | None = None
+    created_at: str | None = None
+    documents: Count | None = None
+    chunks: Count | None = None
+
+
+class Live(Struct):
+    """The answer of a process that serves requests."""
+
+    live: Literal[True]
+
+
+class ErrorObject(Struct):
+    """An error as OpenAI's clients read it."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Problem(Struct):
+    """A problem as RFC 9457 defines it."""
+
+    title: Annotated[str, Meta(description="the phrase of the status")]
+    status: int
+    detail: Annotated[str, Meta(description="one sentence for people")]
+    type: str = "about:blank"
+    field: Annotated[str | None, Meta(description="the field at fault, such as `filter.date.from`")] = None
+    message: Annotated[str | None, Meta(description="`detail` again, below /v1")] = None
+    error: Annotated[ErrorObject | None, Meta(description="the same for OpenAI's clients, below /v1")] = None

@@ -1,0 +1,194 @@
+"""Reads and checks requests: query strings, JSON bodies, and the searches in them; and runs a search."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from flask import current_app, request
+from msgspec import structs
+from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
+
+from rag.decoding import decode, quoted, refuse_unknown
+from rag.errors import FieldError
+from rag.insights.store import Via
+from rag.messages import InCollection
+from rag.query.filters import DAYS, LISTS, METADATA, Filter, FilterError, fields_of
+from rag.query.options import DEFAULT_COLLECTION
+from rag.query.request import SearchRequest
+from rag.query.results import Answer, QueryTokens
+from rag.settings import Settings
+from web.guards.limits import read_body
+from web.guards.scoped_retriever import visible
+from web.insights import keep
+from web.observe.telemetry import searched
+from web.retriever import Retriever
+
+T = TypeVar("T", bound=msgspec.Struct)
+S = TypeVar("S", bound=SearchRequest)
+
+MAX_PARAMETERS = 100
+FILTER_NAMES = (*LISTS, *DAYS, f"{METADATA}NAME")
+_FILTER_FIELDS = (*LISTS, "date", "metadata")  # in JSON
+_OPTIONS = tuple(name for name in SearchRequest.__struct_fields__ if name not in ("query", "filter"))
+
+
+def limits() -> Settings:
+    """Return the settings of the application that answers."""
+    found: Settings = current_app.extensions["limits"]
+    return found
+
+
+def retriever() -> Retriever:
+    """Return the retriever of this application, as the caller of this request may use it."""
+    return visible(current_app.extensions["retriever"])
+
+
+def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
+    """Search, with the query embedded where it is. Raises what `Retriever.search` raises.
+
+    `via` is the way it came, for insights; None where it repeats a search.
+    """
+    answer = retriever().search(search, embedded)
+    searched(answer, mode=search.mode, collection=search.collection, k=search.k)
+    search_id = keep(search, answer, via) if via else None
+    return structs.replace(answer, search_id=search_id)
+
+
+def read_json(kind: type[T], most: int, what: str = "this request") -> T:
+    """Return the struct that the body of the request has, of at most so many bytes. Raises as `read_object` does."""
+    return decode(read_object(most), kind, what)
+
+
+def read_query(kind: type[T], what: str = "this address") -> T:
+    """Return the struct that the query string has, each field given once. Raises BadRequest or FieldError."""
+    parameters = parse_query_string(request.query_string)
+    return decode({name: values[-1] for name, values in parameters.items()}, kind, what, strict=False)
+
+
+def read_collection() -> str:
+    """Return `?collection=` of the request, which takes no other field. Raises BadRequest or FieldError."""
+    return read_query(InCollection).collection
+
+
+def collection_field(collection: str) -> dict[str, str]:
+    """Return the field of an address that names a collection: none for the default one."""
+    return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
+
+
+def read_object(most: int) -> dict[str, Any]:
+    """Return the JSON object that the request carries, of at most so many bytes.
+
+    Raises UnsupportedMediaType, RequestEntityTooLarge, BadRequest, or FieldError for a name given twice.
+    """
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType
+    if request.query_string:
+        raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
+    try:
+        body = read_body(most)
+    except HTTPException:
+        raise
+    except Exception as error:  # a server's errors for bad framing have no common base class
+        raise BadRequest("The body was cut short or badly framed.") from error
+    return _parse_object(body)
+
+
+def _parse_object(body: bytes) -> dict[str, Any]:
+    try:
+        text = body.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_object_of, parse_float=_number)
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"The body is not valid UTF-8, at byte {error.start}.") from error
+    except json.JSONDecodeError as error:
+        message = f"The body is not valid JSON: {error.msg}, at line {error.lineno} column {error.colno}."
+        raise BadRequest(message) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
+        raise BadRequest("The body is not usable JSON: a number is too long or the nesting too deep.") from error
+    if not isinstance(value, dict):
+        raise BadRequest('The body must be a JSON object, such as {"query": "how do I …"}.')
+    if "\\u" in text:
+        for name, each in value.items():
+            try:
+                msgspec.json.encode([name, each])
+            except UnicodeEncodeError:
+                message = f"{quoted(name)} contains half of a surrogate pair, which is not a character."
+                raise FieldError(name, message) from None
+    return value
+
+
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise FieldError(twice, f"{quoted(twice)} is given more than once.")
+    return dict(pairs)
+
+
+def _number(text: str) -> float:
+    """Read a number with a point or an exponent; to JSON, 3.0 is a whole number."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def parse_query_string(raw: bytes) -> dict[str, list[str]]:
+    """Decode a query string strictly; only parts of a filter may be given twice. Raises BadRequest or FieldError."""
+    try:
+        pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except UnicodeDecodeError as error:
+        raise BadRequest("The query string is not valid UTF-8.") from error
+    except ValueError as error:
+        raise BadRequest(f"The query string has more than {MAX_PARAMETERS} parameters.") from error
+    parameters: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if name in parameters and (name in DAYS or not is_filter(name)):
+            raise FieldError(name, f"{quoted(name)} is given more than once.")
+        parameters.setdefault(name, []).append(value)
+    return parameters
+
+
+def is_filter(name: str) -> bool:
+    """Return whether a parameter is part of a filter: `language`, `from`, `meta.team`."""
+    return name in LISTS or name in DAYS or name.startswith(METADATA)
+
+
+def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
+    """Return the filter of a query string; None where there is none. Raises FilterError with the parameter as field."""
+    try:
+        return Filter.parse(fields_of({name: parameters[name] for name in parameters if is_filter(name)})) or None
+    except FilterError as error:
+        field = error.field.removeprefix("filter.").removeprefix("date.").replace("metadata.", METADATA, 1)
+        raise FilterError(field, error.detail) from error
+
+
+def filter_of_object(value: object) -> Filter | None:
+    """Return the filter of a JSON object, in which null is a field left out; None if it allows everything.
+
+    Raises FilterError.
+    """
+    if isinstance(value, Mapping):
+        value = {name: wanted for name, wanted in value.items() if wanted is not None or name not in _FILTER_FIELDS}
+        if isinstance(value.get("metadata"), Mapping):
+            value["metadata"] = {name: wanted for name, wanted in value["metadata"].items() if wanted is not None}
+    return Filter.parse(value) or None
+
+
+def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
+    """Return the search in the fields of a JSON body. Raises FieldError or FilterError."""
+    search = decode(fields, kind, "a search")
+    return search if search.filter is None else structs.replace(search, filter=filter_of_object(search.filter))
+
+
+def search_of_parameters(parameters: Mapping[str, Sequence[str]]) -> SearchRequest:
+    """Return the search in the fields of a query string. Raises FieldError or FilterError."""
+    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
+    refuse_unknown(given, ("q", *_OPTIONS, *FILTER_NAMES), "a search")
+    if "q" in given:
+        given["query"] = given.pop("q")
+    try:
+        search = decode(given, SearchRequest, "a search", strict=False)
+    except FieldError as error:
+        name = "q" if error.field == "query" else error.field
+        raise FieldError(name, str(error).replace(error.field, name, 1)) from None
+    return structs.replace(search, filter=filter_of_parameters(parameters))
