@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from indexer.cut.sections import join_short
+from indexer.cut.chunking import join_short
 from indexer.records import Section
 
 
