@@ -17,30 +17,23 @@ _SETTLED = 0.1  # pages found for each one done, up to which the number left cou
 
 
 class Rate:
-    """Recent growth rate of a count that grows in steps; it begins with the first note."""
+    """The growth of a count per second, over the last half minute."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
-        self._grown = 0.0  # when it grew last
-        self._pause = 0.0  # the longest lately between two steps
 
     def note(self, count: int, now: float) -> None:
         """Record the count; `now` in seconds."""
         while len(self._seen) > 1 and self._seen[1][0] <= now - _WINDOW:
             self._seen.popleft()
-        if self._seen and count > self._seen[-1][1]:
-            self._pause = max(now - self._grown, 0.9 * self._pause)
-        if not self._seen or count > self._seen[-1][1]:
-            self._grown = now
         self._seen.append((now, count))
 
-    def read(self, now: float) -> float | None:
+    def read(self) -> float | None:
         """Return the growth per second, or None while too little is known."""
         if not self._seen:
             return None
         (first, before), (last, count) = self._seen[0], self._seen[-1]
-        seconds = max(last, now - self._pause) - first  # the step under way has as long as others had
-        return (count - before) / seconds if seconds >= _LEAST else None
+        return (count - before) / (last - first) if last - first >= _LEAST else None
 
 
 class Progress:
@@ -125,7 +118,7 @@ class Progress:
                 text += f", {self._embedded:,} of {counted(self._embedded + self._waiting, 'chunk')} embedded"
             elif self._embedded:
                 text += f", {counted(self._embedded, 'chunk')} embedded"
-            rates = {name: rate.read(now) for name, rate in self._rates.items()}
+            rates = {name: rate.read() for name, rate in self._rates.items()}
             if chunks := rates["chunks"]:
                 text += f" ({chunks:,.0f} chunks/s, {rates['tokens'] or 0:,.0f} tokens/s)"
             elif not self._waiting and (pages := rates["pages"]):

@@ -7,7 +7,6 @@ import brotli
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Fetcher, Request
 from indexer.encodings import zstd
 from indexer.errors import FetchError
 from tests.indexer.crawl.test_fetch import get
@@ -29,14 +28,6 @@ def test_content_encodings_asked_for_are_undone(site: Site, encoding: str) -> No
     packed = PACKERS[encoding](body)
     site.routes["/p"] = Reply(packed, 200, {"Content-Type": "text/html", "Content-Encoding": encoding})
     assert get(site) == body
-
-
-def test_raw_deflate_is_understood(site: Site) -> None:
-    packer = zlib.compressobj(wbits=-15)
-    site.routes["/p"] = Reply(
-        packer.compress(b"hello") + packer.flush(), 200, {"Content-Type": "text/html", "Content-Encoding": "deflate"}
-    )
-    assert get(site) == b"hello"
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
@@ -113,19 +104,6 @@ def test_packings_other_than_the_header_says_are_undone(site: Site, encoding: st
 def test_a_body_that_is_not_packed_is_read_as_it_is(site: Site, encoding: str, body: bytes) -> None:
     site.routes["/p"] = Reply(body, 200, {"Content-Type": "text/html", "Content-Encoding": encoding})
     assert get(site) == body
-
-
-def test_packings_within_packings_end(site: Site) -> None:
-    site.routes["/p"] = Reply(b"x", 200, {"Content-Type": "text/html", "Content-Encoding": "gzip, gzip, gzip, br"})
-    with pytest.raises(FetchError, match="more than 3 content encodings"):
-        get(site)
-
-
-@pytest.mark.parametrize("content_type", ["application/gzip", "application/x-gzip", "application/octet-stream"])
-def test_packed_files_stay_as_they_are(site: Site, content_type: str) -> None:
-    site.routes["/p"] = Reply(packed := gzip.compress(PAGE), 200, {"Content-Type": content_type})
-    with Fetcher(CrawlLimits(allow_private=True)) as fetcher:
-        assert fetcher.get(f"{site.url}/p", Request(types=None)).body == packed
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])

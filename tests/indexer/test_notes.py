@@ -20,13 +20,6 @@ def nothing_noted() -> None:
     notes.take()
 
 
-def test_a_note_is_taken_once() -> None:
-    notes.add("a table is too odd to read")
-    notes.add("a table is too odd to read")
-    assert notes.take() == ("a table is too odd to read",)
-    assert notes.take() == ()
-
-
 def test_notes_leave_the_reader_process_with_the_text() -> None:
     notes.add("an encoding was guessed: windows-1252")
     content = Extraction("Cats", (Section((), None, "Cats purr."),), notes=("a part was not read",))

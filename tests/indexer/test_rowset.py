@@ -41,10 +41,3 @@ def test_faiss_reads_the_mask() -> None:
     rows = RowSet.from_ranges(20, [(3, 5), (17, 18)])
     selector = faiss.IDSelectorBitmap(rows.mask)
     assert [row for row in range(20) if selector.is_member(row)] == [3, 4, 17]
-
-
-@pytest.mark.parametrize("total", [10, 200_000])
-def test_only_short_arrays_are_kept(total: int) -> None:
-    rows = RowSet.from_ranges(total, [(0, total)])
-    assert rows.rows().tolist() == list(range(total))
-    assert (rows.rows() is rows.rows()) is (total == 10)

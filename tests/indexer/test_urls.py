@@ -139,10 +139,3 @@ def test_loopback() -> None:
 )
 def test_a_user_in_an_address(url: str) -> None:
     assert has_user(url)
-
-
-@pytest.mark.parametrize(
-    "url", ["https://site.example/@me", "https://site.example?to=me@b", "https://site.example#@", "me@site.example", ""]
-)
-def test_no_user_in_an_address(url: str) -> None:
-    assert not has_user(url)

@@ -1,6 +1,5 @@
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 
@@ -62,39 +61,6 @@ def test_no_chunk_is_too_long_and_nothing_is_lost(text: str, tokens: int, overla
         assert re.sub(r"\s", "", "".join(chunk.text for chunk in chunks)) == re.sub(r"\s", "", text)
 
 
-def test_cuts_fall_between_paragraphs_then_lines_then_sentences() -> None:
-    paragraphs = [f"{words(20)}." for _ in range(6)]
-    assert [chunk.text for chunk in split("\n\n".join(paragraphs))] == [
-        "\n\n".join(paragraphs[i : i + 2]) for i in (0, 2, 4)
-    ]
-    sentences = [f"S{i} {words(10)}." for i in range(8)]
-    assert all(chunk.text.startswith("S") and chunk.text.endswith(".") for chunk in split(" ".join(sentences)))
-
-
-def test_no_short_end_is_left_over() -> None:
-    chunks = split(" ".join(f"{words(9)}." for _ in range(11)), tokens=100)
-    lengths = [chunk.tokens for chunk in chunks]
-    assert len(lengths) == 2
-    assert min(lengths) > 40
-
-
-def test_short_pieces_after_a_long_paragraph_are_joined() -> None:
-    chunks = split("\n\n".join([words(60), "end one.", "end two."]), tokens=50)
-    assert len(chunks) == 2
-    assert chunks[-1].text.endswith("end one.\n\nend two.")
-
-
-def test_overlap_repeats_the_last_words() -> None:
-    first, second, *_ = split(words(100), tokens=50, overlap=10)
-    tail = first.text.split()[-10:]
-    assert second.text.split()[:10] == tail
-
-
-def test_code_keeps_its_indentation() -> None:
-    text = "\n".join(f"    line{i} = {i}" for i in range(30))
-    assert all(chunk.text.startswith("    line") for chunk in split(text))
-
-
 def test_context_never_crowds_out_the_text() -> None:
     path = tuple(f"Heading {i} {words(40)}" for i in range(8))
     chunks = split(words(300), tokens=200, max_length=128, path=path)
@@ -102,14 +68,6 @@ def test_context_never_crowds_out_the_text() -> None:
     context = chunks[0].embedded_text.partition("\n\n")[0]
     assert 0 < DummyEmbedder().count_tokens([context])[0] <= 34
     assert chunks[0].section == " › ".join(path), "what is shown keeps the whole path"
-
-
-def test_context_does_not_repeat_itself() -> None:
-    assert split("x", path=("Title",))[0].embedded_text == "Title\n\nx"
-    assert (
-        split("fsync (boolean)\nmore", path=("Title", "fsync (boolean)"))[0].embedded_text
-        == "Title\n\nfsync (boolean)\nmore"
-    )
 
 
 def test_ids_are_stable_and_unique() -> None:
@@ -125,11 +83,6 @@ def test_ids_are_stable_and_unique() -> None:
     assert first.id == "cc138de294c334f829d819a847c48d6d", (
         "ids are part of the format: links and judgements refer to them"
     )
-
-
-def test_sections_without_words_are_left_out() -> None:
-    assert split("--- | ---\n***") == []
-    assert split("") == []
 
 
 def test_tokens_are_counted_few_times() -> None:
@@ -150,20 +103,6 @@ def test_tokens_are_counted_few_times() -> None:
 def test_a_model_too_short_to_be_of_use() -> None:
     with pytest.raises(ConfigError, match="reads only 20 tokens"):
         Chunker(DummyEmbedder(max_length=20), ChunkConfig())
-
-
-def test_short_sections_are_read_together_under_the_heading_they_share() -> None:
-    sections = [Section(("Title", name), name, f"About {name}.") for name in ("one", "two")]
-    [chunk] = Chunker(DummyEmbedder(), ChunkConfig()).split(document(*sections))
-    assert chunk.text == "one\n\nAbout one.\n\ntwo\n\nAbout two."
-    assert chunk.embedded_text == f"Title\n\n{chunk.text}"
-    assert (chunk.section, chunk.url) == ("Title", "http://t.test/d#one")
-
-
-def test_overlap_repeats_lines_with_their_indentation() -> None:
-    text = "\n".join(f"    line{i} = {i}" for i in range(30))
-    for before, after in pairwise(split(text, tokens=30, overlap=7)):
-        assert after.text.startswith("\n".join(before.text.split("\n")[-2:]) + "\n")
 
 
 @pytest.mark.model
@@ -206,9 +145,3 @@ def test_section_numbers_are_shown_but_not_embedded(heading: str, read: str) -> 
     chunk = Chunker(DummyEmbedder(), ChunkConfig()).split(document(section, title=heading))[0]
     assert chunk.embedded_text == f"{read}\n\nSome text."
     assert (chunk.title, chunk.section) == (heading, heading)
-
-
-def test_the_model_reads_no_joiners() -> None:
-    [chunk] = split("می\u200cخواهم ❤\ufe0f", path=("نمونه\u200cها",))
-    assert chunk.text == "می\u200cخواهم ❤\ufe0f"
-    assert chunk.embedded_text == "Title › نمونهها\n\nمیخواهم ❤"

@@ -1,14 +1,13 @@
 import re
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexer.cut import cuts
-from indexer.cut.cuts import Count, _cheapest_of_few, _cheapest_of_many
+from indexer.cut.cuts import Count
 from indexer.records import Whole
 from tests.dummy import DummyEmbedder
 
@@ -79,27 +78,6 @@ def test_structure_stays_whole(text: str, size: int, pieces: list[str]) -> None:
     assert cut(text, size, 0, count) == pieces
 
 
-def test_code_that_fits_is_not_cut() -> None:
-    code = "\n".join(["def f(x):", *(f"    y{i} = x" for i in range(12)), "    return y1"])
-    text = f"{words(30)}\n\n{code}\n\n{words(25)}"
-    assert cut(text, count([code])[0], 0, count) == [words(30), code, words(25)]
-
-
-def test_code_that_fits_is_not_cut_at_its_empty_lines() -> None:
-    code = "\n\n".join(f"x{i} = {i}" for i in range(10))
-    text, wholes = around(words(15), code, words(15))
-    assert cut(text, 40, 0, count, wholes) == [words(15), code, words(15)]
-    assert code not in cut(text, 40, 0, count)
-    assert cuts.cut(text, 40, 0, count, wholes)[1][0] == text.index(code)
-
-
-def test_code_is_cut_where_there_would_be_a_line_alone() -> None:
-    code = "\n".join(f"x{i} = {i}" for i in range(13))
-    lead = "Such as this:"
-    found = cut(f"{lead}\n\n{code}", 40, 0, count, [Whole(len(lead) + 2, len(lead) + 2 + len(code))])
-    assert found[0].startswith(f"{lead}\n\nx0")
-
-
 @pytest.mark.parametrize(
     ("code", "begin"),
     [
@@ -129,63 +107,6 @@ def test_a_table_names_its_columns_wherever_it_goes_on() -> None:
     long = " | ".join(f"c{i}" for i in range(20))
     text, wholes = around(words(10), "\n".join([long, *rows]), words(10), long)
     assert sum(long in piece for piece in cut(text, 40, 0, count, wholes)) == 1, "it would leave no room for rows"
-
-
-def test_a_name_stays_with_its_definition_however_long_that_is() -> None:
-    definition = " ".join(f"S{i} {words(8)}" for i in range(24))
-    first, *_ = cut(f"name (int)\n{definition}", count([definition])[0], 0, count)
-    assert first.startswith("name (int)\nS0 ")
-
-
-def test_what_names_a_block_stays_with_it() -> None:
-    assert cut(f"{words(14)}\n\nNote\n\n{words(14)}", 20, 0, count) == [words(14), f"Note\n\n{words(14)}"]
-
-
-def test_lines_are_cut_only_where_one_alone_is_too_long() -> None:
-    lines = [f"run --with {words(8, ';')} end" for _ in range(20)]
-    pieces = cut("\n".join([*lines, words(90), *lines]), 40, 0, count)
-    whole = [line for piece in pieces for line in piece.split("\n") if line in lines]
-    assert len(whole) == 40
-
-
-def test_overlap_repeats_whole_sentences_where_they_fit() -> None:
-    sentences = [f"S{i} {words(8)}" for i in range(8)]
-    first, second, *_ = cut(" ".join(sentences), 40, 12, count)
-    assert second.startswith(first[first.rindex("S") :] + " S")
-
-
-@pytest.mark.parametrize(
-    "word", ["x" * 10_000, "กำลัง" * 2_000, "日本語の文章です" * 1_000, "कि" * 5_000, "\u0301" * 9_000]
-)
-def test_a_word_without_an_end(word: str) -> None:
-    def lengths(texts: Sequence[str]) -> list[int]:
-        return [-(-len(text) // 3) for text in texts]
-
-    pieces = cut(word, 200, 0, lengths)
-    assert "".join(pieces) == word
-    assert max(lengths(pieces)) <= 200
-    assert min(lengths(pieces)) > 50
-    assert word[1] != "ि" or all(piece[0] == "क" for piece in pieces), "a mark begins no piece"
-
-
-def test_the_tokenizer_is_asked_a_few_times_however_long_the_text() -> None:
-    asked: list[int] = []
-
-    def lengths(texts: Sequence[str]) -> list[int]:
-        asked.append(len(texts))
-        return count(texts)
-
-    cut("\n\n".join([words(300), *(words(20) for _ in range(500)), "y" * 5000]), 100, 0, lengths)
-    assert len(asked) < 10
-
-
-@given(st.lists(st.tuples(st.floats(0, 9), st.integers(0, 40)), min_size=1, max_size=80), st.integers(1, 400))
-def test_few_and_many_units_are_cut_alike(units: list[tuple[float, int]], size: int) -> None:
-    best = [cost for cost, _ in units]
-    reach = list(accumulate(tokens for _, tokens in units))
-    end = reach[-1] + 1
-    many = _cheapest_of_many(np.array(best), np.array(reach), end, size)
-    assert _cheapest_of_few(best, reach, end, size) == many
 
 
 @pytest.mark.parametrize(
@@ -243,8 +164,3 @@ def test_work_grows_with_the_length_of_a_text(unit: str) -> None:
         asked.append(-1)
     half = sum(asked[: asked.index(-1)])
     assert sum(asked[asked.index(-1) + 1 : -1]) <= 2.3 * half + 1_000
-
-
-def test_an_empty_list_item_ends_no_piece() -> None:
-    text = "- one two three.\n- four five six.\n-\n- seven eight nine.\n1.\n2. ten"
-    assert not [piece for piece in cut(text, 9, 0, count) if piece.endswith(("-", "\n1."))]

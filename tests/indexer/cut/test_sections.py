@@ -49,17 +49,3 @@ def test_a_lead_in_joins_the_subsection_it_introduces_however_long() -> None:
     ]
     long = section("A", words(60))
     assert join_short([long, within], 100, length) == [long, within]
-
-
-def test_many_short_sections_fill_passages() -> None:
-    found = join_short([section(f"A/B{i}", words(5)) for i in range(100)], 100, length)
-    assert all(length(each.text) <= 100 for each in found)
-    assert sum(each.text.count("w0") for each in found) == 100
-    assert len(found) < 30
-
-
-def test_a_parent_of_several_stands_above_the_first() -> None:
-    own = words(30)
-    given = [("A", own), ("A/M/f", "It does."), ("A/M/g", "So it does."), ("A/M", "Then."), ("A/N", "Other.")]
-    [found] = join_short([section(*each) for each in given], 100, length)
-    assert found.text == f"{own}\n\nM › f\n\nIt does.\n\ng\n\nSo it does.\n\nM\n\nThen.\n\nN\n\nOther."

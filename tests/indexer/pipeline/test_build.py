@@ -8,7 +8,6 @@ import pytest
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.errors import (
     BuildLocked,
-    IndexMissing,
     IndexUnwritable,
     NothingToIndex,
     SourceError,
@@ -153,12 +152,6 @@ def test_nothing_to_index_leaves_the_live_index(tmp_path: Path, docs: Path, kind
     assert list((index / "building").iterdir()) == []
 
 
-def test_a_site_without_text(tmp_path: Path, site: Site) -> None:
-    site.routes["/"] = "<html><body><img src=x></body></html>"
-    with pytest.raises(NothingToIndex, match=r"1 skipped \(no text\)"):
-        run(tmp_path / "index", site.url)
-
-
 @pytest.mark.parametrize("source", ["", "  ", "ftp://x.test/", "file:///etc", "nowhere/at/all", "http://127.0.0.1:1/"])
 def test_a_source_that_cannot_be_read(tmp_path: Path, docs: Path, source: str) -> None:
     index = tmp_path / "index"
@@ -169,14 +162,6 @@ def test_a_source_that_cannot_be_read(tmp_path: Path, docs: Path, source: str) -
     assert current_id(index) == live
     with pytest.raises(SourceError, match="no source"):
         run(index)
-
-
-def test_relative_sources_are_recorded_in_full(tmp_path: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run(tmp_path / "index", "docs")
-    generation = Generation.open(tmp_path / "index")
-    assert generation.manifest.sources == [str(docs)]
-    generation.close()
 
 
 def test_generations_kept(tmp_path: Path, docs: Path) -> None:
@@ -208,25 +193,6 @@ def test_an_open_generation_survives_its_removal(tmp_path: Path, docs: Path) -> 
     _, rows = generation.search_vectors(DummyEmbedder().encode(["fish"])[0], 5)
     assert len(generation.chunks(rows)) == 5
     generation.close()
-
-
-def test_a_given_generation_can_be_opened(tmp_path: Path, docs: Path) -> None:
-    first = run(tmp_path / "index", docs).generation
-    run(tmp_path / "index", docs, full=True)
-    generation = Generation.open(tmp_path / "index", first)
-    assert generation.manifest.id == first
-    generation.close()
-    for name in ("../../etc", "20260101T000000-000000", ""):
-        with pytest.raises(IndexMissing, match="there is no generation"):
-            Generation.open(tmp_path / "index", name)
-
-
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("x")])
-def test_no_index(tmp_path: Path, make) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "index"
-    make(path)
-    with pytest.raises(IndexMissing, match="pilotlight index SOURCE"):
-        Generation.open(path)
 
 
 def test_a_folder_with_something_else_in_it_is_not_taken_over(tmp_path: Path, docs: Path) -> None:

@@ -1,7 +1,6 @@
 """A build on top of an earlier one: what is not asked for, parsed or embedded again, and what must be."""
 
 import random
-from collections.abc import Callable
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexer.generation.previous import PreviousGeneration
 from indexer.pipeline import build as build_module
 from indexer.pipeline import draft, workers
-from tests.indexer.pipeline.incremental import OLD, Versioned, Work, link, zoo
+from tests.indexer.pipeline.incremental import Versioned, Work, link, zoo
 from tests.indexer.server import Reply, Site, page, redirect
 
 
@@ -53,19 +51,6 @@ def test_a_change_embeds_its_own_passages_only(work: Work, site: Site) -> None:
     assert "They eat mice." in str(work.content()[f"{site.url}/cats"])
 
 
-def test_the_order_of_requests_may_end_with_the_change(work: Work, site: Site) -> None:
-    """Pages held back as unchanged come into the new generation before the change, and after it."""
-    pages = zoo(site, "date")
-    work.build(site.url)
-    urls = list(work.content())
-    for name in ("index", "dogs", "deep"):
-        pages[name].body = pages[name].body.replace("</body>", f"<p>More of {name}.</p></body>")
-        pages[name].modified = formatdate(1_700_000_100 + len(name), usegmt=True)
-        report = work.build(site.url)
-        assert report.changed.count == 1
-        assert list(work.content()) == urls
-
-
 def test_a_moved_page_costs_nothing(work: Work, site: Site) -> None:
     pages = zoo(site, "etag")
     work.build(site.url)
@@ -76,16 +61,6 @@ def test_a_moved_page_costs_nothing(work: Work, site: Site) -> None:
     assert (report.new.examples, report.gone.examples) == ([f"{site.url}/felines"], [f"{site.url}/cats"])
     assert (report.embedded, report.carried) == (0, 5)
     assert work.paths(site) == ["/", "/deep", "/dogs", "/felines"]
-
-
-@pytest.mark.parametrize("modified", [f"{OLD} \u00e9", f"{OLD} (\u00e9)", f"{OLD}\tx\x7f"])
-def test_validators_that_no_request_may_have(work: Work, site: Site, modified: str) -> None:
-    pages = zoo(site, "etag")
-    pages["dogs"].etag = '"\u00e9"'
-    pages["dogs"].modified = modified
-    work.build(site.url)
-    report = work.build(site.url)
-    assert (report.published, report.failed, pages["dogs"].sent) == (False, (), 2)
 
 
 @pytest.mark.parametrize(
@@ -110,13 +85,6 @@ def test_pages_that_are_gone(work: Work, site: Site, route: Any, outcome: str) -
     assert outcome in str((report.skipped, report.failed))
     assert work.paths(site) == ["/", "/cats", "/deep"]
     assert not work.build(site.url).published
-
-
-def test_robots_that_newly_forbid(work: Work, site: Site) -> None:
-    zoo(site, "etag")
-    work.build(site.url)
-    site.routes["/robots.txt"] = "User-agent: *\nDisallow: /entry\nDisallow: /dogs\n"
-    assert work.build(site.url).gone.examples == [f"{site.url}/dogs"]
 
 
 def test_a_header_that_newly_forbids_comes_with_304(work: Work, site: Site) -> None:
@@ -199,16 +167,3 @@ def test_carried_vectors_are_bit_exact(work: Work, site: Site) -> None:
     after = work.content()
     for path in ("/cats", "/dogs", "/deep"):
         assert np.array_equal(after[site.url + path][2], before[site.url + path][2])
-
-
-def test_an_earlier_generation_can_be_asked_by_many_threads(work: Work, docs: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    work.build(docs)
-    earlier = PreviousGeneration.open(work.index)
-    urls = [path.as_uri() for path in docs.iterdir()] * 50
-    ask: Callable[[str], Any] = earlier.page
-    with ThreadPoolExecutor(8) as pool:
-        assert all(record is not None for record in pool.map(ask, urls))
-    assert earlier.page("file:///nowhere") is None
-    earlier.close()

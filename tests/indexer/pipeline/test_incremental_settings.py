@@ -153,15 +153,6 @@ def test_sources_come_and_go(work: Work, site: Site, docs: Path) -> None:
     assert live_sources(work.index) == [str(docs)]
 
 
-def test_a_document_moves_to_another_source(work: Work, docs: Path) -> None:
-    work.build(docs)
-    report = work.build(docs / "cats.html", docs / "dogs.md", docs / "notes.txt")
-    assert (report.published, report.unchanged, report.embedded) == (True, 3, 0)
-    document, _, _, terms = work.content()[(docs / "cats.html").as_uri()]
-    assert document["source"] == str(docs / "cats.html")
-    assert f"source:{docs / 'cats.html'}" in terms
-
-
 def test_a_source_is_removed_without_fetching_or_embedding(work: Work, site: Site, docs: Path) -> None:
     zoo(site, "etag")
     work.build(site.url, docs)

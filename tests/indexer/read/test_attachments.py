@@ -66,13 +66,6 @@ def test_forwarded_messages_and_what_came_with_them() -> None:
     assert [text.strip() for text in list(texts.values())[1:]] == ["two", "three", "one"]
 
 
-def test_the_text_itself_is_no_attachment() -> None:
-    message = mail()
-    message.add_alternative("<p>See the plan.", subtype="html")
-    assert found(message) == {}
-    assert found(b"Content-Type: application/pdf; name=x.pdf\n\n%PDF") == {"x.pdf": "%PDF"}
-
-
 @pytest.mark.parametrize(
     ("name", "where"),
     [("../../etc/passwd.txt", "passwd.txt"), ("C:\\temp\\x.txt", "x.txt"), ("/abs.txt", "abs.txt")],
@@ -97,13 +90,6 @@ def test_what_is_not_read() -> None:
     }
 
 
-def test_headers_of_forwarded_messages_stay_as_they_came() -> None:
-    """Python's own folding of such a parameter does not end."""
-    inner = b"Content-Type: text/plain; " + b"cha" * 60 + b"rset=us-ascii\nSubject: s\n\ntext\n"
-    body = b"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: message/rfc822\n\n" + inner + b"\n--b--\n"
-    assert found(body) == {"message.eml": inner.decode()}
-
-
 def test_messages_in_messages_end() -> None:
     body = b"Content-Type: message/rfc822\n\n" * 60 + b"x"
     with pytest.raises(ParseError, match="more than 10 messages in one another"):
@@ -118,13 +104,3 @@ def test_too_many_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
     body = f"Content-Type: multipart/mixed; boundary=b\n\n{part * 3}--b--\n".encode()
     with pytest.raises(ParseError, match="more than 2 files"):
         found(body)
-
-
-def test_mail_in_an_archive_brings_its_attachments() -> None:
-    message = mail()
-    message.add_attachment("Birds at dawn.", filename="note.txt")
-    page = make_page(zipped({"in/a.eml": bytes(message)}), "application/zip", "file:///z.zip")
-    assert [item.url for item in expand(page, 100_000)] == [
-        "file:///z.zip!/in/a.eml",
-        "file:///z.zip!/in/a.eml!/note.txt",
-    ]

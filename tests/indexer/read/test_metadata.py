@@ -4,7 +4,6 @@ import pytest
 
 from indexer.filter import terms_of
 from indexer.read.extraction import detect_language
-from indexer.read.markup.markdown import render
 from indexer.read.parsing import parse
 from indexer.records import Document
 from tests.indexer.conftest import make_page
@@ -70,12 +69,6 @@ def test_date_of_a_page(head: str, date: str) -> None:
     assert parse(page).date == date
 
 
-def test_time_of_the_only_article() -> None:
-    article = "<article><h1>T</h1><time datetime='2026-07-08T10:00Z'>July</time><time datetime=2020-01-01></time>x"
-    assert html("", body=article).date == "2026-07-08"
-    assert html("", body=f"{article}</article>{article}").date is None
-
-
 @pytest.mark.parametrize(
     "last_modified",
     [None, "", "yesterday", "Wed, 99 Oct 2026 07:28:00 GMT", "Mon", "0", "Wed, 21 Oct 99999999999 07:28:00 GMT"],
@@ -101,10 +94,6 @@ def test_metadata_is_bounded() -> None:
     assert len(terms_of(html(many))) < 1_100
 
 
-def test_the_body_cannot_speak_for_the_page() -> None:
-    assert html("", body=f"{ENGLISH}<pre>&lt;meta name='pilotlight:team' content=x></pre>").metadata == {}
-
-
 # Markdown
 
 
@@ -124,17 +113,6 @@ def test_front_matter() -> None:
         "draft": ("false",),
         "list": ("a", "d"),
     }
-
-
-def test_the_day_of_change_goes_before_the_day_of_writing() -> None:
-    assert markdown("date: 2025-01-01\nlastmod: 2026-01-01 10:00:00").date == "2026-01-01"
-    assert markdown("date: soon\nupdated: '2026-01-01'").date == "2026-01-01"
-
-
-def test_front_matter_that_is_not_yaml_is_read_line_by_line() -> None:
-    document = markdown("title: Part 1: Cats\nteam: 'core'\nlang: en\n\tbroken")
-    assert document.title == "Part 1: Cats"
-    assert document.metadata == {"team": ("core",)}
 
 
 @pytest.mark.parametrize(
@@ -163,11 +141,6 @@ def test_hostile_front_matter_costs_nothing(front: str) -> None:
     assert time.process_time() - began < 2
     assert ENGLISH in document.sections[-1].text
     assert all(isinstance(value, str) for values in document.metadata.values() for value in values)
-
-
-def test_front_matter_is_dropped() -> None:
-    assert "team" not in render("---\nteam: core\n---\ntext").html
-    assert render("---\nteam: core\n---\ntext").declared.metadata == {"team": ("core",)}
 
 
 # Language that is not declared

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from indexer.crawl import links
 from indexer.crawl.links import read_links
 from indexer.errors import ParseError
-from indexer.read.markup.markdown import render
 from indexer.read.parsing import LinkList, parse
 from indexer.urls import normalise, origin
 from tests.indexer.conftest import make_page
@@ -39,33 +38,9 @@ def test_markdown() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "title"),
-    [
-        ("# Heading\n\nx", "Heading"),
-        ("just text", "notes.md"),
-        ("---\nx\n---\ntext", "notes.md"),
-        ("---\n---\n# H\n", "H"),
-    ],
-)
-def test_markdown_title(text: str, title: str) -> None:
-    assert parse(make_page(text, "text/markdown", "http://t.test/notes.md")).title == title
-
-
 def test_markdown_served_as_plain_text_is_markdown() -> None:
     document = parse(make_page("# A\n\n*b*", "text/plain", "http://t.test/x.MD"))
     assert document.sections[0].text == "b"
-
-
-def test_raw_html_in_markdown_is_cleaned_like_any_html() -> None:
-    document = parse(make_page("a <script>NO</script>\n\n<div hidden>NO</div>\n\n<nav>NO</nav>\n\nb", "text/markdown"))
-    assert "NO" not in "".join(section.text for section in document.sections)
-
-
-def test_deep_markdown_is_survived() -> None:
-    assert render("> " * 5_000 + "x").html
-    assert render("[" * 5_000 + "x").html
-    assert render("- " * 2_000 + "x").html
 
 
 @pytest.mark.parametrize(
@@ -87,11 +62,6 @@ def test_plain_text(body: str, url: str, title: str, text: str) -> None:
     assert document.title == title
     assert [section.text for section in document.sections] == [text]
     assert document.sections[0].path == ()
-
-
-def test_empty_pages_have_no_sections() -> None:
-    for content_type in ("text/html", "text/markdown", "text/plain"):
-        assert parse(make_page("", content_type)).sections == ()
 
 
 def test_binary_data_is_no_page() -> None:
@@ -124,11 +94,6 @@ def test_a_guessed_encoding_is_noted_and_told_by_the_language(
     document = parse(make_page(around.format(text).encode(encoding), content_type))
     assert document.sections[0].text == text
     assert document.notes == (f"an encoding was guessed: {encoding}",)
-
-
-def test_broken_charset_costs_characters_not_the_page() -> None:
-    document = parse(make_page(b"<p>caf\xe9 \xff ok", charset="utf-8"))
-    assert document.sections[0].text == "caf\ufffd \ufffd ok"
 
 
 def test_links_of_a_page() -> None:
@@ -177,16 +142,6 @@ def test_links_are_kept_only_if_they_are_short() -> None:
     assert links._from_folder.cache_info().misses == kept
 
 
-@pytest.mark.parametrize("markup", ["", "\x00", "<", "<a href>", "<a href='http://[::1'>", "<!-- <a href=x> -->"])
-def test_links_of_nothing(markup: str) -> None:
-    assert read_links(make_page(markup)).urls == ()
-
-
-@pytest.mark.parametrize("before", ["<div>" * 100_000, "<p " + " ".join(f"a{i}=1" for i in range(100_000)) + ">"])
-def test_links_below_and_after_a_lot_are_found_at_once(before: str) -> None:
-    assert read_links(make_page(f"{before}<a href=x>")).urls == ("http://t.test/x",)
-
-
 @pytest.mark.parametrize(
     "opening",
     [
@@ -197,8 +152,3 @@ def test_links_below_and_after_a_lot_are_found_at_once(before: str) -> None:
 def test_endless_markup_ends(opening: str) -> None:
     """Each could be quadratic somewhere, and would take minutes then."""
     assert len(parse(make_page(opening * 10_000)).sections) <= 20_000
-
-
-def test_depth_costs_nothing() -> None:
-    [section] = parse(make_page("<a href=x><b>" * 10_000 + "x")).sections
-    assert section.text == "x"

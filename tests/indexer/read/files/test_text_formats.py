@@ -63,11 +63,6 @@ def test_mail() -> None:
     assert text == "The cats are fed."
 
 
-def test_mail_in_html() -> None:
-    text = "Subject: s\nContent-Type: text/html; charset=nonsense\n\n<p>caf&eacute; <span hidden>NO</span>"
-    assert [section.text for section in read("a.eml", text).sections] == ["café"]
-
-
 @pytest.mark.parametrize(
     ("name", "text", "sections"),
     [
@@ -121,12 +116,6 @@ def test_python() -> None:
 )
 def test_definitions_of_other_languages(name: str, code: str, found: list[str]) -> None:
     assert [section.path[-1] for section in read(name, code).sections if section.path] == found
-
-
-def test_empty_list_items_are_nothing() -> None:
-    assert read("a.txt", "List\n\n- one\n-\n  *\n- two - three\n--\n").sections[0].text == (
-        "List\n\n- one\n- two - three\n--"
-    )
 
 
 def test_restructured_text() -> None:
