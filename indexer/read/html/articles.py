@@ -13,10 +13,9 @@ from itertools import islice, takewhile
 from operator import is_not
 from typing import NamedTuple
 
-from indexer.read.html.html_tree import Element, HtmlTree
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import is_noise
 
-_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _LONGEST_NAME = 300  # characters of the names of an element
 # Words of names; they begin where the name does, or after "-", "_", a digit or before a capital.
 _COMMENTS = (
@@ -55,7 +54,7 @@ _PART_NAME = re.compile(
     r"\b(?:hentry|article|artikel|articolo|noticia|story|entry|content|post|detail|editor|cuerpo|corpo|inhalt|contenu)\b"
 )
 _PARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
-_NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | _HEADINGS
+_NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | HEADINGS
 _BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id may say what they are
 _SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts whose id is that of their heading
 _ARTICLE = re.compile(r'"@type"[\s:\[]*"\w*(?:Article|BlogPosting|Review)"')
@@ -212,7 +211,7 @@ def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE
         around.linked += size.linked
         around.prose += size.prose
         around.is_titled |= size.is_titled or element.name == "h1"
-        around.is_headed |= size.is_headed or element.name in _HEADINGS
+        around.is_headed |= size.is_headed or element.name in HEADINGS
         if not is_block:
             around.own += size.own
             around.own_linked += size.own_linked
@@ -322,11 +321,11 @@ def _trim(part: Element, sizes: Sizes) -> None:
             gone.add(id(element))
             is_way = True
         else:
-            if is_way and element.name in _HEADINGS and element.name != "h1":
+            if is_way and element.name in HEADINGS and element.name != "h1":
                 gone.add(id(element))
             is_way = False
     for element in reversed(units[prose[-1] + 1 :]):
-        if element.name not in _HEADINGS and not _is_edge(element, sizes):
+        if element.name not in HEADINGS and not _is_edge(element, sizes):
             break
         gone.add(id(element))
     for element in [part, *part.elements()]:
@@ -336,7 +335,7 @@ def _trim(part: Element, sizes: Sizes) -> None:
 
 def _is_edge(element: Element, sizes: Sizes) -> bool:
     size = sizes[id(element)]
-    if element.name in _HEADINGS or size.prose:
+    if element.name in HEADINGS or size.prose:
         return False
     if (size.own == size.text and element.name in ("div", "section")) or size.own_linked >= _LINKED * size.own:
         return True

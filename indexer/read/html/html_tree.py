@@ -12,6 +12,7 @@ from lxml import etree
 from indexer.decoding import visible
 from indexer.errors import ParseError
 
+HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 MOST_ELEMENTS = 1_000_000
 _DEEPEST = 200_000  # elements within elements; browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 
-from indexer.read.html.html_tree import Element
+from indexer.read.html.html_tree import HEADINGS, Element
 
 _NEVER = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "
@@ -20,19 +20,18 @@ NOISE_ROLES = frozenset(
     "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
 _BACKLINK = "doc-backlink"  # to where a footnote is noted; or, around the words of a heading, to the table of contents
-_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _HEADERS = frozenset({"header", "nav-panel"})
 _LINKS = frozenset({"a"})
 _NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _CODE = frozenset({"code", "kbd", "samp"})
-_TELLING = _HEADINGS | _CODE | {"div", "p", "a"}
+_TELLING = HEADINGS | _CODE | {"div", "p", "a"}
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "label", "form", "summary"})  # by what is in or around them
-_TITLES = frozenset({"dt", *_HEADINGS})
-_HEADED = _HEADINGS | {"pre"}
+_TITLES = frozenset({"dt", *HEADINGS})
+_HEADED = HEADINGS | {"pre"}
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _MAIN = frozenset({"main", "article"})
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -46,10 +45,10 @@ _NO_NAMES: frozenset[str] = frozenset()
 _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _UNSELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 _HIDING = frozenset({"hidden", "aria-hidden", "style", "popover"})  # attributes
-_IN_LABELS = _HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split())  # say more than a label does
+_IN_LABELS = HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split())  # say more than a label does
 _CONTROLS = _FIELDS | {"button"}
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
-_FRAMED = _LABELS | _HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
+_FRAMED = _LABELS | HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
 _LISTS = frozenset({"ul", "ol"})
 _LABEL = 80  # characters of what stands beside a heading, such as a version and a link to the source
 _ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
@@ -169,7 +168,7 @@ def _has_noise_role(tag: Element) -> bool:
     role = tag.get("role")
     if (role == "complementary" or (role == "status" and tag.short_text(_LABEL) is None)) and _is_box(tag):
         return False
-    return role in NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in _HEADINGS))
+    return role in NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in HEADINGS))
 
 
 def is_permalink(link: Element) -> bool:

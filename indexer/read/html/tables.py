@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from indexer.read.html.html_tree import Element
+from indexer.read.html.html_tree import HEADINGS, Element
 from indexer.read.html.noise import holds
 from indexer.read.html.parts import Link, SectionDraft
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 
-_NOT_A_GRID = frozenset({"table", "pre", *(f"h{level}" for level in range(1, 7))})  # a table around one is layout
+_NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _CELLS = frozenset({"td", "th"})
 _LONGEST_SPAN = 65_534  # rows, as in browsers
 _SAMPLE = 30  # rows looked at, to see whether one among others names columns

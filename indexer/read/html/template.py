@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from indexer.decoding import decode
-from indexer.read.html.html_tree import Element, HtmlTree, parse_html, redirects
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, parse_html, redirects
 from indexer.read.html.noise import classes, holds, is_noise
 from indexer.read.html.unfold import unfold
 
@@ -24,8 +24,7 @@ MOST_BLOCKS = 2 * _EITHER_END
 _LONGEST = 1_500  # characters of a block that may be of a template
 _LINKED = 0.5  # share of the text inside links in what is navigation
 _TITLES = frozenset({"h1", "h2"})
-_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
-_BLOCKS = _HEADINGS | frozenset(
+_BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
@@ -79,7 +78,7 @@ def find(body: bytes, charset: str | None) -> dict[str, Any]:
     unfold(tree)
     blocks = iter(()) if redirects(tree) else _blocks(tree.first("body") or tree.root, _ROOT, _measures(tree))
     found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
-    headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in _HEADINGS]
+    headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in HEADINGS]
     title = tree.first("title")
     about = "\n".join(headings) or (title.text() if title is not None else "")
     return {"about": _hash(_ROOT, about), "blocks": found}
@@ -99,7 +98,7 @@ def strip(tree: HtmlTree, template: Template) -> bool:
         for place, match in enumerate(found)
         if match is not None
         and (match.is_links or not first < place < last)
-        and not (place < first and isinstance(match.unit, Element) and match.unit.name in _HEADINGS)
+        and not (place < first and isinstance(match.unit, Element) and match.unit.name in HEADINGS)
     ]
     titled = [match for match in gone if isinstance(match.unit, Element) and holds(match.unit, _TITLES)]
     inside = (node for match in titled for node in _nodes(match.unit))
@@ -239,7 +238,7 @@ def _says(unit: Unit) -> bool:
             if _WORD.search(node):
                 return True
         elif (
-            node.name not in _HEADINGS
+            node.name not in HEADINGS
             and not (node.name == "a" and node.get("href").startswith("#"))
             and not is_noise(node)
         ):

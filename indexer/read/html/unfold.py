@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise, zip_longest
 
 from indexer import notes
-from indexer.read.html.html_tree import Element, HtmlTree, fold
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold
 from indexer.read.html.noise import NOISE_ROLES, classes, first_texts, is_folded, is_menu, is_noise
 
-_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
-_TITLES = _HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
-_BEFORE_PANELS = _HEADINGS | {"dt", "button", "summary", "input"}
+_TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
+_BEFORE_PANELS = HEADINGS | {"dt", "button", "summary", "input"}
 _PANELS = frozenset(
     "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
 )
@@ -57,7 +56,7 @@ def unfold(tree: HtmlTree) -> None:
     for element in marked:
         if element.get("role") == "heading":
             level = element.get("aria-level")
-            element.name = f"h{level}" if f"h{level}" in _HEADINGS else "h2"
+            element.name = f"h{level}" if f"h{level}" in HEADINGS else "h2"
     hidden = [element for element in marked if not _HIDING.isdisjoint(element.attributes) and is_folded(element)]
     buttons = (element for element in tree.elements if element.name in _CONTROLS)
     controls = [element for element in marked if _is_control(element)]
@@ -212,7 +211,7 @@ def _free_roles(controls: Iterable[Element]) -> None:
             continue
         inside = (node for node in islice(element.nodes(), _LOOKED_AT) if isinstance(node, Element))
         if element.name in _TITLES or any(
-            node.name in _HEADINGS or (role == "tablist" and node.get("role") == "tabpanel") for node in inside
+            node.name in HEADINGS or (role == "tablist" and node.get("role") == "tabpanel") for node in inside
         ):
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
 

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 FROM_THE_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -25,25 +25,14 @@ _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 
 
 class Glyph(NamedTuple):
-    """A letter with the marks on it, or a ligature of several; points."""
+    """A letter with the marks on it, a ligature of several, or a word where it is read; points."""
 
     text: str
     left: float
     right: float
     base: float
     size: float
-    place: int  # in the text of the page
-
-
-class Run(NamedTuple):
-    """A word, with the place where it is read rather than where it is seen."""
-
-    text: str
-    left: float
-    right: float
-    base: float
-    size: float
-    place: int  # of one of its letters
+    place: int  # of its first letter, in the text of the page
 
 
 Sequenced = tuple[Glyph | None, bool]  # None: a space; whether it is read from right to left
@@ -55,18 +44,18 @@ def is_right_to_left(glyphs: Sequence[Glyph]) -> bool:
     return 2 * right >= left
 
 
-def runs_of(glyphs: Sequence[Glyph], *, from_the_right: bool) -> Iterator[Run]:
+def runs_of(glyphs: Sequence[Glyph], *, from_the_right: bool) -> Iterator[Glyph]:
     """Yield the words of a page; on one that is read from right to left, distances are from its right edge."""
     for row in _rows(glyphs):
         for piece in _pieces(row):
             words = _words(piece, from_the_right=from_the_right)
-            runs: list[Run] = []
+            runs: list[Glyph] = []
             for word in words:
                 left, right = min(glyph.left for glyph in word), max(glyph.right for glyph in word)
                 if from_the_right:
                     left, right = -right, -left
                 text = "".join(_plain(glyph.text) for glyph in word)
-                runs.append(Run(text, left, right, word[0].base, max(glyph.size for glyph in word), word[0].place))
+                runs.append(Glyph(text, left, right, word[0].base, max(glyph.size for glyph in word), word[0].place))
             if any(a.left > b.left for a, b in pairwise(runs)):
                 start, end = min(run.left for run in runs), max(run.right for run in runs)
                 gap = (end - start - sum(run.right - run.left for run in runs)) / (len(runs) - 1)
@@ -122,22 +111,20 @@ def _once(row: Sequence[Glyph]) -> list[Glyph]:
     """Return a row without letters that are printed again next to where they stand."""
     found: list[Glyph] = []
     for glyph in row:
-        near = (other for other in found[-3:] if glyph.left - other.left <= 0.15 * glyph.size)
-        if all(other.text != glyph.text for other in near):
+        near = (other.text for other in found[-3:] if glyph.left - other.left <= 0.15 * glyph.size)
+        if glyph.text not in near:
             found.append(glyph)
     return found
 
 
-def _pieces(row: Sequence[Glyph]) -> Iterator[list[Glyph]]:
-    """Yield the parts of a row that stand further from each other than words do."""
-    piece: list[Glyph] = []
+def _pieces(row: Sequence[Glyph]) -> list[list[Glyph]]:
+    """Return the parts of a row that stand further from each other than words do."""
+    found: list[list[Glyph]] = []
     for glyph in row:
-        if piece and glyph.left - piece[-1].right > 1.0 * glyph.size:
-            yield piece
-            piece = []
-        piece.append(glyph)
-    if piece:
-        yield piece
+        if not found or glyph.left - found[-1][-1].right > glyph.size:
+            found.append([])
+        found[-1].append(glyph)
+    return found
 
 
 def _words(piece: Sequence[Glyph], *, from_the_right: bool) -> Iterator[list[Glyph]]:
@@ -148,16 +135,11 @@ def _words(piece: Sequence[Glyph], *, from_the_right: bool) -> Iterator[list[Gly
             seen.append(None)
         seen.append(glyph)
     kinds = _kinds(seen)
-    word: list[Glyph] = []
     is_right = _is_from_the_right(piece, from_the_right=from_the_right)
-    for letter in _mirrored(list(_from_right(seen, kinds) if is_right else _from_left(seen, kinds))):
-        if letter:
-            word.append(letter)
-        elif word:
-            yield word
-            word = []
-    if word:
-        yield word
+    letters = _mirrored(list(_from_right(seen, kinds) if is_right else _from_left(seen, kinds)))
+    for is_word, word in groupby(letters, key=lambda letter: letter is not None):
+        if is_word:
+            yield [glyph for glyph in word if glyph]
 
 
 def _is_from_the_right(piece: Sequence[Glyph], *, from_the_right: bool) -> bool:
