@@ -12,13 +12,11 @@ from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
 MAY_BE_CODE = _PREFORMATTED | {"div", "code"}  # names of elements that are worth to be asked about
 _LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements that begin and end a line
-_CELLS = frozenset({"td", "th"})
 _PRE_STYLE = re.compile(r"white-space\s*:\s*(?:pre(?:\s|;|$|-wrap)|break-spaces)", re.IGNORECASE)
 _ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
 _IN_SIGNATURES = frozenset({"span", "a", "wbr", "b", "i", "em", "strong"})
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
 _PILCROWS = frozenset("¶ § 🔗".split())
-_LINE = "line"  # class of the lines that Doxygen writes
 
 
 def is_code(tag: Element) -> bool:
@@ -109,7 +107,7 @@ def _is_fragment(tag: Element) -> bool:
 
 
 def _is_line(tag: Element) -> bool:
-    return tag.name == "div" and _LINE in classes(tag)
+    return tag.name == "div" and "line" in classes(tag)
 
 
 def _is_signature(tag: Element) -> bool:
@@ -146,15 +144,13 @@ def _numbers_lines(tag: Element, text: str) -> bool:
     lines = text.split()
     if not lines or not all(map(str.isdecimal, lines)) or not (len(lines) == 1 or _counts(list(map(int, lines)))):
         return False
-    cell = next((parent for parent in tag.parents if parent.name in _CELLS), None)
+    cell = next((parent for parent in tag.parents if parent.name in ("td", "th")), None)
     row = cell.parent if cell is not None else None
     beside = (node for node in (row.children if row is not None else ()) if isinstance(node, Element))
     return any(other.name == "pre" for node in beside if node is not cell for other in node.elements())
 
 
-_FORMULA_SIGNS = ("math", "MathJax", "mjx-", "katex")  # in the markup of a page with formulas
 _SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
-_TEX_TYPES = frozenset({"application/x-tex", "tex", "latex"})
 _SPACED = frozenset("= < > ≤ ≥ ≠ ≈ ≡ → ⇒ ⇔ ∈ + − - × · ±".split())  # operators between two terms
 _FORMS = {
     "msup": "{}^{}", "msub": "{}_{}", "msubsup": "{}_{}^{}", "mover": "{}^{}", "munder": "{}_{}",
@@ -163,7 +159,6 @@ _FORMS = {
 _BETWEEN = {"mtr": ", ", "mtable": "; "}
 _SILENT = frozenset({"annotation", "annotation-xml", "mphantom", "mspace", "none", "mprescripts"})
 _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
-_FENCES = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"))
 _LOOKED_AT = 5_000  # nodes of a formula
 _HEX = re.compile(r"[0-9A-F]{2,5}")
 _CODE = re.compile(r"mjx-c([0-9A-F]{2,5})(?:\s|$)")  # class of a letter as MathJax 3 draws it
@@ -171,7 +166,7 @@ _CODE = re.compile(r"mjx-c([0-9A-F]{2,5})(?:\s|$)")  # class of a letter as Math
 
 def simplify(tree: HtmlTree, markup: str) -> None:
     """Make every formula of a page one text."""
-    if not any(sign in markup for sign in _FORMULA_SIGNS):
+    if not any(sign in markup for sign in ("math", "MathJax", "mjx-", "katex")):
         return
     _drop_drawings(tree)
     done: set[int] = set()
@@ -245,7 +240,7 @@ def _show(formula: Element, text: str) -> None:
 
 def _of_math(math: Element) -> str:
     for node in islice(math.elements(), _LOOKED_AT):
-        if node.name == "annotation" and node.get("encoding").lower() in _TEX_TYPES:
+        if node.name == "annotation" and node.get("encoding").lower() in ("application/x-tex", "tex", "latex"):
             return _clean(node.text())
     return _clean(math.get("alttext") or _linear(math))
 
@@ -259,7 +254,7 @@ def _of_source(kind: str, source: str) -> str:
 
 def _clean(tex: str) -> str:
     text = " ".join(tex.split())
-    for begin, end in _FENCES:
+    for begin, end in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]")):
         if len(text) > len(begin + end) and text.startswith(begin) and text.endswith(end):
             text = text[len(begin) : -len(end)].strip()
     found = _DISPLAYSTYLE.fullmatch(text)

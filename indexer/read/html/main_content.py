@@ -16,10 +16,7 @@ from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
 _CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
-_NAMED = frozenset({"main", "article"})
-_IDS = frozenset({"main-content", "content"})
 _LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
-_SURE = frozenset({"main", "role"})  # kinds of which one that has text at all is believed
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
@@ -80,13 +77,13 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
     found: dict[str, list[Element]] = {kind: [] for kind in _CONTAINERS}
     for element in tree.elements:
         name, attributes = element.name, element.attributes
-        if name in _NAMED:
+        if name in ("main", "article"):
             found[name].append(element)
         if not attributes:
             continue
         if "role" in attributes and attributes["role"] == "main":
             found["role"].append(element)
-        if "id" in attributes and attributes["id"] in _IDS:
+        if "id" in attributes and attributes["id"] in ("main-content", "content"):
             found["id"].append(element)
         if name == "div" and "class" in attributes:
             for kind in _kinds(element):
@@ -97,7 +94,7 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
     whole = max(size.prose for size in sizes.values())
     for kind, element in unique.items():
         size = sizes.get(id(element))
-        if size is not None and (size.prose >= 0.5 * whole if kind not in _SURE else size.text):
+        if size is not None and (size.prose >= 0.5 * whole if kind not in ("main", "role") else size.text):
             return element
     return None
 
@@ -181,8 +178,6 @@ def _structured(head: Element) -> Iterator[str]:
 
 
 _JAVASCRIPT = frozenset({"", "module", "text/javascript", "application/javascript", "text/ecmascript", "text/babel"})
-_MAIN_IDS = frozenset({"main-content", "content", "main"})
-_MOUNTS = frozenset({"div", "main", "section", "article"})
 _BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
 _NOT_EMPTY = frozenset(
     "img picture svg canvas video audio iframe object embed input select textarea button form".split()
@@ -204,7 +199,7 @@ def is_drawn(markup: str) -> bool:
     ):
         return False
     main = [element for element in tree.elements if element.name == "main" or element.get("role") == "main"]
-    main = main or [element for element in tree.elements if element.get("id") in _MAIN_IDS]
+    main = main or [element for element in tree.elements if element.get("id") in ("main-content", "content", "main")]
     if len(main) == 1 and not _has_content(main[0]):
         return True
     body = tree.first("body") or tree.root
@@ -219,7 +214,7 @@ def is_drawn(markup: str) -> bool:
             if length >= 400:
                 return False
         elif not is_noise(node):
-            is_mount = "-" in node.name or (node.name in _MOUNTS and node.get("id"))
+            is_mount = "-" in node.name or (node.name in ("div", "main", "section", "article") and node.get("id"))
             has_mount = has_mount or bool(is_mount and not _has_content(node))
             is_in_block = is_in_block or node.name in _BLOCKS
             todo += ((child, is_in_block) for child in reversed(node.children))

@@ -19,7 +19,6 @@ NOISE_ROLES = frozenset(
     "navigation search searchbox banner contentinfo complementary button tab tablist toolbar menu menubar menuitem "
     "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
-_BACKLINK = "doc-backlink"  # to where a footnote is noted; or, around the words of a heading, to the table of contents
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _HEADERS = frozenset({"header", "nav-panel"})
@@ -33,12 +32,9 @@ _JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "label", "form", "summa
 _TITLES = frozenset({"dt", *HEADINGS})
 _HEADED = HEADINGS | {"pre"}
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
-_MAIN = frozenset({"main", "article"})
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
 _FIELDS = frozenset({"input", "select", "textarea"})
-_SILENT = frozenset({"script", "style", "template"})
 _LOOKED_AT = 300  # nodes below an element
-_TEXT_PARENTS = frozenset({"main", "article", "section"})
 _NEAR = 20  # elements looked at above one; a limit, so that depth costs little
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
@@ -49,7 +45,6 @@ _IN_LABELS = HEADINGS | frozenset("p pre table ul ol dl blockquote figure".split
 _CONTROLS = _FIELDS | {"button"}
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
 _FRAMED = _LABELS | HEADINGS | _NEVER  # all that an element has which is only a frame around a heading
-_LISTS = frozenset({"ul", "ol"})
 _LABEL = 80  # characters of what stands beside a heading, such as a version and a link to the source
 _ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 _IN_LINES = frozenset(
@@ -57,7 +52,6 @@ _IN_LINES = frozenset(
 )
 _BUTTON = 30  # characters of what stands beside a block of code, such as "Run"
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
-_QUOTES = frozenset({"blockquote", "figure"})  # whose footer says where they are from
 _BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -86,7 +80,7 @@ def is_noise(tag: Element) -> bool:
     """Return whether an element and all below it is navigation, decoration, hidden, or not text at all."""
     name = tag.name
     if name in _NEVER:
-        return name != "footer" or tag.parent is None or tag.parent.name not in _QUOTES
+        return name != "footer" or tag.parent is None or tag.parent.name not in ("blockquote", "figure")
     attributes = tag.attributes
     if "class" in attributes and has_noise_class(tag):
         return True
@@ -100,7 +94,7 @@ def is_noise(tag: Element) -> bool:
         return False
     if name == "a":
         return _is_control(tag)
-    if name in _LISTS:
+    if name in ("ul", "ol"):
         first = next(
             (node for node in islice(tag.nodes(), _NEAR) if isinstance(node, Element) and node.name == "a"), None
         )
@@ -112,7 +106,7 @@ def is_noise(tag: Element) -> bool:
         linked = sum(len(link.text().strip()) for link in links)
         return linked > _LINKED * len("".join(tag.text().split()))
     if name == "header":  # of the site, unless it stands inside the text
-        return not any(parent.name in _TEXT_PARENTS for parent in islice(tag.parents, _NEAR))
+        return not any(parent.name in ("main", "article", "section") for parent in islice(tag.parents, _NEAR))
     if name == "aside":
         return not (classes(tag) & _KEPT_ASIDES or _is_box(tag))
     if name == "label":
@@ -131,7 +125,7 @@ def _is_box(tag: Element) -> bool:
 
 def _is_among_text(tag: Element) -> bool:
     """Return whether an element is in the main part, or follows text."""
-    if any(parent.name in _MAIN or parent.get("role") == "main" for parent in islice(tag.parents, _NEAR)):
+    if any(parent.name in ("main", "article") or parent.get("role") == "main" for parent in islice(tag.parents, _NEAR)):
         return True
     before = None
     for node in tag.parent.children[:_LOOKED_AT] if tag.parent is not None else ():
@@ -159,7 +153,7 @@ def first_texts(tag: Element) -> Iterator[tuple[str, bool]]:
         node, is_link = todo.pop()
         if isinstance(node, str):
             yield node, is_link
-        elif node.name not in _SILENT:
+        elif node.name not in ("script", "style", "template"):
             is_link = is_link or node.name == "a"
             todo += [(child, is_link) for child in reversed(node.children[:_LOOKED_AT])]
 
@@ -168,7 +162,7 @@ def _has_noise_role(tag: Element) -> bool:
     role = tag.get("role")
     if (role == "complementary" or (role == "status" and tag.short_text(_LABEL) is None)) and _is_box(tag):
         return False
-    return role in NOISE_ROLES or (role == _BACKLINK and (tag.parent is None or tag.parent.name not in HEADINGS))
+    return role in NOISE_ROLES or (role == "doc-backlink" and (tag.parent is None or tag.parent.name not in HEADINGS))
 
 
 def is_permalink(link: Element) -> bool:

@@ -12,7 +12,6 @@ from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 
 _NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
-_CELLS = frozenset({"td", "th"})
 _LONGEST_SPAN = 65_534  # rows, as in browsers
 _SAMPLE = 30  # rows looked at, to see whether one among others names columns
 _BOLD = frozenset({"b", "strong"})
@@ -175,7 +174,7 @@ class Tables:
             for table in self._root.elements():
                 if table.name == "table" and "id" in table.attributes:
                     rows = [node.children for node in table.elements() if node.name == "tr"]
-                    widths = [sum(isinstance(n, Element) and n.name in _CELLS for n in row) for row in rows]
+                    widths = [sum(isinstance(n, Element) and n.name in ("td", "th") for n in row) for row in rows]
                     if widths and len(widths) <= 6 and set(widths) == {1}:
                         self._titling.add(id(table))
             if len(self._titling) < 3:  # it is only a table

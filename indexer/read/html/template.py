@@ -33,7 +33,6 @@ _SILENT = frozenset({"script", "style", "template", "noscript"})
 _LABEL = re.compile(r"\w+\s*:|[\s|·•,;()\[\]<>«»←→-]+")  # and what separates links
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w")
-_RUN = "~"  # stands for text and inline elements between blocks
 _ROOT = 0
 
 Unit = Element | list[Element | str]  # a block, or text and inline elements between blocks
@@ -248,7 +247,7 @@ def _says(unit: Unit) -> bool:
 
 def _place(around: int, unit: Unit) -> int:
     if not isinstance(unit, Element):
-        return _name_hash(around, _RUN)
+        return _name_hash(around, "~")
     attributes = unit.attributes
     if not attributes:
         return _name_hash(around, unit.name)

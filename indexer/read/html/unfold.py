@@ -19,10 +19,8 @@ _BEFORE_PANELS = HEADINGS | {"dt", "button", "summary", "input"}
 _PANELS = frozenset(
     "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
 )
-_CONTROLS = frozenset({"button", "a", "label"})
 _NAMING = frozenset("button a label li summary input option".split())  # elements that may open what they name
 _NO_NAMES = frozenset({"", "true", "false"})
-_ENTRIES = frozenset({"tr", "li", "dd"})
 _FIELDS = frozenset({"label", "input", "select", "textarea", "form"})
 _MARKS = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
@@ -58,7 +56,7 @@ def unfold(tree: HtmlTree) -> None:
             level = element.get("aria-level")
             element.name = f"h{level}" if f"h{level}" in HEADINGS else "h2"
     hidden = [element for element in marked if not _HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    buttons = (element for element in tree.elements if element.name in _CONTROLS)
+    buttons = (element for element in tree.elements if element.name in ("button", "a", "label"))
     controls = [element for element in marked if _is_control(element)]
     controls += [element for element in buttons if element.name != "a" or _leads_nowhere(element)]
     if hidden:
@@ -141,7 +139,7 @@ def _names(panel: Element) -> set[str]:
 
 def _kinds(element: Element) -> set[tuple[str, str]]:
     said = {*classes(element), element.get("aria-roledescription")} - _NO_NAMES
-    return {(element.name, name) for name in said or (_NO_NAMES if element.name in _ENTRIES else ())}
+    return {(element.name, name) for name in said or (_NO_NAMES if element.name in ("tr", "li", "dd") else ())}
 
 
 def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:
@@ -270,13 +268,12 @@ def _make_text(control: Element, name: str) -> None:
     control.attributes = {key: value for key, value in control.attributes.items() if key == "id"}
 
 
-_MAIN_HEADINGS = frozenset({"h1", "h2"})
 _ENDS = re.compile(r"\A[\W_]+|[\W_]+\Z")
 
 
 def drop_trail(tree: HtmlTree) -> None:
     """Remove the trail that ends in the title of a page, before its first main heading."""
-    heading = next((tag for tag in tree.elements if tag.name in _MAIN_HEADINGS), None)
+    heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
     title = _ENDS.sub("", fold(heading.text())) if heading is not None else ""
     node = heading
     for parent in islice(heading.parents if heading is not None and title else (), 3):

@@ -202,7 +202,6 @@ _INCLUDE = re.compile(r"\s*+(?:\{\{#[^{}\n]*\}\}\s*|-+8<-+[ ].*)?")
 _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", "mustache", "html", "text", "txt"})
 _HIGHLIGHT = re.compile(r"\{(?:\{[<%]|%)-?[ ]*(highlight|codeblock|code-block)(?:[ ]++[\"']?([\w+-]*+))?[^{}\n]*+\}+$")
 _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*$"
-_PREFORMATTED = frozenset({"script", "style", "pre", "textarea"})
 _PARSES_WITHIN = re.compile(r"\smarkdown(?:=|[\s>]|$)")
 _LONGEST_MODULE = 400  # lines of an import or export
 
@@ -431,7 +430,7 @@ def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read HTML; where Markdown is parsed within it, only its tags."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[start]
     found = None if silent or not _begins_with(state, start, "<") else _ELEMENT.match(state.src, place, limit)
-    if found and found[1] not in _PREFORMATTED:
+    if found and found[1] not in ("script", "style", "pre", "textarea"):
         tag = state.src[place : (state.src.find(">", place, limit) + 1) or limit]
         if state.env.get(IS_MDX) or _PARSES_WITHIN.search(tag):
             element = element_at(state.src, place, state.eMarks[end - 1], state.env)

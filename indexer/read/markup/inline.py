@@ -15,7 +15,6 @@ ATTRIBUTES = re.compile(r"\{(:?)([^{}\n]{0,300})\}")
 _ATTRIBUTE = re.compile(r"[#.][\w:.-]+|[\w:-]+=(?:\"[^\"]*\"|'[^']*'|[^\s\"'{}]+)|-")
 _ATTRIBUTE_WORDS = re.compile(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
 _ROLE = re.compile(r"\{([A-Za-z][\w:+-]{0,60})\}(`+)([^`]+)\2(?!`)|:([A-Za-z][\w:+-]{0,60}):`([^`]+)`")
-_SERIES = frozenset({"PEP", "RFC"})  # roles whose text is a number
 _EMOJI = re.compile(r":[\w+][\w+-]{0,60}:(?!\w)")
 _ICON = re.compile(r":[a-z][a-z0-9]*(?:-[a-z0-9_]+)+:")
 _WIKI_LINK = re.compile(r"!?\[\[(?!\s)([^\[\]\n|]{1,300})(?:\\?\|([^\[\]\n]{1,300}))?\]\](?![(\[])")
@@ -81,7 +80,7 @@ def _role(state: StateInline, silent: bool) -> bool:
     if found is None:
         return False
     name, text = (found[1] or found[4]).upper(), shown_text(found[3] or found[5])
-    return _take(state, silent, found.end(), f"{name} {text}" if name in _SERIES else text)
+    return _take(state, silent, found.end(), f"{name} {text}" if name in ("PEP", "RFC") else text)
 
 
 def _attribute_list(state: StateInline, silent: bool) -> bool:

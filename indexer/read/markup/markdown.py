@@ -62,7 +62,6 @@ _STATES_ACCESS = re.compile(
 _NAMES = re.compile(r"[^\S\n]|[\"']?[\w.-]{1,100}[\"']?[^\S\n]*[:=]|[\[\]{}#-]|$")  # how a line of fields begins
 _DELIMITER = re.compile(r"(?:-{2,}|\+{2,}|;{3,}|\.{3,})\w{0,4}[^\S\n]*\Z")
 _FENCE = re.compile(r"[ ]{0,3}(?:`{3}|~{3})")
-_NOTHING = ("", "~", "null")
 
 
 def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
@@ -146,7 +145,7 @@ def _said(value: object) -> str:
     if isinstance(value, date | time):  # of TOML
         return value.isoformat()
     said = str(value) if isinstance(value, str | int | float) else ""
-    return "" if said in _NOTHING else said
+    return "" if said in ("", "~", "null") else said
 
 
 _ALERT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(\n|$)")

@@ -12,7 +12,6 @@ from indexer.errors import ConfigError
 from indexer.read.formats import OCR_OFF
 
 EXTRA = "pip install 'pilotlight[ocr]'"
-_MODULES = ("tesserocr", "PIL")
 _SUFFIX = ".traineddata"
 _SYSTEM = ("/usr/share/tesseract-ocr/5/tessdata", "/usr/share/tesseract-ocr/4.00/tessdata", "/usr/share/tessdata")
 
@@ -49,7 +48,7 @@ def find(config: OcrConfig) -> Ocr:
 
 def is_installed() -> bool:
     """Return whether the libraries are there."""
-    return all(find_spec(name) is not None for name in _MODULES)
+    return all(find_spec(name) is not None for name in ("tesserocr", "PIL"))
 
 
 def languages() -> tuple[str, ...]:

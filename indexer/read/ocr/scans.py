@@ -26,9 +26,7 @@ _POINTS = 72  # per inch, the unit of PDF
 _MOST = 40_000_000  # pixels of an image file: A4 at 600 dots per inch has 35 million
 _ENOUGH = 9_000_000  # pixels that are read: A4 at 300 dots per inch has 8.7 million
 _NOISY = 4  # shades by which half of the pixels differ from their surroundings, where a sheet has not been drawn
-_DEEP = ("I;16", "I;16L", "I;16B", "I;16N")  # 16 bits a pixel
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
-_PAGED = "TIFF"  # the one whose frames are pages, not moments
 _DAMAGED = "truncated or damaged: it is not a readable image"
 _TROUBLE = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
 Image.MAX_IMAGE_PIXELS = None  # `_check` refuses with the size
@@ -146,7 +144,7 @@ def mean(lines: Iterable[Line]) -> float:
 
 def _count_pages(body: bytes) -> int:
     with _opened(body) as image:
-        return int(getattr(image, "n_frames", 1)) if image.format == _PAGED else 1
+        return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
 
 def of_image(body: bytes, page: int) -> tuple[Raster, int]:
@@ -211,7 +209,7 @@ def _check(image: Any) -> None:
 
 def _grey(image: Any) -> Any:
     """Return an image in grey, with what is transparent in white."""
-    if image.mode in _DEEP:
+    if image.mode in ("I;16", "I;16L", "I;16B", "I;16N"):
         image = image.convert("I").point(lambda value: value * (1 / 256))
     if image.has_transparency_data:
         image = image.convert("RGBA")

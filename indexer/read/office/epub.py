@@ -9,8 +9,6 @@ from indexer.read.html.main_content import extract
 from indexer.read.office.zipped import Package, resolve
 from indexer.records import Declared, Extraction, Section
 
-_CONTAINER = "META-INF/container.xml"
-_PROTECTED = ("META-INF/rights.xml", "META-INF/license.lcpl")
 _ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
 _OPF = "{http://www.idpf.org/2007/opf}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
@@ -22,9 +20,9 @@ _CHAPTER = ("application/xhtml+xml", "text/html")
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read an EPUB file; raises ParseError."""
     with Package(body) as package:
-        if any(mark in package for mark in _PROTECTED):
+        if any(mark in package for mark in ("META-INF/rights.xml", "META-INF/license.lcpl")):
             raise ParseError("encrypted: it is protected against copying")
-        rootfile = next(package.xml(_CONTAINER).iter(_ROOTFILE), None)
+        rootfile = next(package.xml("META-INF/container.xml").iter(_ROOTFILE), None)
         name = resolve("", rootfile.get("full-path", "") if rootfile is not None else "")
         root = package.xml(name)
         items = {

@@ -24,7 +24,6 @@ from indexer.read.office.zipped import OLE, Package, core_properties, main_part,
 from indexer.read.tables import Cell, spread
 from indexer.records import Declared, Extraction, Section
 
-_BOOK = "xl/workbook.xml"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _XDR = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
@@ -44,7 +43,7 @@ class XlsxParts:
     def __init__(self, package: Package) -> None:
         """Read the styles and the list of sheets; raises ParseError."""
         self._package = package
-        book = main_part(package, _BOOK)
+        book = main_part(package, "xl/workbook.xml")
         known = package.relations(book) if book in package else {}
         sheets = package.xml(book).iter("{*}sheet") if book in package else ()
         self._sheets = [known.get(sheet.get(_RELATION, ""), ("", ""))[1] for sheet in sheets]
@@ -152,12 +151,12 @@ _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _ROWS = (f"{_TABLE}table-row",)
 _CELLS = (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell")
-_GAPS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
-_LEFT_OUT = (f"{_OFFICE}annotation", f"{_TEXT}ruby-text")
 MOST_CELLS = 5_000_000  # of one sheet
 _MOST_ROWS = 2_000_000
 _WIDEST = 16_384  # columns
 _LONGEST_NUMBER = 8  # digits
+_GAPS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
+_LEFT_OUT = (f"{_OFFICE}annotation", f"{_TEXT}ruby-text")
 _ENCRYPTED = re.compile(rb"<(?:\w+:)?encryption-data\b")
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
 

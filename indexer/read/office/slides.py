@@ -11,7 +11,6 @@ from indexer.records import COLUMNS, Extraction, Section
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_MAIN = "ppt/presentation.xml"
 _PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
 _NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # placeholders that are the same on every slide
@@ -20,7 +19,7 @@ _NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # placeholders that are th
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a PPTX file; raises ParseError."""
     with Package(body) as package:
-        main = main_part(package, _MAIN)
+        main = main_part(package, "ppt/presentation.xml")
         relations = package.relations(main)
         sections = []
         for number, entry in enumerate(package.xml(main).iter(f"{_P}sldId"), start=1):

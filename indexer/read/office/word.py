@@ -21,7 +21,6 @@ from indexer.read.office.word_styles import Numbering, Styles, W, switch, value_
 from indexer.read.office.zipped import Package, core_properties, main_part
 from indexer.records import Extraction
 
-_MAIN = "word/document.xml"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _DELETED = frozenset({f"{W}del", f"{W}moveFrom"})
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
@@ -30,7 +29,7 @@ _BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT = (f"{W}{name}" for name in ("p", "tbl", "r", "t"))
 _FIELD, _BOX = f"{W}fldChar", f"{W}txbxContent"
-_REFERENCES = frozenset({f"{W}footnoteReference", f"{W}endnoteReference"})
+_REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
 _BOXES = ("☐", "☒")
 _SIGNS = {
     f"{W}tab": " ",
@@ -45,7 +44,7 @@ _SIGNS = {
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a DOCX file; raises ParseError."""
     with Package(body) as package:
-        main = main_part(package, _MAIN)
+        main = main_part(package, "word/document.xml")
         markup = "".join(_Walker(package, main).blocks(package.xml(main)))
         markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
         title, declared = core_properties(package)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_OFF = ("0", "false", "off", "none")
 _BODY = 9  # outline level of text that is no heading
 _HEADING = re.compile(  # the name or id of a style, as programs write it in the language of their user
     "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
@@ -24,7 +23,7 @@ def value_of(element: Any) -> str:
 
 def switch(element: Any) -> bool | None:
     """Return whether a property is on, or None where it is not stated."""
-    return None if element is None else element.get(f"{W}val", "true") not in _OFF
+    return None if element is None else element.get(f"{W}val", "true") not in ("0", "false", "off", "none")
 
 
 def whole_number(text: str | None, default: int) -> int:

@@ -26,7 +26,6 @@ _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\ufff
 _STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
 _SIGN = re.compile("[\ud800-\udfff\x02\ufffe\u00ad]")  # that stands for something else
 _HALF = re.compile("[\ud800-\udfff]")
-_HYPHENS = ("\x02", "\ufffe")  # what PDFium gives for a hyphen that ends a line
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
 _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\b", re.ASCII)
@@ -257,7 +256,7 @@ def _written(word: str) -> str:
     """Return a word with its letters beyond 16 bits put together, and with hyphens for other signs of one."""
     if _HALF.search(word):
         word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if word[-1] in _HYPHENS:
+    if word[-1] in ("\x02", "\ufffe"):
         word = word[:-1] + "-"
     return word.replace("\u00ad", "-")
 
