@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,3 +60,19 @@ class RowSet:
     def __contains__(self, row: int) -> bool:
         """Whether a row is in the set; a row outside the total is not."""
         return 0 <= row < self.total and bool(self.mask[row >> 3] >> (row & 7) & 1)
+
+
+class TermHits(NamedTuple):
+    """The chunks that match the words of a query."""
+
+    scores: npt.NDArray[np.float32]  # BM25 (n,), best first
+    rows: npt.NDArray[np.int64]  # (n,)
+    idf_sum: float  # BM25 of a passage of average length that has each word of the query once; 0 if unknown
+
+
+class RowFacts(NamedTuple):
+    """What a ranking needs to know of chunks, arrays (n,)."""
+
+    documents: npt.NDArray[np.integer]  # numbers of their documents
+    signatures: npt.NDArray[np.uint64]  # SimHashes of their texts
+    repeated: npt.NDArray[np.uint8]  # of their texts that other pages have too, from 0 to `repetition.WHOLE`

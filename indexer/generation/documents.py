@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -208,7 +209,10 @@ class DocumentReader:
         try:
             with self._lock:
                 found = self._database.execute(_SELECT, (json.dumps(wanted),)).fetchall()
-            chunks = {row: StoredChunk(*(*fields, _read_metadata(metadata))) for row, *fields, metadata in found}
+            chunks = {
+                row: StoredChunk(*(*fields, {} if metadata == "{}" else json.loads(metadata)))  # empty, as a rule
+                for row, *fields, metadata in found
+            }
         except (sqlite3.Error, ValueError) as error:
             raise corrupt(self._path, f"cannot be read ({error})") from error
         missing = [row for row in wanted if row not in chunks]
@@ -268,10 +272,6 @@ def open_read_only(path: Path, owner: object = None) -> sqlite3.Connection:
         weakref.finalize(owner, database.close).atexit = False  # when a thread may still be reading
     database.execute("PRAGMA trusted_schema = OFF")
     return database
-
-
-def _read_metadata(text: str) -> dict[str, Any]:
-    return {} if text == "{}" else json.loads(text)  # as it mostly is
 
 
 def metadata_from_json(text: str) -> Mapping[str, tuple[str, ...]]:
@@ -350,6 +350,7 @@ def is_document_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
+@lru_cache(1 << 14)
 def document_id(url: str) -> str:
     """Return the id of the document at an address, 32 hex digits: the same in every generation."""
     return _digest(url).hex()

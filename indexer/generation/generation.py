@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
-from indexer.generation.likeness import Shares, joined, read_shares
+from indexer.generation.likeness import joined, read_shares
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -30,26 +30,10 @@ from indexer.generation.manifest import (
     corrupt,
     read_manifest,
 )
-from indexer.rowset import ScoredRows
+from indexer.rowset import RowFacts, ScoredRows, TermHits
 
 MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
 FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
-
-
-class TermHits(NamedTuple):
-    """The chunks that match the words of a query."""
-
-    scores: npt.NDArray[np.float32]  # BM25 (n,), best first
-    rows: npt.NDArray[np.int64]  # (n,)
-    idf_sum: float  # BM25 of a passage of average length that has each word of the query once; 0 if unknown
-
-
-class RowFacts(NamedTuple):
-    """What a ranking needs to know of chunks, arrays (n,)."""
-
-    documents: npt.NDArray[np.integer]  # numbers of their documents
-    signatures: npt.NDArray[np.uint64]  # SimHashes of their texts
-    repeated: Shares  # of their texts that other pages have too, from 0 to `repetition.WHOLE`
 
 
 class Generation:

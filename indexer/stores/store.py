@@ -6,7 +6,7 @@ A build always writes a generation into the index folder, which remembers pages 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ import numpy.typing as npt
 from indexer.filter import Filter
 from indexer.generation.arrays import TokenSource
 from indexer.generation.documents import DocumentFacts, StoredChunk
-from indexer.generation.generation import Generation, RowFacts, TermHits
 from indexer.generation.layout import current_id
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_query import LexicalQuery
@@ -23,7 +22,10 @@ from indexer.generation.manifest import Manifest
 from indexer.publish.collections import Published, list_generations
 from indexer.publish.publish import roll_back
 from indexer.records import Chunk, Document
-from indexer.rowset import ScoredRows
+from indexer.rowset import RowFacts, ScoredRows, TermHits
+
+if TYPE_CHECKING:
+    from indexer.generation.generation import Generation
 
 __all__ = ["FolderStore", "RowFacts", "ScannedDocument", "Searchable", "Store", "TermHits", "scan"]
 
@@ -131,8 +133,10 @@ class FolderStore:
         """Describe the published generations, newest first."""
         return list_generations(self.folder)
 
-    def open(self, generation_id: str | None = None) -> Generation:
+    def open(self, generation_id: str | None = None) -> "Generation":
         """Open a generation for searching. Raises as `Generation.open` does."""
+        from indexer.generation.generation import Generation  # loads FAISS
+
         return Generation.open(self.folder, generation_id)
 
     def make_live(self, generation_id: str) -> None:

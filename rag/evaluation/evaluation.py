@@ -16,9 +16,9 @@ from ir_measures import RR, R, nDCG
 
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, encode_documents
-from indexer.generation.generation import TermHits
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
+from indexer.rowset import TermHits
 from rag.errors import QueryError
 from rag.evaluation.dataset import Dataset, Judgements
 from rag.query.options import MODES, RERANKED

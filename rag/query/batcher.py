@@ -94,11 +94,11 @@ class QueryBatcher:
 
         Raises DeadlinePassed if its turn has not come by the deadline, and what the embedder raises for this query.
         """
-        return self.encode_many([query])[0]
+        return cast("Vector", self._run([query], "query")[0])
 
     def encode_tokens(self, query: str) -> QueryTokens:
         """Embed one query with its tokens, in the same run. Raises as `encode` does."""
-        return self.encode_many_tokens([query])[0]
+        return cast("QueryTokens", self._run([query], "query", tokens=True)[0])
 
     def encode_many_tokens(self, queries: Sequence[str], *, later: bool = False) -> list[QueryTokens]:
         """Embed queries with their tokens; they queue up together. Takes and raises what `encode_many` does."""
@@ -132,7 +132,8 @@ class QueryBatcher:
 
     def _abandon(self, tickets: Sequence[_Ticket]) -> None:
         with self._lock:
-            led = any(queue[0] in tickets and not queue[0].turn.locked() for queue in self._queues())
+            queues = [queue for queue in (self._waiting, self._later) if queue]
+            led = any(queue[0] in tickets and not queue[0].turn.locked() for queue in queues)
             for ticket in tickets:
                 if ticket in ticket.queue:
                     ticket.queue.remove(ticket)
@@ -148,7 +149,9 @@ class QueryBatcher:
         finally:
             with self._lock:
                 # A leader that was interrupted, which no Exception does, leaves its followers to the next one.
-                own.queue.extendleft(ticket for ticket in reversed(batch) if ticket is not own and not ticket.settled)
+                for ticket in reversed(batch):
+                    if ticket is not own and not ticket.settled:
+                        own.queue.appendleft(ticket)
                 self._hand_over()
             for ticket in batch:
                 if ticket is not own and ticket.settled:
@@ -156,14 +159,10 @@ class QueryBatcher:
 
     def _hand_over(self) -> None:
         """Let the first that waits lead; called with the lock held, by whoever led or was to lead."""
-        queues = self._queues()
-        self._busy = bool(queues)
-        if queues:
-            queues[0][0].turn.release()
-
-    def _queues(self) -> list["deque[_Ticket]"]:
-        """Those that are not empty, the more urgent one first."""
-        return [queue for queue in (self._waiting, self._later) if queue]
+        queue = self._waiting or self._later  # the more urgent one first
+        self._busy = bool(queue)
+        if queue:
+            queue[0].turn.release()
 
     def _take(self, queue: "deque[_Ticket]") -> list[_Ticket]:
         """Take the texts that wait, oldest first, as far as the budget and their role go; the first of them always.
@@ -194,7 +193,7 @@ class QueryBatcher:
 
     def _embed(self, batch: Sequence[_Ticket]) -> Sequence[Embedded]:
         texts = [ticket.text for ticket in batch]
-        if not any(ticket.tokens for ticket in batch):
+        if True not in [ticket.tokens for ticket in batch]:
             return list(self.embedder.encode(texts, role=batch[0].role))
         made = self.embedder.encode_query_tokens(texts)
         return [both if ticket.tokens else both.vector for ticket, both in zip(batch, made, strict=True)]

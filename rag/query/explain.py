@@ -157,7 +157,8 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
     """Yield the steps in words, each with its name."""
     for name, part in (("Meaning", why["dense"]), ("Words", why["lexical"]), ("Tokens", why["tokens"])):
         if part:
-            found = "not found" if part["score"] is None else f"{part['score']:.2f}"
+            digits = 1 if name == "Words" else 2
+            found = "not found" if part["score"] is None else f"{part['score']:.{digits}f}"
             rank = f", rank {part['rank']}" if part["rank"] else ""
             yield name, f"{found}{rank}: {part['scaled']:.2f} × {part['weight']:.2f} = {part['contribution']:.3f}"
     if why["matches"]:

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from indexer.generation.documents import document_id
-from indexer.generation.generation import RowFacts
 from indexer.generation.lexical.analysis import rules_for, terms_in, terms_of_word
 from indexer.generation.lexical.highlights import matching, sought_by, spans
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
+from indexer.rowset import RowFacts
 from indexer.stores.store import Searchable
 from rag.query.explain import BoostRule, Match, explain
 from rag.query.options import CLOSE
@@ -60,21 +60,19 @@ def fetch_hits(
     places = [*range(min(before, len(chosen))), *range(request.offset, min(stop, len(chosen)))]
     indices = [chosen[place] for place in places]
     folded = [
-        choice.folded.get(index, [])[:_DUPLICATES_SHOWN] if place >= request.offset else []
+        choice.folded.get(index, ())[:_DUPLICATES_SHOWN] if place >= request.offset else ()
         for index, place in zip(indices, places, strict=True)
     ]
     chunks = generation.chunks(ranking.rows[indices + [index for group in folded for index in group]])
     rows = ranking.rows[indices].tolist()
     urls = iter([chunk.url for chunk in chunks[len(indices) :]])
     documents, scores = ranked.facts.documents[indices].tolist(), ranking.scores[indices].tolist()
-    parts = {name: ranking.columns[name][indices].tolist() for name in _PARTS if name in ranking.columns}
+    parts = [_values(ranking.columns.get(name), indices) for name in _PARTS]
     marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
     hits = []
-    for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the rest are duplicates
-        of_parts = dict.fromkeys(_PARTS, None) | {
-            name: None if math.isnan(values[number]) else values[number] for name, values in parts.items()
-        }
-        of_parts["lexical"] = of_parts["lexical"] or None
+    for number, (chunk, place, dense, lexical, tokens, reranked) in enumerate(
+        zip(chunks, places, *parts, strict=False)  # the rest of the chunks are duplicates
+    ):
         hits.append(
             Hit(
                 rank=place + 1,
@@ -85,12 +83,12 @@ def fetch_hits(
                 text=chunk.text,
                 highlights=spans(marked[chunk.language], chunk.text, chunk.language),
                 score=scores[number],
-                scores=of_parts,
+                scores={"dense": dense, "lexical": lexical or None, "tokens": tokens, "rerank": reranked},
                 language=chunk.language,
                 date=chunk.date,
                 content_type=chunk.content_type,
                 metadata=chunk.metadata,
-                duplicates=[next(urls) for _ in folded[number]],
+                duplicates=[next(urls) for _ in folded[number]] if folded[number] else [],
                 section_text=generation.section(rows[number]) if expands and place >= request.offset else None,
                 document=document_id(chunk.document_url),
                 more=choice.left_out.get(documents[number], 0),
@@ -99,15 +97,22 @@ def fetch_hits(
     return hits[:_JUDGED], hits[before:]
 
 
+def _values(scores: Vectors | None, indices: list[int]) -> list[float | None]:
+    """Return the scores at indices; None where there is none, which arrays have as NaN."""
+    if scores is None:
+        return [None] * len(indices)
+    return [None if math.isnan(score) else score for score in scores[indices].tolist()]
+
+
 def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) -> bool:
     """Return whether one of the hits is close to a query, by its cosine and by how many of the query's words it has.
 
     `words` are `LexicalQuery.asked`.
     """
-    if any((hit.scores["dense"] or -1.0) >= close for hit in hits):
+    cosines = [hit.scores["dense"] for hit in hits]
+    if max([cosine for cosine in cosines if cosine is not None], default=-1.0) >= close:
         return True
-    for hit in hits:
-        cosine = hit.scores["dense"]
+    for hit, cosine in zip(hits, cosines, strict=True):
         is_candidate = cosine is None or cosine >= _CLOSE_WITH_TERMS * close
         if is_candidate and coverage(words, hit) >= (_SOME_TERMS if cosine is None else _MOST_TERMS):
             return True
@@ -138,7 +143,7 @@ def explain_hits(
     request: SearchRequest,
     terms: LexicalQuery,
     generation: Searchable,
-    boosts: Boosts,
+    boosts: Boosts | None,
 ) -> list[Hit]:
     """Return the hits of a page with their explanations."""
     ranking, choice = ranked.ranking, ranked.choice

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from embedder.protocol import Embedder
 from indexer.generation.arrays import TokenSource
-from indexer.generation.generation import RowFacts, TermHits
-from indexer.generation.likeness import NEAR, WHOLE, distance
+from indexer.generation.likeness import NEAR, WHOLE
+from indexer.rowset import RowFacts, TermHits
 from rag import deadline
 from rag.query.options import BOILERPLATE, RERANK_WEIGHT
 
@@ -87,8 +87,9 @@ def fuse(
             parts["tokens"], weights["tokens"] = maxsim(rows), 1.0
         most = parts["lexical"].max(initial=0)
         scaled = [scale(scores) if name != "lexical" else scores / (most or 1) for name, scores in parts.items()]
-        total = sum(weights.values())
-        weighted = sum(weight * scores for weight, scores in zip(weights.values(), scaled, strict=True))
+        total, weighted = sum(weights.values()), np.zeros(len(rows), np.float32)
+        for weight, of_part in zip(weights.values(), scaled, strict=True):
+            weighted = weighted + weight * of_part
         scores = np.asarray(weighted / total, np.float32)
         weights = {name: weight / total for name, weight in weights.items()}
     order = np.lexsort((rows, -scores)) if len(parts) > 1 else np.arange(len(rows))
@@ -259,7 +260,7 @@ def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> Rows:
     itself.
     """
     leaders = np.arange(len(signatures), dtype=np.int64)
-    alike = np.tril(distance(signatures[:, np.newaxis], signatures) <= near, -1)
+    alike = np.tril(np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near, -1)
     for index in np.flatnonzero(alike.any(axis=1)):
         before = np.flatnonzero(alike[index])
         standing = before[leaders[before] == before]

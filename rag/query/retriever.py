@@ -14,8 +14,10 @@ from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from indexer.filter import Filter
-from indexer.generation.generation import Generation, TermHits
+from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.query_words import NO_SYNONYMS
+from indexer.rowset import TermHits
 from indexer.stores.store import Searchable
 from rag.errors import RerankOff
 from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
@@ -91,8 +93,9 @@ class Retriever:
         self.embedder = embedder
         self.limits = limits
         self._batcher = batcher or QueryBatcher(embedder)
-        self._boosts = Boosts.parse(limits.boost)
-        self._synonyms = SynonymsFile(limits.synonyms)
+        boosts = Boosts.parse(limits.boost)
+        self._boosts = boosts if boosts.rules or boosts.days else None
+        self._synonyms = SynonymsFile(limits.synonyms) if limits.synonyms else None
         self._reranker = reranker
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
 
@@ -144,7 +147,7 @@ class Retriever:
             is_first, ranking = ranking is None, extend(ranking, self._fuse(search, dense, lexical))
             if is_first and request.rerank:
                 ranking = self._rerank(search, ranking)
-            are_all = all(found is None or len(found[1]) < depth for found in (dense, lexical))
+            are_all = (dense is None or len(dense[1]) < depth) and (lexical is None or len(lexical.rows) < depth)
             ranked = self._choose(search, ranking, are_all=are_all)
             if are_all or len(ranked.choice.indices) >= request.offset + request.k:
                 return self._answer(search, ranked)
@@ -152,7 +155,8 @@ class Retriever:
 
     def _tokenize(self, query: str, only: Filter | None) -> LexicalQuery:
         """Read the words of a query, with synonyms and corrections."""
-        return self.generation.read_query(query, self._synonyms.current(), self.embedder.has_word, only)
+        synonyms = self._synonyms.current() if self._synonyms else NO_SYNONYMS
+        return self.generation.read_query(query, synonyms, self.embedder.has_word, only)
 
     def _embed(self, search: _Search, *, tokens: bool = False) -> Vector:
         """Return the vector of the query; with `tokens` its tokens come as well, in the same run of the model.
@@ -162,9 +166,9 @@ class Retriever:
         if search.vector is None or (tokens and search.tokens is None):
             began = time.perf_counter()
             if tokens:
-                search.vector, search.tokens = self._batcher.encode_tokens(search.request.meaning)
+                search.vector, search.tokens = self._batcher.encode_tokens(search.terms.meaning)
             else:
-                search.vector = self._batcher.encode(search.request.meaning)
+                search.vector = self._batcher.encode(search.terms.meaning)
             search.spent("embed", began)
         return search.vector
 
@@ -217,7 +221,7 @@ class Retriever:
         began = time.perf_counter()
         best = self._choose(search, ranking, k=self.limits.rerank_depth).choice.indices
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
-        logits = self._reranker.score_best(search.request.meaning, texts)
+        logits = self._reranker.score_best(search.terms.meaning, texts)
         search.reranked = RerankCounts(len(best), len(logits))
         shown, explains = self._reranker.model.activated(logits), search.request.explain
         ranking = rerank(ranking, best[: len(logits)], logits, shown, explain=explains)
@@ -269,8 +273,8 @@ class Retriever:
             also_searched=[
                 AlsoSearched(typed=each.typed, searched=list(each.searched), reason=each.reason) for each in terms.also
             ],
-            required=[str(clause) for clause in terms.required],
-            excluded=[str(clause) for clause in terms.excluded],
+            required=list(map(str, terms.required)),
+            excluded=list(map(str, terms.excluded)),
             close=close,
             reranked=search.reranked,
             did_you_mean=terms.did_you_mean,

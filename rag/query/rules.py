@@ -65,10 +65,6 @@ class Boosts:
                 raise SettingsError(f"boost: {rule!r}: {error}; keys are {', '.join((*KEYS, _AGE))}") from error
         return cls(tuple(rules), days, by_age)
 
-    def __bool__(self) -> bool:
-        """Whether there is a rule."""
-        return bool(self.rules or self.days)
-
     def apply(self, ranking: Ranking, generation: Searchable, *, explain: bool = False) -> Ranking:
         """Rank by the rules; a passage that none matches keeps its score."""
         factors = np.ones(len(ranking.rows), np.float32)
@@ -108,7 +104,7 @@ class SynonymsFile:
     """The rules of a file as it is now. Safe to share between threads."""
 
     def __init__(self, path: str) -> None:
-        """Read it; an empty path is no file. Raises SynonymsError, which names the file and, for a rule, its line."""
+        """Read it. Raises SynonymsError, which names the file and, for a rule, its line."""
         self._path = Path(path).expanduser() if path else None
         self._stamp: tuple[int, ...] = ()
         self._rules = NO_SYNONYMS

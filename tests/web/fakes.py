@@ -76,7 +76,6 @@ WHY = Explanation(
     boosts=Boosted(rules=[BoostRule(rule="language=en*1.2", factor=1.2)], factor=1.2, score=0.9234),
     rerank=None,
     ceiling=None,
-    rank_before_diversity=4,
     folded=1,
     left_out=2,
     matches=[

@@ -1,4 +1,4 @@
-"""The kinds of vector index: which one a corpus gets, how it is built, and what it is told when it is searched.
+"""The kinds of vector index: which one a corpus gets, and how it is built and recognised.
 
 Every kind keeps the vectors themselves as float16 codes in row order, the store: scores always come from it, filtered
 searches may read it alone, and the next build takes unchanged vectors out of it. What a kind adds finds candidates.
@@ -12,10 +12,8 @@ import faiss as partly_typed
 import numpy as np
 import numpy.typing as npt
 
-from indexer.rowset import RowSet
-
 faiss: Any = partly_typed  # its own type stubs leave out or misstate much of what is used here
-KINDS = ("flat", "pq", "ivf", "hnsw")
+KINDS = ("flat", "pq", "ivf")
 _METRIC = faiss.METRIC_INNER_PRODUCT
 
 # Where one kind becomes faster than the one before: measured, see "Index types" in docs/operations.md.
@@ -29,12 +27,8 @@ _PER_LIST = 40  # vectors that train one list
 _ROUNDS = 10  # of k-means: more of them change recall by less than 0.001
 _SAMPLE = 20_000  # vectors that train a product quantiser, at least
 _BLOCK = 16_384  # vectors that are float32 at the same time
-_LINKS = 32  # of a node in HNSW
-_EXPLORED = 128  # nodes that HNSW looks at, at least; half of √n in searching
 _SEED = 1234
-_REFINED = 3  # candidates scored exactly, for each hit that is asked for
-_CANDIDATES = 150  # and no fewer than this
-WIDEST = 8  # with a filter, HNSW looks at up to so many times as many nodes as without
+REFINED = 3  # candidates scored exactly, for each hit that is asked for
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ def new_store(dimension: int) -> Any:
 
 
 def choose(count: int, kind: str = "auto") -> str:
-    """Return the kind that `count` vectors get; one that is asked for is given if they can train it."""
+    """Return the kind for `count` vectors: the one named, if they can train it."""
     if count < _LEAST:
         return "flat"
     if kind != "auto":
@@ -71,16 +65,14 @@ def build(store: Any, kind: str, trained: Any = None) -> Any:
     """
     if kind == "flat":
         return store
-    if kind == "hnsw":
-        return _hnsw(store)
     return _refined(_pq(store, trained) if kind == "pq" else _ivf(store), store)
 
 
 def open_parts(index: Any) -> IndexParts | None:
-    """Tell the kind of an index that has been read, and its parts; None if `build` does not make such."""
+    """Return the kind and the parts of an index that has been read; None if `build` does not make such."""
     if isinstance(index, faiss.IndexHNSWSQ):
         store = faiss.downcast_index(index.storage)
-        return IndexParts("hnsw", store) if _is_store(store, index) else None
+        return IndexParts("flat", store) if _is_store(store, index) else None  # of an older program
     if isinstance(index, faiss.IndexRefine):
         store, base = faiss.downcast_index(index.refine_index), faiss.downcast_index(index.base_index)
         if _is_store(store, index) and base.ntotal == index.ntotal and base.d == index.d:
@@ -90,27 +82,6 @@ def open_parts(index: Any) -> IndexParts | None:
                 return IndexParts("pq", store, base)
         return None
     return IndexParts("flat", index) if _is_store(index, index) else None
-
-
-def candidates(k: int) -> int:
-    """Return how many candidates are scored exactly to find the k best."""
-    return max(_REFINED * k, _CANDIDATES)
-
-
-def search_params(kind: str, index: Any, k: int) -> Any:
-    """Return what an index of a kind is told when k vectors are wanted."""
-    if kind == "hnsw":
-        return hnsw_params(k, index, None)
-    return None if kind == "flat" else faiss.IndexRefineSearchParameters(k_factor=candidates(k) / k)
-
-
-def hnsw_params(k: int, index: Any, allowed: RowSet | None) -> Any:
-    """Return what HNSW is told: the fewer rows are allowed, the more nodes it must look at to find as many."""
-    explored = max(k, index.hnsw.efSearch)
-    if allowed is None:
-        return faiss.SearchParametersHNSW(efSearch=explored)
-    wider = min(WIDEST, math.ceil(allowed.total / allowed.count))
-    return faiss.SearchParametersHNSW(efSearch=explored * wider, sel=faiss.IDSelectorBitmap(allowed.mask))
 
 
 def _is_store(store: Any, index: Any) -> bool:
@@ -178,13 +149,5 @@ def _ivf(store: Any) -> Any:
 
 def _refined(base: Any, store: Any) -> Any:
     index = faiss.IndexRefine(base, store)
-    index.k_factor = _REFINED
-    return index
-
-
-def _hnsw(store: Any) -> Any:
-    index = faiss.IndexHNSWSQ(store.d, faiss.ScalarQuantizer.QT_fp16, _LINKS, _METRIC)
-    index.hnsw.efConstruction = _EXPLORED
-    index.hnsw.efSearch = max(_EXPLORED, math.isqrt(store.ntotal) // 2)
-    _fill(index, store)
+    index.k_factor = REFINED
     return index

@@ -5,24 +5,31 @@ Inner product over float16 codes: half the memory of float32 and, for unit vecto
 
 import math
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from indexer.errors import ConfigError, VectorError
-from indexer.generation.dense import index_kinds
-from indexer.generation.dense.filtered_lists import FilteredLists
-from indexer.generation.dense.index_kinds import faiss
+from indexer.generation.dense.index_kinds import KINDS, REFINED, build, choose, faiss, new_store, open_parts
 from indexer.generation.manifest import corrupt
 from indexer.rowset import RowSet, ScoredRows
 
 _LARGEST = float(np.finfo(np.float16).max)
 _PAGE = 4096
+_CANDIDATES = 150  # scored exactly for a query, at least
 _TOGETHER = 1024  # codes scored at once: they stay in the cache
 _MARGIN = 1.3  # of candidates found over those expected to be needed
 _SCORED_ALONE = 20_000  # allowed rows up to which scoring each of them is faster than searching for them
+
+# Filtered search in an inverted file, see `FilteredLists`
+_MORE = 1.6  # times the share of lists that is read without a filter: the k-th allowed row is farther away
+_CROWDED = 0.75  # power of the crowding: a root of it, 0.5, finds 0.957 of the nearest in a subject of 10 %
+_ALL = 0.4  # of the allowed rows to read, from which scoring all of them is as fast, and exact
+_NEAR = 512  # lists ranked at first; nearly always enough, and ranking them all takes longer
 
 
 class VectorWriter:
@@ -33,12 +40,12 @@ class VectorWriter:
     """
 
     def __init__(self, dimension: int, kind: str = "auto") -> None:
-        """Take `kind` from auto, flat, pq, ivf, hnsw; raises ConfigError for another."""
-        if kind not in ("auto", *index_kinds.KINDS):
-            raise ConfigError(f"vector_index must be one of auto, {', '.join(index_kinds.KINDS)}, not {kind!r}")
+        """Take `kind` from auto, flat, pq, ivf; raises ConfigError for another."""
+        if kind not in ("auto", *KINDS):
+            raise ConfigError(f"vector_index must be one of auto, {', '.join(KINDS)}, not {kind!r}")
         self._dimension = dimension
         self._kind = kind
-        self._store = index_kinds.new_store(dimension)
+        self._store = new_store(dimension)
         self._trained: Any = None
 
     @property
@@ -66,11 +73,84 @@ class VectorWriter:
 
     def write(self, path: Path) -> None:
         """Build the index and write the file; raises OSError if it cannot be written."""
-        index = index_kinds.build(self._store, index_kinds.choose(self.count, self._kind), self._trained)
+        index = build(self._store, choose(self.count, self._kind), self._trained)
         try:
             faiss.write_index(index, str(path))
         except RuntimeError as error:  # FAISS reports a full disk as its own exception
             raise OSError(f"cannot write {path}: {' '.join(str(error).split())[:200]}") from error
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The part of a filtered search that is worked out before the query comes."""
+
+    counts: npt.NDArray[np.int64]  # allowed rows of each list
+    enough: float  # allowed rows to read
+    selector: Any
+
+
+class FilteredLists:
+    """Finds candidates among allowed rows in an inverted file. Safe to share between threads.
+
+    A fixed number of lists fails where a filter and a query are about different things: the lists near the query then
+    hold few allowed rows, or none. So lists are read, nearest first and empty ones skipped, until they hold a share of
+    all that is allowed. The share grows with how few lists the allowed rows crowd into.
+    """
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self._quantizer = faiss.downcast_index(index.quantizer)
+        lists = index.invlists
+        self._sizes = np.array([lists.list_size(i) for i in range(index.nlist)], dtype=np.int64)
+        self._list_of = np.empty(index.ntotal, dtype=np.min_scalar_type(index.nlist))
+        for i in np.flatnonzero(self._sizes).tolist():
+            self._list_of[faiss.rev_swig_ptr(lists.get_ids(i), int(self._sizes[i]))] = i
+        self._plans: WeakKeyDictionary[RowSet, _Plan] = WeakKeyDictionary()
+
+    def search(self, query: npt.NDArray[np.float32], wanted: int, allowed: RowSet) -> npt.NDArray[np.int64]:
+        """Return `wanted` allowed rows that are probably among the nearest, or all, int64 (n,), ascending.
+
+        Args:
+            query: float32 (1, dimension), contiguous.
+            wanted: how many.
+            allowed: rows that may be found, at least one.
+        """
+        plan = self._plans.get(allowed)
+        if plan is None:
+            plan = self._plans[allowed] = self._plan(allowed)
+        if plan.enough >= _ALL * allowed.count:
+            return allowed.rows()
+        lists, scores = self._choose(query, plan)
+        params = faiss.SearchParametersIVF(nprobe=len(lists), sel=plan.selector)
+        distances, rows = np.empty(wanted, dtype=np.float32), np.empty(wanted, dtype=np.int64)
+        pointers = [faiss.swig_ptr(array) for array in (lists, scores, distances, rows)]
+        self._index.search_preassigned_c(1, faiss.swig_ptr(query), wanted, *pointers, False, params)
+        return np.sort(rows[rows >= 0])
+
+    def _plan(self, allowed: RowSet) -> _Plan:
+        counts = np.bincount(self._list_of[allowed.rows()], minlength=len(self._sizes))
+        crowding = _effective(self._sizes) / _effective(counts)
+        share = _MORE * self._index.nprobe / self._index.nlist * max(1.0, crowding) ** _CROWDED
+        return _Plan(counts, min(1.0, share) * allowed.count, faiss.IDSelectorBitmap(allowed.mask))
+
+    def _choose(
+        self, query: npt.NDArray[np.float32], plan: _Plan
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return lists, nearest first, that hold enough allowed rows, and the scores of their centroids."""
+        for ranked in (min(_NEAR, len(self._sizes)), len(self._sizes)):
+            scores, lists = self._quantizer.search(query, ranked)
+            counts = plan.counts[lists[0]]
+            held = np.cumsum(counts)
+            if held[-1] >= plan.enough:
+                break
+        last = int(np.searchsorted(held, plan.enough))
+        used = np.flatnonzero(counts[: last + 1])
+        return np.ascontiguousarray(lists[0][used]), np.ascontiguousarray(scores[0][used])
+
+
+def _effective(counts: npt.NDArray[np.int64]) -> float:
+    """Return how many lists of equal size would be as crowded as these."""
+    return float(counts.sum()) ** 2 / float(np.square(counts.astype(np.float64)).sum())
 
 
 class _Scratch(threading.local):
@@ -96,11 +176,12 @@ class VectorReader:
             self._index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
             raise corrupt(path, "is not a readable vector index") from error
-        parts = index_kinds.open_parts(self._index)
+        parts = open_parts(self._index)
         if parts is None:
             raise corrupt(path, "is a vector index of another kind")
         self.kind: str = parts.kind
         self._store, self._base = parts.store, parts.base
+        self._searched = self._store if parts.kind == "flat" else self._index
         self._lists = FilteredLists(parts.base) if parts.kind == "ivf" else None
         self.count = int(self._index.ntotal)
         self.dimension = int(self._index.d)
@@ -134,22 +215,21 @@ class VectorReader:
         if allowed is None:
             params = self._params.get(k)
             if params is None:
-                params = self._params[k] = index_kinds.search_params(self.kind, self._index, k)
+                refined = faiss.IndexRefineSearchParameters(k_factor=max(REFINED * k, _CANDIDATES) / k)
+                params = self._params[k] = None if self.kind == "flat" else refined
         elif self._lists is not None and allowed.count > _SCORED_ALONE:
-            return self._score(query, k, self._lists.search(query, index_kinds.candidates(k), allowed))
+            return self._score(query, k, self._lists.search(query, max(REFINED * k, _CANDIDATES), allowed))
         elif self.kind == "pq" and allowed.count > _SCORED_ALONE:
-            return self._score(query, k, self._allowed_candidates(query, index_kinds.candidates(k), allowed))
-        elif self.kind == "hnsw" and allowed.count > max(_SCORED_ALONE, self.count // index_kinds.WIDEST):
-            params = index_kinds.hnsw_params(k, self._index, allowed)
+            return self._score(query, k, self._allowed_candidates(query, max(REFINED * k, _CANDIDATES), allowed))
         else:
             return self._score(query, k, allowed.rows())
-        scores, rows = self._index.search(query, k, params=params)
+        scores, rows = self._searched.search(query, k, params=params)
         kept = rows[0] >= 0
         return scores[0][kept], rows[0][kept]
 
     @property
     def trained(self) -> Any:
-        """What `index_kinds.build` may take over; None where there is nothing."""
+        """What `build` may take over; None where there is nothing."""
         return self._base if self.kind == "pq" else None
 
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

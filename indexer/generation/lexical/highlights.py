@@ -9,12 +9,12 @@ from urllib.parse import unquote
 
 from indexer.generation.lexical.analysis import (
     ENGLISH,
+    STEMMERS,
     bare_words,
     fold,
     has_sign,
     is_end_sign,
     is_spaceless,
-    rules_for,
     sign_name,
     terms_in,
     terms_of_word,
@@ -40,11 +40,35 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
         text: a passage.
         language: of its document.
     """
-    rules = rules_for(language)
-    if rules == ENGLISH and not any(map(has_sign, marked)):
-        plain = without_signs(text)  # most texts have no other signs than quotes
-        if plain.isascii():
-            return _spans_in_ascii(_marks(marked), plain)
+    rules = language if language in STEMMERS else ENGLISH
+    marks = _marks(marked)
+    plain = text if text.isascii() else without_signs(text)  # most texts have no other signs than quotes
+    if rules != ENGLISH or not marks.are_plain or not plain.isascii():
+        return _spans_in_any(marked, text, rules)
+    # In ASCII text, marked words, of which there are few, are looked for: three times as fast.
+    text = plain
+    lower = text.lower()
+    found: set[tuple[int, int]] = set()
+    for beginning in marks.beginnings:
+        start = lower.find(beginning)
+        while start >= 0:
+            before = lower[start - 1 : start]
+            end = start + 1
+            if not before.isalnum():
+                end = _REST.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing, too
+                first = start
+                while before == "_" or before.isalnum():  # such a word is short, and has other words before its last _
+                    first -= 1
+                    before = text[first - 1 : first]
+                is_letter = end - first == 1 and text[first].isalpha()
+                if marks[text[first:end]] and not (is_letter and is_end_sign(text, end)):
+                    found.add((first, end))
+            start = lower.find(beginning, end)
+    return sorted(found)
+
+
+def _spans_in_any(marked: frozenset[str], text: str, rules: str) -> list[tuple[int, int]]:
+    """Return the spans of marked words in a text of any script."""
     found: list[tuple[int, int]] = []
     for match in words(text).finditer(text):
         if marked.isdisjoint(terms_of_word(match[0], rules)):
@@ -70,6 +94,7 @@ class _Marks(dict[str, bool]):
 
     def __init__(self, marked: frozenset[str]) -> None:
         self._marked = marked
+        self.are_plain = not any(map(has_sign, marked))
         found = sorted({_beginning(term) for term in marked if term.isascii() and "_" not in term})
         # after a shorter one, a longer one that begins alike finds nothing more
         self.beginnings = [one for i, one in enumerate(found) if not one.startswith(tuple(found[:i]))]
@@ -87,28 +112,6 @@ def _marks(marked: frozenset[str]) -> _Marks:
 def _beginning(stem: str) -> str:
     """Return how all words with this stem begin: the stem, but for a last letter that the ending may have changed."""
     return _BEGINNINGS.get(stem) or (stem[:-1] if stem.endswith(_CHANGED) and len(stem) > 1 else stem)
-
-
-def _spans_in_ascii(marks: _Marks, text: str) -> list[tuple[int, int]]:
-    """Do the same for ASCII text, three times as fast: few words are marked, so they are looked for."""
-    lower = text.lower()
-    found: set[tuple[int, int]] = set()
-    for beginning in marks.beginnings:
-        start = lower.find(beginning)
-        while start >= 0:
-            before = lower[start - 1 : start]
-            end = start + 1
-            if not before.isalnum():
-                end = _REST.match(text, start).end()  # type: ignore[union-attr]  # it matches nothing, too
-                first = start
-                while before == "_" or before.isalnum():  # such a word is short, and has other words before its last _
-                    first -= 1
-                    before = text[first - 1 : first]
-                is_letter = end - first == 1 and text[first].isalpha()
-                if marks[text[first:end]] and not (is_letter and is_end_sign(text, end)):
-                    found.add((first, end))
-            start = lower.find(beginning, end)
-    return sorted(found)
 
 
 def _spans_within(marked: frozenset[str], text: str, start: int, end: int) -> list[tuple[int, int]]:

@@ -168,8 +168,11 @@ class LexicalReader:
 
         It is the sum of their inverse document frequencies. A word that no passage has counts most.
         """
-        frequencies = (min(sum(map(self._frequency, terms)), self.count) for terms in wanted.asked)
-        return sum(math.log1p((self.count - each + 0.5) / (each + 0.5)) for each in frequencies)
+        total = 0.0
+        for terms in wanted.asked:
+            frequency = min(sum(map(self._frequency, terms)), self.count)
+            total += math.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
+        return total
 
     def _passages_by_language(self) -> dict[str, int]:
         """Return how many passages are stemmed by the rules of each language, the most frequent language first."""
@@ -219,10 +222,11 @@ class LexicalReader:
     def _find(self, query: Query, limit: int) -> ScoredRows:
         """Return scores float32 (n,), best first, and rows int64 (n,), n at most `limit`. Raises IndexCorrupt."""
         hits = self._searcher.search(query, max(1, min(limit, self.count)), count=False).hits
-        rows = np.array(self._searcher.fast_field_values("row", [address for _, address in hits]), dtype=np.int64)
+        scores, addresses = zip(*hits, strict=True) if hits else ((), ())
+        rows = np.array(self._searcher.fast_field_values("row", list(addresses)), dtype=np.int64)
         if rows.max(initial=0) >= max(1, self.count):
             raise corrupt(self._folder, f"has a row {rows.max()}, but only {self.count:,} chunks")
-        return np.fromiter((score for score, _ in hits), np.float32, len(hits)), rows
+        return np.array(scores, np.float32), rows
 
     def _tests(self, wanted: Filter) -> list[tuple[Occur, Query]]:
         tests = map(self._test, wanted.conditions())
@@ -343,10 +347,14 @@ class LexicalReader:
         return tuple(each.word for each in alike[:_MOST_CORRECTIONS])
 
     def _any(self, words: Sequence[Terms], rules: Rules) -> Query:
-        def one(term: str) -> Query:
-            return self._in_languages(self._phrase((term,)), (term,), rules)
-
-        return _either([_best(list(map(one, terms))) for terms in words])
+        queries = []
+        for terms in words:
+            alternatives = []
+            for term in terms:
+                query = self._phrase((term,))
+                alternatives.append(self._in_languages(query, (term,), rules) if term in rules else query)
+            queries.append(_best(alternatives))
+        return _either(queries)
 
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")

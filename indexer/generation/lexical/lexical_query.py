@@ -134,7 +134,13 @@ def read_query(
         elif corrector and may_be_mistaken and (corrected := corrector.corrections(word)):
             also.append(AlsoSearched(word, corrected, "correction"))
             guessed |= dict.fromkeys(forms := (_joined(list(chain(*map(stems.terms, corrected)))),))
-        elif lookups and len(telling) > 1 and _says_little(word) and not lookups.is_known(sign_name(word)):
+        elif (
+            lookups
+            and len(telling) > 1
+            and not word.isalnum()
+            and _says_little(word)
+            and not lookups.is_known(sign_name(word))
+        ):
             continue
         loose |= dict.fromkeys(forms)
     phrases = tuple(filter(None, (stems.readings(words(each).findall(each)) for each in expanded.phrases)))
@@ -229,6 +235,8 @@ class _Corrector:
         Words in quotation marks, too: they are searched for as they stand, and so find nothing. `kept` are words that
         stay as they are.
         """
+        if all(word in self._corrections for word in words(text).findall(text)) and not self._corrected:
+            return None
         kept = kept.union(*(words(part.text).findall(part.text) for part in parsed.excluded))
         kept.update(*(words(part.text).findall(part.text) for part in parsed.required if part.field == "url"))
         corrected = 0

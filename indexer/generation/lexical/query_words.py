@@ -122,7 +122,11 @@ def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[boo
         clues[ENGLISH] += sum(word.casefold() in _ENGLISH_CLUES for word in different)
     weights = {each: max(count, 1) * _CLUE ** min(clues[each], _MOST_CLUES) for each, count in passages.items()}
     enough = _SURE * sum(weights.values())
-    return [sum(weights[each] for each in passages if word in common[each]) < enough for word in words]
+    likely = dict.fromkeys(words, 0.0)  # weight of the languages in which a word is a stop word
+    for language, stop_words in common.items():
+        for word in stop_words:
+            likely[word] += weights[language]
+    return [likely[word] < enough for word in words]
 
 
 def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[str, str]]:

@@ -104,7 +104,7 @@ def test_an_index_of_another_model_is_left_alone(site: Site, settings: Settings,
     with pytest.raises(FingerprintMismatch, match="another embedder"):
         PushedBuilder(settings, lambda settings: DummyEmbedder(dimension=32)).build(site.index)
     with closing(Generation.open(site.index)) as live:
-        assert live.id == generation
+        assert live.manifest.id == generation
 
 
 def test_settings_of_the_index_are_kept(site: Site, settings: Settings, queue: PushedQueue) -> None:

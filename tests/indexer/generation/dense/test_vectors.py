@@ -10,7 +10,7 @@ from indexer.generation.dense import index_kinds as vector_kinds
 from indexer.generation.dense.vectors import VectorReader, VectorWriter
 from indexer.rowset import RowSet
 
-KINDS = ("flat", "pq", "ivf", "hnsw")
+KINDS = ("flat", "pq", "ivf")
 MANY = 4_000
 
 
@@ -85,7 +85,7 @@ def test_filters_are_exact_where_lists_are_searched_too(
     reader: VectorReader, share: float, most_of_all: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indexer.generation.dense.vectors._SCORED_ALONE", 50)
-    monkeypatch.setattr("indexer.generation.dense.filtered_lists._ALL", most_of_all)
+    monkeypatch.setattr("indexer.generation.dense.vectors._ALL", most_of_all)
     assert recall(reader, np.random.default_rng(1).random(MANY) < share) >= 0.97
     about = unit(MANY, 32) @ unit(1, 32, seed=4)[0]  # a filter about one thing, and queries about others
     assert recall(reader, about > np.quantile(about, 1 - share)) >= 0.97
@@ -113,8 +113,7 @@ def test_vectors_come_back_as_they_are_stored_and_give_the_same_file(reader: Vec
     everything = reader.vectors(np.arange(MANY))
     fresh = write(tmp_path / "fresh", unit(MANY, 32), reader.kind, 512).read_bytes()
     again = write(tmp_path / "again", everything, reader.kind, 333).read_bytes()
-    if reader.kind != "hnsw":  # which links a block with all its cores at once
-        assert fresh == again
+    assert fresh == again
     with pytest.raises(VectorError, match="none in row 4,000"):
         reader.vectors(np.array([0, MANY]))
     assert reader.vectors(np.empty(0, dtype=np.int64)).shape == (0, 32)
@@ -174,7 +173,6 @@ def test_an_index_may_be_empty(tmp_path: Path) -> None:
         (10_000_000, "auto", "ivf"),
         (700, "ivf", "ivf"),
         (100, "ivf", "flat"),
-        (100, "hnsw", "flat"),
         (1_000_000, "flat", "flat"),
     ],
 )
@@ -192,7 +190,7 @@ def test_any_number_of_dimensions_can_be_stored(tmp_path: Path, kind: str, dimen
 
 
 def test_another_kind_is_refused() -> None:
-    with pytest.raises(ConfigError, match="one of auto, flat, pq, ivf, hnsw, not 'tree'"):
+    with pytest.raises(ConfigError, match="one of auto, flat, pq, ivf, not 'tree'"):
         VectorWriter(4, "tree")
 
 
