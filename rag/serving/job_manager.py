@@ -11,6 +11,7 @@ INDEX/jobs/<id>/lock   held for as long as the job's process lives, however it e
     log.txt            what it said
 """
 
+import dataclasses
 import fcntl
 import json
 import os
@@ -25,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from indexer.errors import BuildLocked, SourceError
 from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, current_id, is_collection_name
@@ -166,23 +167,15 @@ class JobManager:
                 raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
         return names, {name: list(allowed) for name in new}
 
-    def _run(self, folder: Path, asked: dict[str, Any]) -> None:
+    def _run(self, folder: Path, job: dict[str, Any]) -> None:
         folder.mkdir()
         # inherited, and so held until the process ends, from before anybody can know of the job
-        with (folder / LOCK).open("w") as lock, (folder / _LOG).open("w") as log:
+        with (folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            write(folder / JOB, asked)
-            process = subprocess.Popen(
-                [*self._runner, str(folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=os.environ | self._settings.as_environment() | {"PILOTLIGHT_COLLECTION": asked["collection"]},
-                start_new_session=True,  # so that a signal to the server is not one to the job
-                pass_fds=[lock.fileno()],
-            )
-            (folder / _PID).write_text(str(process.pid))
-        threading.Thread(target=process.wait, name="pilotlight-job", daemon=True).start()  # no zombie stays behind
+            write(folder / JOB, job)
+            settings = dataclasses.replace(self._settings, collection=job["collection"])
+            pid = start_process([*self._runner, str(folder)], settings, lock, folder / _LOG)
+            (folder / _PID).write_text(str(pid))
 
     def _forget(self) -> None:
         for job in self.all()[KEPT - 1 :]:
@@ -193,6 +186,22 @@ class JobManager:
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
+    """Start a process that builds, with the settings and a lock that it holds until it ends; return its number."""
+    with log.open("w") as written:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+            env=os.environ | settings.as_environment(),
+            start_new_session=True,  # so that a signal to the server is not one to the build
+            pass_fds=[lock.fileno()],
+        )
+    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # no zombie stays
+    return process.pid
 
 
 def write(path: Path, content: dict[str, Any]) -> None:

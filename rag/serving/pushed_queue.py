@@ -10,10 +10,8 @@ INDEX/pushed/log.txt            what that process said
 
 import fcntl
 import logging
-import os
 import re
 import sqlite3
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +44,7 @@ from rag.errors import (
     StorageFull,
     TypeNotRead,
 )
+from rag.serving.job_manager import start_process
 from rag.settings import Settings
 
 __all__ = [
@@ -243,17 +242,7 @@ class PushedQueue:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
-            with (folder / _LOG).open("w") as log:
-                process = subprocess.Popen(
-                    self._runner,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=os.environ | self._settings.as_environment(),
-                    start_new_session=True,  # so that a signal to the server is not one to the build
-                    pass_fds=[lock.fileno()],
-                )
-        threading.Thread(target=process.wait, name="pilotlight-pushed-wait", daemon=True).start()  # so no zombie stays
+            start_process(self._runner, self._settings, lock, folder / _LOG)
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
