@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from msgspec import Meta, Struct, structs
 
-from indexer.generation.lexical.query_words import parse_query
 from rag.decoding import SOMETHING, decode
 from rag.errors import FieldError
 from rag.query.filters import Filter
@@ -99,6 +98,8 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def meaning(self) -> str:
         """The query without its syntax: what is embedded."""
+        from indexer.generation.lexical.query_words import parse_query  # brings Tantivy, which a client can do without
+
         return parse_query(self.query).meaning
 
     def check(self) -> None:

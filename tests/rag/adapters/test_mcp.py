@@ -100,7 +100,7 @@ def test_search(retriever):
 def test_a_hit_says_why_if_asked(retriever):
     result = call(make_server(LocalLibrary(retriever)), "search", query="what?", explain=True)
     assert result.structured_content["hits"][0]["explanation"] == WHY
-    assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.3" in result.content[0].text
+    assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.26" in result.content[0].text
 
 
 def test_nothing_found(retriever):

@@ -64,12 +64,12 @@ def test_scores_and_times_are_for_who_asks_for_them(client: FlaskClient) -> None
     html = client.get("/?q=index&explain=true").text
     assert re.findall("<dt>(.*)</dt><dd>(.*)</dd>", html) == [
         ("Meaning", "0.72, rank 3: 0.62 × 0.50 = 0.310"),
-        ("Words", "14.3, rank 1: 1.00 × 0.50 = 0.500"),
-        ("Matches", "partial in title, body; index for indx (correction) in body"),
+        ("Words", "14.26, rank 1: 1.00 × 0.50 = 0.500"),
+        ("Matches", "partial in title, body; index in body"),
         ("Sum", "0.810"),
         ("Boilerplate", "50% repeated: × 0.950 gives 0.769"),
         ("Boosts", "language=en*1.2 × 1.200: gives 0.923"),
-        ("Place", "2 of 143 candidates; 4 without diversity; stands for 1 duplicate; 2 more of its document left out"),
+        ("Place", "2 of 143 candidates; stands for 1 duplicate; 2 more of its document left out"),
     ]
     assert 'href="/?q=index">Hide explanations</a>' in html
     assert '<input type="hidden" name="explain" value="true">' in html
