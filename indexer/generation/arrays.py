@@ -16,7 +16,7 @@ from embedder.late_interaction import Signs, spread
 from indexer.errors import VectorError
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Manifest, corrupt, unreadable
 
-DTYPE = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and see indexer/generation/signature.py
+DTYPE = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and see `likeness.signature`
 
 # NumPy parses the head of a file with `ast`, whose parser counts its depth for all threads of the process together up
 # to Python 3.12: two at once may end in a SystemError (python/cpython#106905).

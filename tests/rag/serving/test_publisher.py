@@ -25,7 +25,7 @@ from rag.serving.publisher import Publisher
 from rag.serving.store_access import milvus_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-from tests.indexer.generation.test_repetition import made_older
+from tests.indexer.generation.test_likeness import made_older
 
 
 def quiet():

@@ -1,17 +1,27 @@
+"""Documents of a generation: the database, and documents read whole."""
+
 import gc
+import gzip
+import io
+import json
 import os
 import shutil
 import sqlite3
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from indexer.errors import IndexCorrupt
-from indexer.filter import Filter, terms_of
-from indexer.generation.documents import Catalogue, DocumentReader, DocumentWriter, StoredChunk
+from indexer.config import BuildConfig
+from indexer.errors import ArchiveError, IndexCorrupt, IndexMissing
+from indexer.filter import terms_of
+from indexer.generation.documents import Catalogue, DocumentReader, DocumentWriter, StoredChunk, document_id
+from indexer.generation.generation import Generation
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import progress_for
+from indexer.publish.archive import export_documents
 from indexer.records import Chunk, Document, PageRecord
+from tests.dummy import DummyEmbedder
 
 
 def make_chunk(document: Document, number: int, position: int) -> Chunk:
@@ -109,25 +119,6 @@ def test_the_file_can_be_read_with_sqlite_alone(tmp_path: Path) -> None:
     database.close()
 
 
-def test_readers_from_many_threads(tmp_path: Path) -> None:
-    path = tmp_path / "d.sqlite"
-    write_documents(path, 20, 10)
-    reader = DocumentReader(path)
-    wrong: list[str] = []
-
-    def read(start: int) -> None:
-        texts = {row: reader.read([row])[0].text for row in range(start, 200, 7)}
-        wrong.extend(f"row {row}" for row, text in texts.items() if text != f"text {row // 10} {row % 10}")
-
-    threads = [threading.Thread(target=read, args=(start,)) for start in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    reader.close()
-    assert wrong == []
-
-
 @pytest.mark.parametrize("kind", [DocumentReader, Catalogue])
 def test_a_reader_that_is_gone_has_closed_its_file(
     tmp_path: Path, kind: type[DocumentReader] | type[Catalogue]
@@ -158,14 +149,60 @@ def test_other_databases_are_refused(tmp_path: Path) -> None:
         DocumentReader(path)
 
 
-def test_rows_of_a_filter(tmp_path: Path) -> None:
-    path = tmp_path / "d.sqlite"
-    write_documents(path, 4)
-    reader = DocumentReader(path)
-    chosen = reader.select(Filter.parse({"language": "en", "metadata": {"tag": "y"}}))
-    assert (chosen.rows().tolist(), chosen.total) == ([3, 4, 5, 9, 10, 11], 12)
-    assert reader.select(Filter.parse({"date": {"to": "2026-01-01"}})).rows().tolist() == [0, 1, 2]
-    assert reader.select(Filter.parse({"source": "t"})).count == 0
-    reader.close()
-    with pytest.raises(IndexCorrupt, match="cannot be read"):
-        reader.select(Filter())
+PAGES = 150  # more than are read at once
+
+
+@pytest.fixture
+def index(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    for number in range(PAGES):
+        sections = "".join(f"## Part {part}\n\nText {part} of page {number}.\n\n" for part in range(number % 3 + 1))
+        (source / f"page{number:03}.md").write_text(f"# Page {number}\n\n{sections}", encoding="utf-8")
+    index = tmp_path / "index"
+    build([str(source)], index, DummyEmbedder(), BuildConfig(), progress=progress_for(io.StringIO(), quiet=True))
+    return index
+
+
+@pytest.fixture
+def generation(index):
+    generation = Generation.open(index)
+    yield generation
+    generation.close()
+
+
+def test_every_document_once_with_all_its_passages(generation):
+    documents = list(generation.documents())
+    assert [document["title"] for document in documents] == [f"Page {number}" for number in range(PAGES)]
+    assert sum(len(document["passages"]) for document in documents) == generation.manifest.counts.chunks
+    for document in documents:
+        assert document["id"] == document_id(document["url"])
+        assert list(generation.documents(id=document["id"])) == [document]
+    json.dumps(documents)
+
+
+@pytest.mark.parametrize("id", ["", "x", "0" * 32, "0" * 31, "-" + "0" * 31, "0x" + "0" * 30, "١" * 32])
+def test_unknown_id(generation, id):
+    assert list(generation.documents(id=id)) == []
+
+
+def test_facts(generation):
+    facts = generation.facts([0, 149, 9999])
+    found = {number: fact.url.rpartition("/")[2] for number, fact in facts.items()}
+    assert found == {0: "page000.md", 149: "page149.md"}
+
+
+@pytest.mark.parametrize("name", ["documents.jsonl", "documents.jsonl.gz"])
+def test_export_as_json_lines(index, generation, tmp_path, name):
+    file = tmp_path / name
+    assert export_documents(index, file).id == generation.manifest.id
+    raw = gzip.decompress(file.read_bytes()) if name.endswith(".gz") else file.read_bytes()
+    assert [json.loads(line) for line in raw.split(b"\n")[:-1]] == list(generation.documents())
+
+
+def test_an_export_that_cannot_be_written(index, tmp_path):
+    with pytest.raises(ArchiveError):
+        export_documents(index, tmp_path)
+    with pytest.raises(IndexMissing):
+        export_documents(index, tmp_path / "x", "20200101T000000-000000")
+    assert not (tmp_path / "x").exists()
