@@ -4,50 +4,30 @@ from collections.abc import Iterable, Mapping
 
 from rag.errors import SettingsError
 
-_KEPT = "insights are the folder insights of the index, with every search of insights_days, up to 500 MB"
-_NOBODY = "insights keep nothing of who asked, and suggest no questions; leave insights off to keep none at all"
-_JUDGED = "every build is live at once; compare judges two generations, and rollback makes the better one live"
-_MODEL = (
-    "a server has one model: build with another into a new index folder, start a server on it, and switch the proxy"
-)
-_OIDC = "an authenticating proxy such as oauth2-proxy logs people in, and user_header names them"
 _REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
-_COOKIES = 'log in with a browser, export its cookies, and name that file: cookies = {file = "cookies.txt"}'
 _TIMER = "a systemd timer or cron runs index again, as scripts/deploy/pilotlight-index.timer does"
-
-_CRAWL = ("max_depth", "max_total_bytes", "render_timeout", "render_bytes")
 _CONSTANT = "it is a constant now, the default of before"
+_CRAWL = "max_depth max_total_bytes render_timeout render_bytes"  # of a source too
 
-SETTINGS = {
-    **dict.fromkeys(_CRAWL, _CONSTANT),
-    **dict.fromkeys("sites chunk_overlap ocr_confidence ocr_pages vector_index".split(), _CONSTANT),
-    **dict.fromkeys("max_k max_query_chars answer_support rerank_depth".split(), _CONSTANT),
-    **dict.fromkeys(("expand", "per_document"), "each search may ask for it"),
-    **dict.fromkeys(("revision", "rerank_revision"), "write NAME@COMMIT for a model of the hub"),
-    **dict.fromkeys(
-        ("rerank_engine", "rerank_precision", "rerank_threads"), "the cross-encoder runs in the precision of the model"
-    ),
-    **dict.fromkeys(("credentials_file", "access_file"), "rules names the file of [[credentials]] and [[access]]"),
-    "path_prefix": "the reverse proxy says it in X-Forwarded-Prefix, with proxies",
-    "proxy_secret_header": "the header is X-Proxy-Secret",
-    "log_queries": "insights keep the queries",
-    "oidc_issuer": _OIDC,
-    "oidc_audience": _OIDC,
-    "oidc_jwks": _OIDC,
-    "oidc_user_claim": _OIDC,
-    "oidc_groups_claim": _OIDC,
-    "oidc_leeway": _OIDC,
-    "replica_dir": _REMOTE,
-    "poll": _REMOTE,
-    **dict.fromkeys(("insights_dir", "insights_megabytes", "insights_sample"), _KEPT),
-    **dict.fromkeys(("insights_redact", "insights_callers", "insights_suggest"), _NOBODY),
-    "hold_back": _JUDGED,
-    "hold_back_queries": _JUDGED,
-    "other_models": _MODEL,
-    "model_memory": _MODEL,
-    "query_model": _MODEL,
-    "query_revision": _MODEL,
+_SETTINGS = {  # what takes the place of some settings, and their names
+    _CONSTANT: f"{_CRAWL} sites chunk_overlap ocr_confidence ocr_pages vector_index max_k max_query_chars answer_support "
+    "rerank_depth",
+    "each search may ask for it": "expand per_document",
+    "write NAME@COMMIT for a model of the hub": "revision rerank_revision",
+    "the cross-encoder runs in the precision of the model": "rerank_engine rerank_precision rerank_threads",
+    "rules names the file of [[credentials]] and [[access]]": "credentials_file access_file",
+    "the reverse proxy says it in X-Forwarded-Prefix, with proxies": "path_prefix",
+    "the header is X-Proxy-Secret": "proxy_secret_header",
+    "insights keep the queries": "log_queries",
+    "an authenticating proxy logs people in, and user_header names them": "oidc_issuer oidc_audience oidc_jwks "
+    "oidc_user_claim oidc_groups_claim oidc_leeway",
+    _REMOTE: "replica_dir poll",
+    "insights are a folder of the index, with all searches of insights_days": "insights_dir insights_megabytes insights_sample",
+    "insights keep nothing of who asked, and suggest nothing": "insights_redact insights_callers insights_suggest",
+    "every build is live at once; compare judges two generations, rollback goes back": "hold_back hold_back_queries",
+    "a server has one model; another one has an index folder and a server of its own": "other_models model_memory query_model query_revision",
 }
+SETTINGS = {name: instead for instead, names in _SETTINGS.items() for name in names.split()}
 COMMANDS = {
     "drop": "collections --drop NAME deletes a collection",
     "generations": "rollback without an argument lists the generations",
@@ -66,15 +46,16 @@ ROUTES = {  # paths
 }
 FLAGS = {  # that were no settings
     "every": _TIMER,
+    "report": "compare --json has every query",
     "quick": "verify loads no model, so it is always quick",
     "fusion": "hybrid is a weighted sum of both searches",
 }
 CREDENTIAL_KEYS = {  # of [[credentials]]
-    "login": _COOKIES,
+    "login": 'log in with a browser, export its cookies, and name that file: cookies = {file = "cookies.txt"}',
     "client_certificate": "a proxy next to the crawler, such as stunnel, shows one; or send headers, basic or bearer",
 }
 SOURCE_KEYS = {
-    **dict.fromkeys(_CRAWL, _CONSTANT),
+    **dict.fromkeys(_CRAWL.split(), _CONSTANT),
     "every": _TIMER,
     "watch": "index --watch follows all folders and files",
 }  # of [[source]]
