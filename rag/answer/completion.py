@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from rag.answer.endpoint import Endpoint
+from rag.answer.prompt import Endpoint
 from rag.errors import EndpointFailed, EndpointSlow
 from rag.events import MEDIA_TYPE, EventDecoder
 

@@ -1,15 +1,85 @@
-"""The prompt for a model: the question, and the passages it may answer from, which are data and never orders.
+"""The endpoint that writes answers, what was asked before a question, and the prompt.
 
-So is what was asked and answered before, as a client says: it tells what the question is about, and is no source.
+Passages are data and never orders. So is the conversation, as a client sends it: it says what the question is
+about, and is no source.
 """
 
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from rag.answer.conversation import Exchange
+from indexer.generation.lexical.analysis import STEMMERS, is_spaceless, is_stop_word, words
+from rag.errors import AnswersOff, SettingsError
 from rag.query.passages import text_of
 from rag.query.results import Hit
+from rag.settings import Settings
+
+_PATH = "/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server that speaks OpenAI's chat completions, and which of its models is to write."""
+
+    url: str
+    model: str
+    key: str = field(repr=False)
+    timeout: float  # seconds for a whole completion
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Endpoint":
+        """Return the endpoint of the settings. Raises AnswersOff where there is none, SettingsError if it is wrong."""
+        url = settings.answer_url.strip().rstrip("/")
+        if not url:
+            raise AnswersOff("written answers are not configured: set answer_url and answer_model")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingsError("answer_url must be an http or https address, such as http://127.0.0.1:8080/v1")
+        if not settings.answer_model:
+            raise SettingsError("answer_model must name a model of answer_url")
+        if not settings.answer_key.isascii() or not settings.answer_key.isprintable():
+            raise SettingsError("answer_key must be printable ASCII")
+        url = url.removesuffix(_PATH) + _PATH
+        return cls(url, settings.answer_model, settings.answer_key, settings.answer_timeout)
+
+
+_ENOUGH = 4  # words that tell something, with which a question is understood without those before it
+_ENOUGH_SPACELESS = 10  # characters, in scripts without spaces
+_MOST_QUESTIONS = 8  # that are looked at, the last ones
+
+
+class Exchange(NamedTuple):
+    """A question, and what was answered."""
+
+    question: str
+    answer: str
+
+
+def search_text(question: str, history: Sequence[Exchange], most: int) -> str:
+    """Return what is searched for a question, of `most` characters at most.
+
+    A short question, such as "and on Windows?", is about what was asked before: the last question that stands alone is
+    put before it. A longer one begins another subject, or names its own.
+    """
+    if stands_alone(question):
+        return question
+    asked = [each.question for each in history[-_MOST_QUESTIONS:]]
+    topic = next((each for each in reversed(asked) if stands_alone(each)), asked[0] if asked else "")
+    room = most - len(question) - 1
+    return f"{topic[:room]} {question}".strip() if room > 0 else question
+
+
+def stands_alone(question: str) -> bool:
+    """Return whether a question has so many words that it is understood by itself."""
+    if is_spaceless(question):
+        return len(question) >= _ENOUGH_SPACELESS
+    spoken = [word.lower() for word in words(question).findall(question)]
+    telling = {language: sum(not is_stop_word(word, language) for word in spoken) for language in STEMMERS}
+    return min(telling.values(), default=0) >= _ENOUGH
+
 
 MOST_CHARACTERS = 24_000  # of all passages together
 MOST_REMEMBERED = 6_000  # characters of the conversation, its end

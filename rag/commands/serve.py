@@ -43,7 +43,7 @@ def serve(settings: Settings) -> Result | None:
     from multiprocessing import get_context
 
     from embedder import cpu
-    from rag.answer.endpoint import Endpoint
+    from rag.answer.prompt import Endpoint
     from rag.commands import models
 
     check_exposure(settings)

@@ -10,8 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 from msgspec import structs
 
 from rag import deadline
-from rag.answer.conversation import Exchange, search_text
-from rag.answer.endpoint import Endpoint
+from rag.answer.prompt import Endpoint, Exchange, search_text
 from rag.errors import AnswerError, AnswersOff, EndpointSlow, NotReady
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
 from rag.messages import AnswerInWords, AnswerRequest

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag.answer.citations import CitationFilter
+from rag.answer.answer_writer import CitationFilter
 
 CASES = [
     ("A partial index [1].", "A partial index [1].", [1]),

@@ -7,7 +7,7 @@ import pytest
 
 from rag.answer import completion
 from rag.answer.completion import Finished, complete
-from rag.answer.endpoint import Endpoint
+from rag.answer.prompt import Endpoint
 from rag.errors import AnswersOff, EndpointFailed, EndpointSlow, SettingsError
 from rag.settings import load
 from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece

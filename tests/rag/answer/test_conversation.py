@@ -1,6 +1,6 @@
 import pytest
 
-from rag.answer.conversation import Exchange, search_text, stands_alone
+from rag.answer.prompt import Exchange, search_text, stands_alone
 
 TOPIC = "how do I make a partial index on a table?"
 

@@ -3,8 +3,7 @@ import re
 import pytest
 
 from rag.answer import prompt
-from rag.answer.conversation import Exchange
-from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, messages, neutralise
+from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Exchange, messages, neutralise
 from tests.web.fakes import make_hit
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from rag.answer.statements import LONGEST, Statement, StatementReader
+from rag.answer.support import LONGEST, Statement, StatementReader
 
 TEXT = """A partial index is small. [1][2] It covers a subset, e.g. orders [2]. Yes. It does.
 

@@ -1,7 +1,6 @@
 import pytest
 
-from rag.answer.statements import Statement
-from rag.answer.support import Evidence, Support
+from rag.answer.support import Evidence, Statement, Support
 from rag.query.results import Hit
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
