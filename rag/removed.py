@@ -10,8 +10,8 @@ _CONSTANT = "it is a constant now, the default of before"
 _CRAWL = "max_depth max_total_bytes render_timeout render_bytes"  # of a source too
 
 _SETTINGS = {  # what takes the place of some settings, and their names
-    _CONSTANT: f"{_CRAWL} sites chunk_overlap ocr_confidence ocr_pages vector_index max_k max_query_chars answer_support "
-    "rerank_depth",
+    _CONSTANT: f"{_CRAWL} sites chunk_overlap ocr_confidence ocr_pages vector_index max_k max_query_chars "
+    "answer_support rerank_depth",
     "each search may ask for it": "expand per_document",
     "write NAME@COMMIT for a model of the hub": "revision rerank_revision",
     "the cross-encoder runs in the precision of the model": "rerank_engine rerank_precision rerank_threads",
@@ -22,10 +22,10 @@ _SETTINGS = {  # what takes the place of some settings, and their names
     "an authenticating proxy logs people in, and user_header names them": "oidc_issuer oidc_audience oidc_jwks "
     "oidc_user_claim oidc_groups_claim oidc_leeway",
     _REMOTE: "replica_dir poll",
-    "insights are a folder of the index, with all searches of insights_days": "insights_dir insights_megabytes insights_sample",
+    "insights are a folder of the index, with every search": "insights_dir insights_megabytes insights_sample",
     "insights keep nothing of who asked, and suggest nothing": "insights_redact insights_callers insights_suggest",
     "every build is live at once; compare judges two generations, rollback goes back": "hold_back hold_back_queries",
-    "a server has one model; another one has an index folder and a server of its own": "other_models model_memory query_model query_revision",
+    "a server has one model: serve another one next to it": "other_models model_memory query_model query_revision",
 }
 SETTINGS = {name: instead for instead, names in _SETTINGS.items() for name in names.split()}
 COMMANDS = {
