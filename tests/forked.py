@@ -25,7 +25,7 @@ _CONTEXT.set_forkserver_preload(
         "indexer.pipeline.build",
         "indexer.sources.watch",
         "indexer.stores.store",
-        "web.wsgi",
+        "web.app",
         "milvus_lite.adapter.grpc.server",
         "torch",
     ]

@@ -27,6 +27,18 @@ from rag.errors import (
 from rag.query.filters import FilterError
 from rag.removed import ROUTES
 
+SECURITY_HEADERS = {  # of every answer
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
 MEDIA_TYPE = "application/problem+json"
 MACHINE_PATHS = (
     "/api",

@@ -25,12 +25,10 @@ from gunicorn.workers.gthread import ThreadWorker
 from rag.errors import RagError
 from rag.serving.api_keys import check_exposure, is_loopback
 from rag.settings import Settings, load
-from web.compiled_templates import compile_page
 from web.guards.cors import parse_origins
 from web.observe import logs
 from web.observe.worker_folder import FOLDER_VARIABLE, make_folder
-from web.problems import MEDIA_TYPE, problem
-from web.security_headers import SECURITY_HEADERS
+from web.problems import MEDIA_TYPE, SECURITY_HEADERS, problem
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
 GRACE_S = 30
@@ -176,7 +174,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
 
 def _import_application() -> Callable[[], Flask]:
     """Import what workers share, before the fork; the Prometheus client, among it, needs the folder of the workers."""
-    from web.wsgi import application
+    from web.app import application, compile_page
 
     compile_page()
     return application

@@ -34,7 +34,7 @@ def test_the_same_answer_everywhere(index):
 def test_the_serving_process_imports_no_heavy_library(index):
     code = (
         "import sys, time\n"
-        "from web.wsgi import application\n"
+        "from web.app import application\n"
         "client = application().test_client()\n"
         "while client.get('/readyz').status_code != 200: time.sleep(0.05)\n"
         "assert client.get('/api/v1/search?q=vacuum').get_json()['hits']\n"

@@ -4,7 +4,7 @@ from collections import OrderedDict, namedtuple
 import pytest
 from flask import Flask, jsonify
 
-from web.encoding import JsonProvider
+from web.app import JsonProvider
 
 Pair = namedtuple("Pair", "left right")
 

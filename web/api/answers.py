@@ -18,10 +18,9 @@ from rag.query.options import MAX_QUERY_CHARS
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from web.api.requests import limits, read_object, retriever, run, search_of_object
-from web.guards.concurrency import ConcurrencyLimit
+from web.guards.limits import MAX_CONVERSATION_BYTES, ConcurrencyLimit
 from web.openapi import Content, operation
 from web.problems import DETAILS, problem, respond
-from web.sizes import MAX_CONVERSATION_BYTES
 
 MOST_AT_ONCE = 8  # answers that one worker writes
 DEFAULT_K = 6

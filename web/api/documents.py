@@ -15,12 +15,11 @@ from werkzeug.http import parse_options_header
 from rag import deadline
 from rag.errors import DocumentRefused, FieldError
 from rag.messages import Change, Document, InCollection, InPushed, Push, PushQueue, Withdrawal
+from rag.serving.pushed_queue import PushedQueue
 from web.api.requests import collection_field, read_collection, read_json, read_query, retriever
-from web.guards.concurrency import ConcurrencyLimit
+from web.guards.limits import MAX_DOCUMENT_BYTES, ConcurrencyLimit
 from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import Content, operation
-from web.retriever import Pushes
-from web.sizes import MAX_DOCUMENT_BYTES
 
 JSON_LINES = "application/jsonl"
 MOST_EXPORTS = 4  # that one worker sends at once
@@ -153,9 +152,9 @@ def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
     return jsonify(change), 202, {"Location": url_for("documents.change", id=change["id"], **fields)}
 
 
-def _queue(collection: str) -> Pushes:
+def _queue(collection: str) -> PushedQueue:
     """Return the queue of pushed documents. Raises DocumentRefused for a collection that the caller may not write."""
-    pushes: Pushes | None = current_app.extensions["pushes"]
+    pushes: PushedQueue | None = current_app.extensions["pushes"]
     if pushes is None:
         raise NotSetUp("This server cannot index documents.")
     if not may_write(collection):

@@ -8,11 +8,11 @@ from werkzeug.exceptions import NotImplemented as NotSetUp
 from rag.errors import JobMissing, JobRefused
 from rag.messages import BuildRequest, Job, Request
 from rag.messages import Jobs as JobList
+from rag.serving.job_manager import JobManager
 from web.api.requests import read_json, read_query
+from web.guards.limits import MAX_BODY_BYTES
 from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import operation
-from web.retriever import Jobs
-from web.sizes import MAX_BODY_BYTES
 
 blueprint = Blueprint("jobs", __name__, url_prefix="/api/v1")
 
@@ -73,9 +73,9 @@ def _job(id: str) -> dict[str, Any]:
     return found
 
 
-def _jobs() -> Jobs:
+def _jobs() -> JobManager:
     """Return what builds indexes. Raises NotImplemented where nothing does."""
-    jobs: Jobs | None = current_app.extensions["jobs"]
+    jobs: JobManager | None = current_app.extensions["jobs"]
     if jobs is None:
         raise NotSetUp("This server cannot build indexes.")
     return jobs

@@ -23,8 +23,8 @@ from rag.messages import (
     Usage,
 )
 from web.api.requests import read_json, read_object, retriever
+from web.guards.limits import MAX_BODY_BYTES
 from web.openapi import operation
-from web.sizes import MAX_BODY_BYTES
 
 TOKENS = (
     "input has numbers of tokens, which mean nothing to the model here: send texts. LangChain's OpenAIEmbeddings sends "

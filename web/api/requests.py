@@ -18,12 +18,12 @@ from rag.query.filters import DAYS, LISTS, METADATA, Filter, FilterError, fields
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens
+from rag.serving.live import LiveRetriever
 from rag.settings import Settings
 from web.guards.limits import read_body
 from web.guards.scoped_retriever import visible
 from web.insights import keep
 from web.observe.telemetry import searched
-from web.retriever import Retriever
 
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", bound=SearchRequest)
@@ -40,7 +40,7 @@ def limits() -> Settings:
     return found
 
 
-def retriever() -> Retriever:
+def retriever() -> LiveRetriever:
     """Return the retriever of this application, as the caller of this request may use it."""
     return visible(current_app.extensions["retriever"])
 

@@ -26,10 +26,10 @@ from web.api.requests import (
     search_of_parameters,
 )
 from web.display_urls import places
+from web.guards.limits import MAX_BODY_BYTES, MAX_SEARCH_BYTES
 from web.insights import required
 from web.openapi import operation
 from web.problems import problem_of
-from web.sizes import MAX_BODY_BYTES, MAX_SEARCH_BYTES
 
 # A hit is named by all feedback but `seen`.
 _NAMED = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}

@@ -2,8 +2,10 @@
 
 import math
 import threading
+from collections.abc import Callable
 
-from flask import Flask, Response, current_app, g, request
+from flask import Blueprint, Flask, Response, current_app, g, request
+from flask.blueprints import BlueprintSetupState
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
@@ -15,6 +17,10 @@ from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
 
 BUCKETS = "rate-limits"
+MAX_BODY_BYTES = 2 * 1024 * 1024
+MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
+MAX_CONVERSATION_BYTES = 512 * 1024  # of a question, with what was asked and answered before
+MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # of a request that pushes a document, of which base64 takes a quarter
 BUSY = "The server is overloaded: try again."
 UNCOUNTED = PUBLIC | {"health.livez", "health.readyz", "metrics.show"}  # endpoints
 
@@ -95,3 +101,22 @@ def _who() -> str:
 
 def _buckets(rate: float) -> TokenBuckets | None:
     return TokenBuckets(rate, shared_file(BUCKETS)) if rate else None
+
+
+class ConcurrencyLimit:
+    """A limit on how many requests of a blueprint are answered at a time, in each application."""
+
+    def __init__(self, blueprint: Blueprint, most: int, name: str = "") -> None:
+        """Count for the routes of a blueprint, or some of them under a name of their own, once it is registered."""
+        self._name = f"{name or blueprint.name}_slots"
+        blueprint.record(lambda state: self._make(state, most))
+
+    def take(self, full: Exception) -> Callable[[], None]:
+        """Take a place; return the function that gives it back. Raises `full` if none is free."""
+        slots: threading.BoundedSemaphore = current_app.extensions[self._name]
+        if not slots.acquire(blocking=False):
+            raise full
+        return slots.release
+
+    def _make(self, state: BlueprintSetupState, most: int) -> None:
+        state.app.extensions[self._name] = threading.BoundedSemaphore(most)

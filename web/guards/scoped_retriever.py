@@ -6,7 +6,7 @@ scope are answered like documents that do not exist. Scores and counts of words 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from flask import current_app, g
 from msgspec.structs import replace
@@ -16,12 +16,13 @@ from rag.query.filters import Filter
 from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
-from rag.serving.live import Section
+from rag.query.served_model import Embedding
+from rag.serving.live import LiveRetriever, Section
 from rag.serving.scope import EVERYTHING, NOTHING, Scope
-from web.retriever import Embedding, Retriever, Role
 
 Found = TypeVar("Found")
 
+Role = Literal["query", "document"]
 OUTSIDE = "is none that this caller may write"  # whether or not it exists
 FACTS = ("generation", "created_at", "documents", "chunks")  # of the default collection, in a status
 USER = "user:"  # before the name of a user in that of a caller; no key has a colon in its name
@@ -52,7 +53,7 @@ def caller() -> Caller:
     return g.get("caller", NOBODY)  # type: ignore[no-any-return]  # g has no types
 
 
-def visible(retriever: Retriever) -> Retriever:
+def visible(retriever: LiveRetriever) -> LiveRetriever:
     """Return a retriever as the caller of this request may use it."""
     scope = caller().scope
     return retriever if scope.is_all else ScopedRetriever(retriever, scope)
@@ -72,10 +73,10 @@ def sees_all() -> bool:
     return not any(each.get("restricted") for each in collections) and scope.without_lists().is_all
 
 
-class ScopedRetriever:
-    """A retriever of the collections and documents of a scope; satisfies `web.retriever.Retriever`."""
+class ScopedRetriever(LiveRetriever):
+    """A retriever of the collections and documents of a scope; a test checks that it narrows every method."""
 
-    def __init__(self, retriever: Retriever, scope: Scope) -> None:
+    def __init__(self, retriever: LiveRetriever, scope: Scope) -> None:
         self._inner = retriever
         self._scope = scope
 
@@ -98,12 +99,12 @@ class ScopedRetriever:
         """Return the facts of a generation, which name its documents: only of collections that the scope has whole."""
         if not self._has_whole(collection):
             raise self._missing(collection)
-        return self._ask(collection, lambda inner: inner.describe(collection))
+        return self._ask_within(collection, lambda inner: inner.describe(collection))
 
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Search the documents of the scope."""
         narrowed = replace(request, filter=self._scope.narrowed(request.collection, request.only))
-        return self._ask(request.collection, lambda inner: inner.search(narrowed, embedded))
+        return self._ask_within(request.collection, lambda inner: inner.search(narrowed, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         """Embed texts of the caller."""
@@ -120,25 +121,25 @@ class ScopedRetriever:
     def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document of the scope."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.document(id, collection, allowed))
+        return self._ask_within(collection, lambda inner: inner.document(id, collection, allowed))
 
     def sections(
         self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document of the scope, and its passages by heading."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.sections(id, collection, whole, allowed))
+        return self._ask_within(collection, lambda inner: inner.sections(id, collection, whole, allowed))
 
     def original(
         self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None
     ) -> tuple[str, BinaryIO]:
         """Open the file of a document of the scope."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.original(id, collection, allowed))
+        return self._ask_within(collection, lambda inner: inner.original(id, collection, allowed))
 
     def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
         """Return headings from all over a collection that the scope has whole; of others, none."""
-        found = self._ask(collection, lambda inner: inner.headings(collection))
+        found = self._ask_within(collection, lambda inner: inner.headings(collection))
         return found if self._has_whole(collection) else []
 
     def suggest(
@@ -146,18 +147,18 @@ class ScopedRetriever:
     ) -> list[Suggestion]:
         """Suggest titles and headings of documents of the scope."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.suggest(typed, collection, allowed, most))
+        return self._ask_within(collection, lambda inner: inner.suggest(typed, collection, allowed, most))
 
     def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         """Return every document of the scope."""
         allowed = self._scope.narrowed(collection, filter)
-        return self._ask(collection, lambda inner: inner.documents(collection, allowed))
+        return self._ask_within(collection, lambda inner: inner.documents(collection, allowed))
 
     def close(self) -> None:
         """Stop background work and release files."""
         self._inner.close()
 
-    def _ask(self, collection: str, ask: Callable[[Retriever], Found]) -> Found:
+    def _ask_within(self, collection: str, ask: Callable[[LiveRetriever], Found]) -> Found:
         """Ask about a collection. Raises CollectionMissing, which names collections of the scope alone."""
         if not self._scope.has(collection):
             raise self._missing(collection)

@@ -9,9 +9,10 @@ from typing import Any
 from flask import Flask, Response, current_app, g, has_app_context, has_request_context, request
 
 from rag.query.results import Answer
+from rag.serving.live import LiveRetriever
+from rag.serving.pushed_queue import PushedQueue
 from web.observe import logs, metrics
 from web.observe.metrics import NO_ROUTE, Metrics
-from web.retriever import Pushes, Retriever
 
 HEADER = "X-Request-Id"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -76,7 +77,7 @@ class Telemetry:
         logs.write(level, "request", fields)
 
 
-def install(app: Flask, retriever: Retriever, pushes: Pushes | None) -> None:
+def install(app: Flask, retriever: LiveRetriever, pushes: PushedQueue | None) -> None:
     """Watch an application. Comes before all other hooks, so that requests which they refuse are counted too."""
     counted = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
     telemetry = Telemetry(app, counted)

@@ -15,7 +15,7 @@ from rag.messages import InCollection
 from rag.query.results import is_source_code, section_within
 from web.api.requests import collection_field, limits, read_collection, read_query, retriever
 from web.display_urls import file_of, is_file, link_to, places
-from web.guards.concurrency import ConcurrencyLimit
+from web.guards.limits import ConcurrencyLimit
 from web.openapi import HTML, Content, operation
 from web.pages.snippets import make_text
 

@@ -12,13 +12,13 @@ from msgspec import Meta
 from rag.errors import InsightsError, NotReady
 from rag.insights.report import MOST_DAYS, Report, report
 from rag.messages import InCollection, Request
+from rag.serving.pushed_queue import PushedQueue
 from web.api.requests import limits, read_collection, read_query, retriever
 from web.display_urls import Link, Places, distinct, link_to
 from web.insights import required
 from web.observe.metrics import Metrics
 from web.openapi import HTML, Content, operation
 from web.pages import charts
-from web.retriever import Pushes
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
 BUILD_STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")  # as they follow each other
@@ -63,7 +63,7 @@ def show_status() -> str:
     overview = metrics.overview()
     pushed: dict[str, Any] | None = None
     with suppress(OSError, sqlite3.Error):  # nothing can be pushed either, then, and who does is told
-        pushes: Pushes | None = current_app.extensions["pushes"]
+        pushes: PushedQueue | None = current_app.extensions["pushes"]
         pushed = pushes.waiting().get(collection) if pushes else None
     total = overview.stages.get("total", [])
     columns, most = charts.throughput(overview.minutes)

@@ -27,11 +27,10 @@ from web.api.requests import (
     search_of_parameters,
 )
 from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, places
-from web.guards.limits import read_body
+from web.guards.limits import MAX_BODY_BYTES, read_body
 from web.openapi import HTML, Content, operation
 from web.pages.refinements import PageSearch
 from web.pages.snippets import make_section, make_snippet
-from web.sizes import MAX_BODY_BYTES
 
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences")
 EXAMPLES = 4
