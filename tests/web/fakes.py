@@ -96,7 +96,7 @@ NOTHING = ("lexical", "fuse", "rerank", "sentences")  # stages that take no time
 
 
 class FakeRetriever:
-    """Satisfies `web.retriever.Retriever`; set `hits`, `error` or `ready` to steer it.
+    """Stands in for `LiveRetriever`; set `hits`, `error` or `ready` to steer it.
 
     Its first page is its last; `tests.web.library` has a real retriever.
     """
@@ -244,7 +244,7 @@ class FakeRetriever:
 
 
 class FakeJobs:
-    """Satisfies `web.retriever.Jobs`; jobs run until they are cancelled, and no source is allowed but "site"."""
+    """Stands in for `JobManager`; jobs run until they are cancelled, and no source is allowed but "site"."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
