@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import Locator, Page, expect
 
-from rag.query.options import MOST_EXCHANGES
 from rag.query.results import Hit
 from rag.settings import Settings
 from tests.browser.parts import EVIL, assert_legible, box, several, titles
@@ -84,21 +83,6 @@ def test_an_answer_comes_as_it_is_written(page: Page, endpoint: FakeEndpoint) ->
     expect(region(page).get_by_text("supported by no passage that was found")).to_be_visible()
 
 
-def test_the_search_that_is_answered_is_that_of_the_page(page: Page, retriever: FakeRetriever) -> None:
-    ask(page, "/?q=partial+index&mode=dense&collection=notes&meta.team=core&language=en&per_document=1")
-    written(page)
-    asked = retriever.requests[-1]
-    assert (asked.query, asked.mode, asked.collection, asked.k, asked.per_document) == (
-        "partial index",
-        "dense",
-        "notes",
-        6,
-        1,
-    )
-    assert asked.filter is not None
-    assert asked.filter.as_dict() == {"language": ["en"], "metadata": {"team": ["core"]}}  # type: ignore[union-attr]
-
-
 def test_a_citation_opens_its_passage_and_escape_leads_back(page: Page) -> None:
     page.set_viewport_size({"width": 900, "height": 500})
     ask(page)
@@ -130,27 +114,6 @@ def test_stopping_ends_the_call(page: Page, endpoint: FakeEndpoint) -> None:
     written(page)
     expect(said(page)).to_contain_text("All of it, again.")
     expect(said(page)).to_have_count(1)
-
-
-@pytest.mark.parametrize("leave", ["escape", "reload", "another search", "another page"])
-def test_leaving_leaves_nothing_running(page: Page, endpoint: FakeEndpoint, leave: str) -> None:
-    endpoint.answers("A partial", threading.Event())
-    ask(page)
-    expect(said(page)).to_have_text("A partial")
-    if leave == "escape":
-        page.keyboard.press("Escape")
-    elif leave == "reload":
-        page.reload()
-    elif leave == "another page":
-        page.goto("/status")
-    else:
-        box(page).fill("something else")
-        expect(said(page)).to_have_count(0)
-    assert endpoint.left.wait(10)
-    assert len(endpoint.requests) == 1
-    if leave == "another search":
-        page.go_back()
-        expect(region(page).get_by_role("button", name="Answer")).to_be_visible()
 
 
 def test_asking_further(page: Page, retriever: FakeRetriever, endpoint: FakeEndpoint) -> None:
@@ -185,50 +148,6 @@ def test_asking_further(page: Page, retriever: FakeRetriever, endpoint: FakeEndp
     expect(said(page)).to_have_count(3)
 
 
-@pytest.mark.parametrize("settings", [{"answer_page": "auto"}], indirect=True)
-def test_questions_that_are_entered_are_answered_by_themselves(
-    page: Page, retriever: FakeRetriever, endpoint: FakeEndpoint
-) -> None:
-    page.goto("/")
-    box(page).fill("what is a partial index")  # at once, so that these are the first hits of the page
-    expect(titles(page)).to_have_count(3)
-    expect(region(page).locator(".turns > *")).to_have_count(0)  # while somebody types
-    box(page).press("Enter")
-    written(page)
-    box(page).fill("index")
-    box(page).press("Enter")
-    expect(said(page)).to_have_count(0)
-    expect(region(page).get_by_role("button", name="Answer")).to_be_visible()  # too short to be a question
-    page.go_back()
-    expect(said(page)).to_have_count(1)  # what was written is still there
-    assert len(endpoint.requests) == 1
-    page.goto("/?q=is+it+a+link%3F")
-    written(page)
-    retriever.is_close = False
-    page.goto("/?q=how+is+banana+bread+made")
-    expect(region(page).get_by_role("button", name="Answer")).to_be_visible()
-    assert len(endpoint.requests) == 2
-
-
-def test_without_a_model_there_is_nothing(browser_server: str, page: Page) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(f"{browser_server}/?q=partial+index")
-    expect(titles(page)).to_have_count(3)
-    assert "answer.js" not in page.content()
-    assert page.locator("#answer, #question").count() == 0
-    assert not [url for url in asked if "answer" in url]
-
-
-@pytest.fixture
-def browser_server(retriever: FakeRetriever) -> Iterator[str]:
-    from tests.web.running import running
-    from web.app import create_app
-
-    with running(create_app(retriever, Settings())) as address:
-        yield address
-
-
 HOSTILE = f"""# {EVIL}
 
 {EVIL} [a link](javascript:window.hacked=1) <a href="https://evil.test">click</a> https://evil.test
@@ -261,14 +180,6 @@ def test_hostile_text_stays_text(page: Page, endpoint: FakeEndpoint, retriever: 
     assert_legible(page)
 
 
-def test_what_is_too_long_is_cut_off(page: Page, endpoint: FakeEndpoint) -> None:
-    endpoint.answers(*["word " * 1000] * 12, threading.Event())
-    ask(page)
-    expect(region(page).get_by_role("status")).to_have_text("The answer was cut off: it is too long.")
-    assert endpoint.left.wait(10)
-    assert len(said(page).inner_text()) <= 50_000
-
-
 def test_what_goes_wrong_is_said_and_the_hits_stay(
     page: Page, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,28 +207,3 @@ def test_what_goes_wrong_is_said_and_the_hits_stay(
     page.unroute("**/api/v1/answer")
     expect(titles(page)).to_have_count(3)
     assert_legible(page)
-
-
-def test_it_fits_small_screens_and_either_direction(page: Page, endpoint: FakeEndpoint) -> None:
-    endpoint.answers(f"{'x' * 300} [1][2].\n\n```\n{'y' * 300}\n```\n\n1. {'z' * 300}\n\nمرحبا بالعالم هذا نص [1].")
-    page.emulate_media(reduced_motion="reduce")
-    page.set_viewport_size({"width": 320, "height": 640})
-    ask(page)
-    written(page)
-    for direction in ("ltr", "rtl"):
-        page.evaluate("to => document.documentElement.dir = to", direction)
-        assert page.evaluate("document.documentElement.scrollWidth") <= 320
-        assert_legible(page)
-    expect(said(page).locator("p").last).to_have_css("direction", "rtl")
-
-
-def test_typing_is_not_disturbed(page: Page, endpoint: FakeEndpoint) -> None:
-    go_on = threading.Event()
-    endpoint.answers("First [1]. Second", go_on, " [2]. Third.")
-    ask(page)
-    mark = said(page).get_by_role("button", name="Passage 1")
-    mark.focus()
-    go_on.set()
-    written(page)
-    expect(mark).to_be_focused()  # though its paragraph was written on
-    assert MOST_EXCHANGES >= 10  # as many as the page sends

@@ -1,7 +1,6 @@
 """The search box on the page of another site, which has a strict content security policy, and may be hostile."""
 
 import gzip
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from flask import Flask, Response
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from rag.query.results import Suggestion
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import EVIL, assert_legible
@@ -174,35 +172,6 @@ def test_a_reader_searches_by_keys_alone(page: Page, site: Site, key: str) -> No
     page.wait_for_url("https://docs.example/**")
 
 
-def test_queries_are_suggested_and_kept(page: Page, site: Site, key: str, retriever: FakeRetriever) -> None:
-    retriever.suggestions = [Suggestion("Partial Indexes", "title"), Suggestion(f"partial {EVIL}", "heading")]
-    retriever.did_you_mean = "meant"
-    release, found = threading.Event(), retriever.hits
-    retriever.hits = lambda query: found(query) if release.wait(20) and callable(found) else []
-    page.goto(site.url)
-    page.keyboard.press("/")
-    with page.expect_response(lambda reply: "suggest?q=partial&" in reply.url) as suggested:
-        page.keyboard.type("partial")
-    suggested.value.finished()
-    release.set()  # suggestions that come after the hits are not shown
-    names = page.get_by_role("group", name="Suggestions").get_by_role("option")
-    expect(names).to_have_text(["Did you mean: meant", "Partial Indexes", f"partial {EVIL}"])
-    expect(page.get_by_role("group", name="Results").get_by_role("option")).to_have_count(4)
-    assert_legible(page)
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    expect(box(page)).to_have_value("Partial Indexes")
-    expect(page.get_by_role("option", name="About Partial Indexes")).to_be_visible()
-    names.first.click()
-    expect(box(page)).to_have_value("meant")
-    expect(page.get_by_role("option", name="About meant")).to_be_visible()
-    page.reload()
-    page.keyboard.press("/")
-    expect(box(page)).to_have_value("meant")
-    expect(page.get_by_role("option", name="About meant")).to_be_visible()
-
-
 def test_what_was_indexed_is_text(page: Page, site: Site, key: str) -> None:
     page.goto(site.url)
     opener(page).click()
@@ -238,34 +207,6 @@ def test_a_hostile_page_changes_nothing(page: Page, site: Site, key: str) -> Non
         seen = f"document.elementFromPoint({x}, {y}).localName"
         assert page.evaluate(seen) == "pilotlight-search"  # nothing of the page lies above
     expect(page.get_by_role("option").first).to_have_css("letter-spacing", "normal")
-
-
-def test_the_page_sets_its_looks(page: Page, site: Site, key: str) -> None:
-    site.attributes += ' data-button="#ask" data-placeholder="بحث في الوثائق" data-theme="dark" data-k="2"'
-    site.html = ' dir="rtl"'
-    site.head = '<link rel="stylesheet" href="/site.css">'
-    site.files = {"site.css": (":root { --pilotlight-background: #102030; }", "text/css")}
-    page.emulate_media(reduced_motion="reduce")
-    page.goto(site.url)
-    expect(opener(page)).to_have_count(0)
-    page.locator("#ask").click()
-    dialog = page.get_by_role("dialog")
-    expect(dialog).to_have_css("background-color", "rgb(16, 32, 48)")
-    expect(dialog).to_have_css("direction", "rtl")
-    expect(dialog).to_have_css("animation-name", "none")
-    expect(dialog).to_have_css("color-scheme", "dark")
-    expect(box(page)).to_have_attribute("placeholder", "بحث في الوثائق")
-    box(page).fill("index")
-    expect(page.get_by_role("option")).to_have_count(2)
-    page.evaluate("document.documentElement.lang = 'ar-EG'")  # a page may change its language
-    page.keyboard.press("Escape")
-    page.locator("#ask").click()
-    expect(page.get_by_role("dialog", name="البحث في هذا الموقع")).to_be_visible()
-    assert_legible(page)
-    page.set_viewport_size({"width": 320, "height": 480})
-    place = dialog.bounding_box()
-    assert place is not None
-    assert (place["x"], place["width"]) == (0, 320)
 
 
 def test_pages_of_another_origin_get_no_answer_with_the_key(

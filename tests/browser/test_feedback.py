@@ -8,7 +8,7 @@ from flask import Flask
 from playwright.sync_api import Browser, Page, expect
 
 from rag.serving.api_keys import KeyFile
-from tests.browser.parts import assert_legible, box
+from tests.browser.parts import box
 from tests.rag.conftest import wait_for
 from tests.web.api.test_feedback import Kept
 from tests.web.fakes import make_hit
@@ -62,62 +62,11 @@ def test_thumbs_by_keyboard(page: Page, kept: Kept) -> None:
     assert found == [("chunk-2", -1)]
 
 
-def test_what_is_typed_on_the_way_does_not_count(page: Page, kept: Kept) -> None:
-    page.route("https://docs.example/**", lambda route: route.fulfill(body="the page"))
-    page.goto("/")
-    box(page).press_sequentially("vacuum", delay=200)  # slowly enough that each letter is searched for
-    expect(page).to_have_url("/?q=vacuum")
-    shown(page)
-    with page.expect_response("**/api/v1/feedback"):
-        page.get_by_role("link", name="Read the section").first.click()
-    expect(page.locator(".whole")).to_have_count(1)
-    expect(page.locator(".judge")).to_have_count(6)  # the hit that was replaced has its own again
-    page.get_by_role("heading", name="Partial Indexes").get_by_role("link").nth(1).click()
-    page.wait_for_url("https://docs.example/2")
-    wait_for(lambda: kept.told.count("opened") == 2)  # which the page sends while it is left
-    assert kept.rows("SELECT query FROM searches WHERE seen") == [("vacuum",)]
-    assert kept.rows("SELECT passage FROM hits WHERE opened ORDER BY passage") == [("chunk-1",), ("chunk-2",)]
-
-
 def test_a_search_counts_once_it_was_looked_at(page: Page, kept: Kept) -> None:
     page.goto("/")
     with page.expect_response("**/api/v1/feedback"):
         box(page).fill("vacuum")
     assert kept.rows("SELECT query, seen FROM searches") == [("vacuum", 1)]
-
-
-def test_the_page_without_scripts(plain_page: Page, kept: Kept) -> None:
-    plain_page.goto("/?q=index")
-    expect(plain_page.locator(".hit")).to_have_count(3)
-    expect(plain_page.locator(".judge")).to_have_count(0)
-    assert kept.rows("SELECT query, seen FROM searches") == [("index", 1)]
-
-
-def test_thumbs_are_legible(page: Page) -> None:
-    page.goto("/?q=index")
-    page.locator(".judge").first.click()
-    assert_legible(page)
-    page.set_viewport_size({"width": 320, "height": 640})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-
-
-def test_what_people_ask_is_legible(browser: Browser, server: str, kept: Kept, tmp_path: Path) -> None:
-    key = KeyFile(tmp_path / "keys.json").add("operator", "write")
-    for query in ("index", "x" * 300, "vacuum"):
-        kept.client.get(f"/?q={query}")
-    kept.retriever.hits = []
-    kept.client.get("/?q=nothing")
-    kept.recorder.close()
-    context = browser.new_context(base_url=server, http_credentials={"username": "me", "password": key})
-    page = context.new_page()
-    page.goto("/insights")
-    expect(page.get_by_role("heading", name="Asked without a good answer")).to_be_visible()
-    assert_legible(page)
-    page.set_viewport_size({"width": 320, "height": 640})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    page.get_by_role("link", name="7 days").click()
-    expect(page.get_by_role("link", name="7 days")).to_have_attribute("aria-current", "page")
-    context.close()
 
 
 def test_the_box_of_another_site_tells_what_is_opened(

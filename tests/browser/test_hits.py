@@ -2,14 +2,13 @@
 
 import re
 import threading
-from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
 from playwright.sync_api import BrowserContext, Page, expect
 
 from rag.query.results import Hit
-from tests.browser.parts import EVIL, LONG, assert_legible, box, several, titles
+from tests.browser.parts import EVIL, LONG, box, several, titles
 from tests.web.fakes import FakeRetriever, make_hit
 
 pytestmark = pytest.mark.browser
@@ -49,40 +48,6 @@ def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retrie
     expect(titles(page)).to_have_count(1)
     page.wait_for_load_state("networkidle")
     assert not retriever.requests[-1].sentences
-
-
-def test_why_a_hit_is_there_is_shown_to_who_asks(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/?q=index")
-    expect(page.get_by_text("Why this hit")).to_have_count(0)
-    page.get_by_role("link", name="Why these hits?").click()
-    expect(page).to_have_url(re.compile("explain=true"))
-    why = page.locator("details.why")
-    expect(why.get_by_text("rank 3")).to_be_hidden()
-    why.locator("summary").focus()
-    page.keyboard.press("Enter")
-    expect(why.get_by_text("0.72, rank 3: 0.62 × 0.50 = 0.310")).to_be_visible()
-    assert_legible(page)
-    page.get_by_role("link", name="Read the section").click()
-    expect(page.get_by_role("link", name="Show less")).to_be_visible()
-    expect(why.get_by_text("rank 3")).to_be_visible()  # still
-    box(page).fill("another question")  # which is explained, too
-    expect(page).to_have_url(re.compile("another\\+question&explain=true|explain=true.*another\\+question"))
-    expect(why).to_have_count(1)
-    page.get_by_role("link", name="Hide explanations").click()
-    expect(why).to_have_count(0)
-    assert "explain" not in page.url
-    assert not retriever.requests[-1].explain
-
-
-def test_more_of_a_page_is_asked_for(page: Page, retriever: FakeRetriever) -> None:
-    url = "https://docs.example/indexes.html"
-    retriever.hits = [make_hit(1, url=f"{url}#a", more=1), make_hit(2, url=f"{url}#b", more=1)]
-    page.goto("/?q=index")
-    retriever.hits = [make_hit(rank, url=f"{url}#{rank}") for rank in (1, 2, 3)]
-    page.get_by_role("link", name="1 more from this page").click()
-    expect(page.get_by_role("row")).to_have_count(3)
-    expect(page.get_by_role("link", name=re.compile("Remove url prefix"))).to_be_visible()
-    assert retriever.requests[-1].per_document == 0
 
 
 def test_a_file_opens_in_the_page_at_its_passage(page: Page, plain_page: Page, retriever: FakeRetriever) -> None:
@@ -163,44 +128,3 @@ def test_hostile_content_is_inert(page: Page, retriever: FakeRetriever, typed: b
     expect(page.locator("#results a:not(.toggle, .stay)")).to_have_count(0)
     assert page.locator("#results img, #results script").count() == 0
     assert page.evaluate("window.hacked") is None
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_a_long_address_keeps_its_name_and_a_long_title_its_place(
-    page: Page, retriever: FakeRetriever, width: int
-) -> None:
-    folders = "/".join(["a folder with a long name"] * 8)
-    hit = make_hit(
-        title="A title that goes on " * 9, url=f"https://a.example/{quote(folders)}/minutes.md", language="en"
-    )
-    retriever.hits = [hit]
-    page.set_viewport_size({"width": width, "height": 800})
-    page.goto("/?q=index")
-    name = page.locator(".place span").last
-    expect(name).to_have_text("minutes.md")
-    assert name.evaluate("span => span.scrollWidth <= span.clientWidth"), "not cut"
-    place, title = page.locator(".place").bounding_box(), page.locator("h3").bounding_box()
-    assert place is not None
-    assert title is not None
-    assert place["height"] < 30
-    assert title["height"] < 80, "three lines"
-
-
-def test_rows_of_a_table_stand_in_columns(page: Page, retriever: FakeRetriever) -> None:
-    text = "disk | where | last check\nA | bank | 2026-10-05\nB | home | 2026-11-02"
-    retriever.hits = [make_hit(text=text, highlights=[(text.index("bank"), text.index("bank") + 4)])]
-    page.goto("/?q=bank")
-    expect(page.locator(".text td")).to_have_text(
-        ["disk", "where", "last check", "A", "bank", "2026-10-05", "B", "home", "2026-11-02"]
-    )
-    expect(page.locator("td mark")).to_have_text("bank")
-    assert_legible(page)
-
-
-def test_that_nothing_is_close_is_said_once(page: Page, retriever: FakeRetriever) -> None:
-    retriever.is_close = False
-    page.goto("/?q=banana+bread")
-    expect(page.get_by_role("heading", name="Nothing close")).to_be_visible()
-    expect(page.get_by_role("status")).to_have_text("Nothing close; the nearest passage")  # for screen readers
-    shown = page.get_by_role("status").evaluate("count => getComputedStyle(count).clipPath")
-    assert shown == "inset(50%)"

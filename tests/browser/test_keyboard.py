@@ -1,37 +1,12 @@
 """The search page without a mouse, and as a screen reader has it: a combobox whose popup is a grid."""
 
-import re
-
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.parts import box, echo, several, titles
+from tests.browser.parts import box, several, titles
 from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
-
-
-def test_keys_that_lead_to_the_box_and_away(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = echo
-    page.goto("/?q=fsync")
-    expect(box(page)).not_to_be_focused()
-    page.keyboard.press("/")
-    expect(box(page)).to_be_focused()
-    expect(box(page)).to_have_value("fsync")
-    page.keyboard.press("End")
-    page.keyboard.type("/wal")
-    expect(titles(page)).to_have_text("About fsync/wal")
-    page.keyboard.press("Escape")
-    expect(box(page)).to_have_value("")
-    expect(box(page)).to_be_focused()
-    expect(page.get_by_text("Ask in your own words")).to_be_visible()
-    expect(page).to_have_url(re.compile(r"/$"))
-    page.keyboard.press("Escape")
-    expect(box(page)).not_to_be_focused()
-    for key in ("Control+k", "Meta+k"):
-        page.keyboard.press(key)
-        expect(box(page)).to_be_focused()
-        box(page).blur()
 
 
 def test_arrows_choose_a_hit_and_enter_opens_it(page: Page, retriever: FakeRetriever) -> None:
@@ -68,17 +43,6 @@ def test_arrows_choose_a_hit_and_enter_opens_it(page: Page, retriever: FakeRetri
     expect(page).to_have_url("https://docs.example/docs/17/indexes.html#b")
 
 
-def test_a_choice_does_not_outlive_its_answer(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = echo
-    page.goto("/?q=first")
-    box(page).press("ArrowDown")
-    expect(box(page)).to_have_attribute("aria-activedescendant", "hit-1")
-    box(page).fill("second")
-    expect(titles(page)).to_have_text("About second")
-    assert box(page).get_attribute("aria-activedescendant") is None
-    expect(page.get_by_role("row", selected=True)).to_have_count(0)
-
-
 def test_every_control_is_reached_by_tab_and_shows_focus(page: Page, retriever: FakeRetriever) -> None:
     retriever.hits = several
     page.set_viewport_size({"width": 800, "height": 900})
@@ -107,17 +71,3 @@ def test_every_control_is_reached_by_tab_and_shows_focus(page: Page, retriever: 
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     expect(page.locator(".hit").nth(1).locator(".toggle")).to_be_focused()
-
-
-def test_the_skip_link_leads_to_the_first_hit(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = several
-    page.goto("/?q=index")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Tab")
-    while not page.get_by_role("link", name="Skip to the first result").evaluate(
-        "link => link === document.activeElement"
-    ):
-        page.keyboard.press("Shift+Tab")
-    page.keyboard.press("Enter")
-    expect(page.locator("h3 a").first).to_be_focused()
-    expect(page).to_have_url(re.compile(r"\?q=index$"))

@@ -1,18 +1,13 @@
 """Modes and filters of the search page in a real browser."""
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from rag.query.filters import Filter
-from rag.settings import Settings
 from tests.browser.parts import box, echo, several, titles
 from tests.web.fakes import FakeRetriever
-from tests.web.library import library
-from tests.web.running import running
-from web.app import create_app
 
 pytestmark = pytest.mark.browser
 
@@ -80,39 +75,3 @@ def test_facets_narrow_and_the_focus_is_not_lost(page: Page, retriever: FakeRetr
     page.go_back()
     expect(page.get_by_role("heading", name="Language")).to_be_visible()
     expect(page).to_have_url(re.compile(r"\?q=index$"))
-
-
-def test_more_passages_can_be_turned_to(page: Page, tmp_path: Path) -> None:
-    with library(tmp_path, pages=12) as retriever, running(create_app(retriever, Settings())) as address:
-        page.goto(f"{address}/?q=index")
-        expect(titles(page)).to_have_count(10)
-        first = titles(page).all_inner_texts()
-        page.get_by_role("link", name="More passages").click()
-        expect(titles(page)).to_have_count(2)
-        assert {*first, *titles(page).all_inner_texts()} == {f"Number {number}" for number in range(1, 13)}
-        page.go_back()
-        expect(titles(page)).to_have_text(first)
-
-
-def test_the_collection_can_be_chosen(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/?q=index")
-    page.get_by_label("in", exact=True).select_option("notes")
-    expect(page).to_have_url(re.compile(r"\?q=index&collection=notes$"))
-    expect(page.locator("form")).not_to_have_attribute("aria-busy", "true")
-    assert len(retriever.calls) == 2
-    page.go_back()
-    expect(page.get_by_label("in", exact=True)).to_have_value("default")
-    expect(page).to_have_url(re.compile(r"\?q=index$"))
-    retriever.collections = ("default",)
-    page.reload()
-    expect(page.get_by_label("in", exact=True)).to_have_count(0)
-
-
-def test_counts_stand_in_one_line_beside_long_names(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = several
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.goto("/?q=index")
-    page.locator("#facets bdi span").first.evaluate("name => name.textContent = 'a long name '.repeat(20)")
-    count = page.locator("#facets a > span").first
-    count.evaluate("count => count.firstChild.textContent = '1 234 567'")
-    assert count.evaluate("count => count.getBoundingClientRect().height < 25")

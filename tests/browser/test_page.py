@@ -71,19 +71,6 @@ def test_a_late_answer_does_not_replace_a_newer_one(page: Page, retriever: FakeR
     expect(page).to_have_url(re.compile(r"\?q=fast$"))
 
 
-def test_an_answer_that_ignores_the_abort_is_dropped(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = echo
-    page.add_init_script(DEAF_FETCH)
-    page.goto("/")
-    box(page).fill("slow")
-    expect(page.locator("html")).to_have_attribute("data-held", "slow")
-    box(page).fill("fast")
-    expect(titles(page)).to_have_text("About fast")
-    page.evaluate("window.release()")
-    page.evaluate("new Promise((done) => setTimeout(done))")
-    expect(titles(page)).to_have_text("About fast")
-
-
 # fetch() without abort signals, which holds the answer to "slow" until release() and then gives it at once
 DEAF_FETCH = """
 const original = window.fetch;
