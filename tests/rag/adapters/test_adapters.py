@@ -13,8 +13,7 @@ from langchain_core.runnables import RunnablePassthrough
 
 from rag.adapters.langchain import PilotlightReranker, PilotlightRetriever
 from rag.client.client import Client
-from rag.errors import Rejected
-from rag.query.filters import Filter, FilterError
+from rag.query.filters import Filter
 from rag.query.passages import LocalRanker
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
@@ -69,21 +68,6 @@ def test_a_chain_of_langchain(searcher, retriever):
     assert retriever.requests[0].collection == "notes"
 
 
-def test_documents_of_langchain(searcher):
-    [document, *_] = PilotlightRetriever(searcher=searcher).invoke("a")
-    assert (document.id, document.page_content) == ("chunk-1", "text 1")
-    assert document.metadata["title"] == "Partial Indexes"
-    assert document.metadata["team"] == "core"
-    assert None not in document.metadata.values()
-
-
-def test_errors_come_through(client):
-    with pytest.raises(Rejected, match="no collection"):
-        PilotlightRetriever(searcher=client, collection="gone").invoke("a")
-    with pytest.raises(FilterError):
-        PilotlightRetriever(searcher=client, filter={"colour": "red"}).invoke("a")
-
-
 def test_a_query_engine_of_llamaindex(searcher, retriever):
     core = pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
     from llama_index.core.llms import MockLLM
@@ -133,15 +117,3 @@ def test_llamaindex_keeps_the_nodes_that_answer_best(ranker):
     assert 1 > found[0].score > found[1].score > 0.5
     with pytest.raises(ValueError, match="a query is needed"):
         PilotlightReranker(ranker).postprocess_nodes(nodes)
-
-
-def test_retrievers_may_ask_for_a_reranked_search(searcher, retriever):
-    PilotlightRetriever(searcher=searcher, rerank=True).invoke("is it?")
-    assert retriever.requests[-1].rerank
-
-
-def test_langchain_takes_k_for_one_call(searcher, retriever):
-    found = PilotlightRetriever(searcher=searcher, k=2)
-    found.invoke("is it?", k=7)
-    found.invoke("is it?")
-    assert [request.k for request in retriever.requests] == [7, 2]

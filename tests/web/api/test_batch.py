@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from rag.errors import NotReady, QueryError
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from tests.web.fakes import FakeRetriever, make_hit
@@ -61,34 +60,12 @@ def test_each_query_has_its_own_problem(client: FlaskClient, retriever: FakeRetr
     assert [answer.get("field") for answer in answers[1:5]] == ["k", "filter.language", "collection", "queries"]
 
 
-def test_an_error_of_a_query_is_its_own(client: FlaskClient, retriever: FakeRetriever) -> None:
-    def hits(query: str) -> list[Any]:
-        if query == "bad":
-            raise QueryError("the query has no token")
-        return [make_hit()]
-
-    retriever.hits = hits
-    answers = client.post(URL, json={"queries": [{"query": "bad"}, {"query": "good"}]}).get_json()["answers"]
-    assert answers[0]["detail"] == "the query has no token"
-    assert answers[1]["hits"]
-
-
-def test_nothing_is_answered_while_nothing_is_loaded(client: FlaskClient, retriever: FakeRetriever) -> None:
-    retriever.error = NotReady("loading")
-    assert client.post(URL, json={"queries": [{"query": "a"}]}).status_code == 503
-
-
 @pytest.mark.parametrize(
     "queries", [None, {}, [], [{"query": "a"}] * 33, "a"], ids=["none", "object", "empty", "many", "text"]
 )
 def test_queries_must_be_a_short_list(client: FlaskClient, queries: object) -> None:
     response = client.post(URL, json={"queries": queries})
     assert (response.status_code, response.get_json()["field"]) == (400, "queries")
-
-
-def test_fields_are_known(client: FlaskClient) -> None:
-    response = client.post(URL, json={"queries": [{"query": "a"}], "k": 3})
-    assert (response.status_code, response.get_json()["field"]) == (400, "k")
 
 
 def test_a_batch_may_be_larger_than_a_search(client: FlaskClient) -> None:

@@ -13,7 +13,6 @@ from rag.insights.recorder import Recorder
 from rag.insights.store import DATABASE
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
-from tests.rag.conftest import wait_for
 from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem
 from web.app import create_app
@@ -177,14 +176,3 @@ def test_what_cannot_be_written_is_counted(tmp_path: Path, monkeypatch: pytest.M
     kept.recorder.close()
     metrics = kept.client.get("/metrics").text
     assert 'pilotlight_insights_searches_total{outcome="dropped"} 5.0' in metrics
-
-
-def test_what_was_written_is_counted_and_a_store_that_is_taken_away_is_made_anew(tmp_path: Path) -> None:
-    kept = Kept(tmp_path)
-    searched(kept.client, "before")
-    wait_for(lambda: 'outcome="written"} 1.0' in kept.client.get("/metrics").text)
-    for path in kept.folder.iterdir():
-        path.unlink()
-    searched(kept.client, "after")
-    assert kept.rows("SELECT query FROM searches") == [("after",)]
-    assert 'pilotlight_insights_searches_total{outcome="written"} 2.0' in kept.client.get("/metrics").text

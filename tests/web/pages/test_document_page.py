@@ -9,11 +9,10 @@ from flask.testing import FlaskClient
 from msgspec import structs
 
 from indexer.generation.documents import document_id
-from rag.serving.live import by_section
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from web.app import create_app
-from web.pages.document_page import SHOWN, ShownSection, sections_of, window
+from web.pages.document_page import SHOWN
 
 URL = "file:///srv/notes/a%20b.md"
 
@@ -94,25 +93,6 @@ def test_a_long_document_is_shown_in_parts(client: FlaskClient, retriever: OneDo
     assert client.get(f"{address}?section=0").status_code == 400
 
 
-def test_no_document_and_strange_fields(client: FlaskClient, address: str) -> None:
-    assert client.get("/document/nope", headers={"Accept": "text/html"}).status_code == 404
-    assert client.get(f"{address}?passage=gone").status_code == 200
-    assert client.get(f"{address}?x=1").status_code == 400
-
-
-def test_long_sections_are_shared_out() -> None:
-    passages = [{"id": str(place), "section": "A", "text": "x"} for place in range(100)]
-    sections = sections_of("T", by_section({"passages": passages}, {}))
-    assert [len(one.passages) for one in sections] == [40, 40, 20]
-    assert sections_of("T", []) == []
-
-
-def test_every_section_can_be_come_to() -> None:
-    sections = [ShownSection(number, "", [{}] * (number % 40 + 1)) for number in range(1, 30)]
-    for current in range(len(sections)):
-        assert current in window(sections, current, before=10)
-
-
 def test_originals_are_handed_out_only_where_that_is_set(
     retriever: OneDocument, client: FlaskClient, address: str, tmp_path: Path
 ) -> None:
@@ -140,12 +120,6 @@ def test_pages_of_a_site_are_not_downloaded(retriever: OneDocument) -> None:
     html = allowing.get(f"/document/{document_id(url)}").text
     assert "Download" not in html
     assert f'<a href="{url}" rel="noopener noreferrer">Open the page</a>' in html
-
-
-def test_a_section_without_a_heading_is_named_by_how_it_begins() -> None:
-    passages = [{"id": "1", "section": "Notes", "text": "Rotating the disks\n\nOn Mondays."}]
-    [section] = sections_of("Notes", by_section({"passages": passages}, {}))
-    assert (section.heading, section.name) == ("", "Rotating the disks")
 
 
 def test_all_of_a_program_is_shown_as_code(client: FlaskClient, retriever: OneDocument, address: str) -> None:

@@ -73,11 +73,6 @@ def test_only_for_operators(operator: FlaskClient, keys: KeyFile, path: str) -> 
     assert asked_again.headers["WWW-Authenticate"].startswith("Basic")
 
 
-def test_a_browser_sends_the_key_as_a_password(operator: FlaskClient, keys: KeyFile) -> None:
-    key = keys.add("second", "write")
-    assert operator.application.test_client().get("/insights", auth=("x", key)).status_code == 200
-
-
 def test_a_server_that_keeps_nothing_says_so(tmp_path: Path, keys: KeyFile) -> None:
     key = keys.add("operator", "write")
     client = create_app(FakeRetriever(), Settings(index=str(tmp_path), keys=str(keys.path))).test_client()

@@ -1,23 +1,12 @@
 import pytest
-from markupsafe import escape
 
 from tests.web.fakes import CODE
 from web.pages.blocks import split_blocks
-from web.pages.snippets import CUT, LEAD_CHARS, SNIPPET_CHARS, make_section, make_snippet, make_text, mark, merge_spans
+from web.pages.snippets import CUT, make_section, make_snippet, make_text, mark
 
 
 def test_short_passage_is_shown_whole() -> None:
     assert make_snippet("A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
-
-
-def test_long_passage_is_cut_around_the_match() -> None:
-    text = "Filler words go on. " * 60 + "A partial index is here. " + "More filler follows. " * 60
-    at = text.index("partial")
-    snippet = make_snippet(text, [(at, at + 7)])
-    assert "words go on. A <mark>partial</mark> index is here. More filler" in snippet
-    assert snippet.startswith(f"<p>{CUT} Filler words")
-    assert snippet.endswith(f"filler follows. {CUT}</p>")
-    assert len(snippet.striptags()) < SNIPPET_CHARS + LEAD_CHARS + 10
 
 
 def test_the_richest_run_of_matches_wins() -> None:
@@ -26,12 +15,6 @@ def test_the_richest_run_of_matches_wins() -> None:
     later = text.index("index", 20)
     snippet = make_snippet(text, [*spans, (later, later + 5)])
     assert "<mark>partial</mark> <mark>index</mark> on <mark>fsync</mark>" in snippet
-
-
-def test_without_matches_the_beginning_is_shown() -> None:
-    snippet = make_snippet("word " * 200, [])
-    assert snippet.startswith("<p>word word")
-    assert snippet.endswith(f"word {CUT}</p>")
 
 
 def test_a_sentence_is_marked_only_where_no_word_is() -> None:
@@ -48,18 +31,6 @@ def test_code_keeps_its_lines() -> None:
     inside = html.partition("<code>")[2].partition("</code>")[0]
     assert "CREATE TABLE t (\n    a integer,\n\n    b text\n);\n<mark>SELECT</mark> a FROM t\n    WHERE b" in inside
     assert html.endswith("<p>And so it goes on in words, as before.</p>")
-
-
-def test_a_line_of_code_that_matches_stands_in_its_context() -> None:
-    lines = [f"    value_{number} = compute({number});" for number in range(60)]
-    text = "\n".join(lines)
-    at = text.index("value_30")
-    html = make_snippet(text, [(at, at + 8)])
-    shown = [line for line in html.striptags().splitlines() if "…" not in line]
-    assert html.startswith(f'<pre tabindex="0"><code>{CUT}\n    value_27 = ')
-    assert "    <mark>value_30</mark> = compute(30);\n    value_31" in html
-    assert html.endswith(f");\n{CUT}</code></pre>")
-    assert all(line.endswith(");") for line in shown[1:-1])
 
 
 @pytest.mark.parametrize("length", [10, 60, 119])
@@ -117,12 +88,6 @@ def test_a_section_sets_its_passage_off() -> None:
     assert make_section("Something <else>.", "A partial index.", [(2, 9)]) == "<p>Something &lt;else&gt;.</p>"
 
 
-def test_text_without_spaces_is_cut_anyway() -> None:
-    snippet = make_snippet("語" * 2000, [(1500, 1502)])
-    assert "<mark>語語</mark>" in snippet
-    assert len(snippet.striptags()) < SNIPPET_CHARS + LEAD_CHARS + 10
-
-
 @pytest.mark.parametrize("length", [0, 1, 319, 320, 344, 345, 346, 700])
 def test_every_length_and_place_of_a_match_is_cut_safely(length: int) -> None:
     text = ("ab cd. " * 101)[:length]
@@ -138,23 +103,12 @@ def test_everything_is_escaped() -> None:
     )
 
 
-def test_spans_are_sorted_cut_and_joined() -> None:
-    assert merge_spans([(8, 20), (0, 3), (2, 5), (5, 6), (9, 9), (-4, 1), (30, 40)], 10) == [(0, 6), (8, 10)]
-
-
 @pytest.mark.parametrize(
     "text", ["x" * 50_000, "word " * 20_000 + ";", "-" * 40_000 + "x", "a.b(" * 20_000, "'a" * 30_000, ")." * 30_000]
 )
 def test_long_lines_are_looked_at_in_bounded_time(text: str) -> None:
     assert split_blocks(text)[-1].end == len(text)
     assert make_snippet(text, [(5, 7)]).count("<mark>") == 1
-
-
-def test_all_of_a_program_is_code() -> None:
-    text = '"""Runs jobs at intervals, and says so in words."""\n\nimport time\n\n\n    return True'
-    assert make_text(text, is_code=True) == f'<pre tabindex="0"><code>{escape(text)}</code></pre>'
-    assert "<p>" not in make_snippet(text, [(5, 9)], is_code=True)
-    assert "<p>" not in make_section(text, "import time", [], is_code=True)
 
 
 def test_a_table_has_rows_and_cells_of_which_none_is_cut() -> None:

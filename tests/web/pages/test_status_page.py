@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from tests.web.fakes import FakeRetriever
 from web.observe.metrics import Minute, Overview
-from web.pages.charts import age, durations, histogram, quantiles, throughput
+from web.pages.charts import age, histogram, quantiles
 
 REPORT = {
     "new": {"count": 3, "examples": []},
@@ -73,28 +73,6 @@ def test_speed_is_drawn_from_the_metrics(app: Flask, client: FlaskClient, monkey
     assert '<rect class="failed" x="1" y="0.00" width="8" height="25.00"/>' in html
 
 
-def test_searches_are_counted(client: FlaskClient) -> None:
-    assert "No searches since" in text_of(client)
-    client.get("/?q=index")
-    assert "1 search since the server started" in text_of(client)
-    assert "1 search in the last hour" in text_of(client)
-
-
-def test_without_an_index_it_says_how_to_make_one(client: FlaskClient, retriever: FakeRetriever) -> None:
-    retriever.ready, retriever.missing = False, True
-    retriever.reason = "there is no index in /srv/index; build one with: pilotlight index SOURCE --index /srv/index"
-    response = client.get("/status")
-    assert response.status_code == 200
-    assert "Not ready: there is no index in /srv/index" in response.text
-    assert "<code>pilotlight index SOURCE --index /srv/index</code>" in response.text
-    assert "Last build" not in response.text
-
-
-def test_a_collection_that_is_not_there(client: FlaskClient) -> None:
-    assert client.get("/status?collection=notes").status_code == 200
-    assert client.get("/status?collection=nope").status_code == 404
-
-
 def test_a_histogram_begins_and_ends_where_something_is() -> None:
     assert histogram([(0.001, 0), (0.002, 5), (0.003, 0), (0.5, 10), (2.0, 0)]) == [
         ("≤ 2 ms", "5", 50.0),
@@ -108,14 +86,6 @@ def test_quantiles_are_read_within_a_bucket() -> None:
     assert quantiles([(0.01, 100), (0.02, 100)]) == ["10 ms", "19 ms", "20 ms"]
     assert quantiles([(1.0, 0), (2.0, 0), (float("inf"), 4)]) == ["2 s", "2 s", "2 s"]
     assert quantiles([(1.0, 0)]) == []
-
-
-def test_nothing_is_drawn_of_nothing() -> None:
-    columns, most = throughput([Minute(60, 0, 0)])
-    assert most == 0
-    assert columns == [("00:01 UTC: 0 searches", 0.0, 0.0)]
-    assert throughput([]) == ([], 0)
-    assert durations([("fetch", 0.0)]) == [("fetch", "0.0 s", 0.0)]
 
 
 @pytest.mark.parametrize(
