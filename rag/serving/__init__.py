@@ -1,3 +1,3 @@
-"""Generations in, a retriever that always answers from the newest out; jobs and schedules that make new ones.
+"""Generations in, a retriever that always answers from the newest out; jobs and pushed documents that make new ones.
 
-May import `models`, `query` and the root of `rag`."""
+May import `query` and the root of `rag`."""
