@@ -116,7 +116,6 @@ KINDS: dict[str, tuple[str, st.SearchStrategy[bytes]]] = {
     "csv": ("csv_text", texts(*_CSV)),
     "archives": ("container", archives()),
     "html": ("html", texts(*_HTML)),
-    "forms": ("forms", texts(*_HTML, "<form action=", " method=post>", "<input name=", " type=password>", "</form>")),
     "restructured": ("restructured", texts(*_MARKDOWN, ".. ", "::", "`_", ".. |x| ", ":a:`", "+--+", "====", "|x|_")),
 }
 
