@@ -69,7 +69,7 @@ def limits() -> Iterator[Limit]:
 
 
 def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
-    """Limits of a cgroup and those above it; in a container its own is the root of what it sees."""
+    """Yield the limits of a cgroup and its parents, as far as a container sees them."""
     folder = mount / path.strip("/")
     for place in [folder, *folder.parents]:
         if not place.is_relative_to(mount):

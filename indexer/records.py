@@ -150,17 +150,17 @@ class Known:
 
     @property
     def url(self) -> str:
-        """Address after redirects."""
+        """Return the address after redirects."""
         return self.record.url
 
     @property
     def links(self) -> tuple[str, ...]:
-        """Addresses that the page linked to."""
+        """Return the addresses that the page linked to."""
         return self.record.links
 
     @property
     def content_hash(self) -> str:
-        """That of the page when it was read."""
+        """Return the hash of the page when it was read."""
         return self.record.content_hash
 
 

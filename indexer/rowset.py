@@ -58,7 +58,7 @@ class RowSet:
         return RowSet(both.astype(np.bool_))
 
     def __contains__(self, row: int) -> bool:
-        """Whether a row is in the set; a row outside the total is not."""
+        """Return whether a row is in the set; a row outside the total is not."""
         return 0 <= row < self.total and bool(self.mask[row >> 3] >> (row & 7) & 1)
 
 

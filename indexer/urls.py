@@ -7,7 +7,9 @@ parameters, session ids, an empty query and the root dot of a host go, and escap
 
 import ipaddress
 import re
-from urllib.parse import quote, urlsplit
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
 from ada_url import join_url, normalize_url
 
@@ -120,3 +122,42 @@ def without_session(url: str) -> str:
         pairs = [pair for pair in pairs if not pair.lower().startswith(_COLDFUSION)]
     pairs = [pair for pair in pairs if not is_session(*pair.partition("=")[::2])]
     return f"{path}{'?' if pairs else ''}{'&'.join(pairs)}"
+
+
+def places(text: str) -> tuple[str, ...]:
+    """Return the addresses and folders of a comma-separated list."""
+    return tuple(place for word in text.split(",") if (place := word.strip()))
+
+
+def is_below(source: str, allowed: Sequence[str]) -> bool:
+    """Return whether an address or path is one of some addresses and folders, or lies below one."""
+    if "://" not in source:
+        return folder_above(Path(source).resolve(), allowed) is not None  # resolved, as a link or .. may lead out
+    return any("://" in place and _is_below_address(source, place) for place in allowed)
+
+
+def folder_above(path: Path, allowed: Sequence[str]) -> Path | None:
+    """Return the allowed folder, or file, that a resolved path is or lies below; None if there is none."""
+    folders = (Path(place).expanduser().resolve() for place in allowed if "://" not in place)
+    return next((folder for folder in folders if path.is_relative_to(folder)), None)
+
+
+def place_refusal(url: str, allowed: Sequence[str]) -> str | None:
+    """Say why an address of a source that is held to some places is left out, or None if it is not."""
+    return None if not allowed or is_below(url, allowed) else "outside what this source may read"
+
+
+def _is_below_address(source: str, place: str) -> bool:
+    inner, outer = normalise("", source), normalise("", place)
+    if inner is None or outer is None or has_user(source):
+        return False
+    one, other = urlsplit(inner), urlsplit(outer)
+    within = one.path == other.path or one.path.startswith(other.path.rstrip("/") + "/")
+    return (one.scheme, one.netloc) == (other.scheme, other.netloc) and within and not _climbs(one.path)
+
+
+def _climbs(path: str) -> bool:
+    """Return whether a server that unescapes a path once more, or reads it oddly, could find steps upwards."""
+    while (plain := unquote(path)) != path:
+        path = plain
+    return any(step.partition(";")[0] == ".." for step in path.replace("\\", "/").split("/"))

@@ -23,12 +23,11 @@ from indexer.crawl.sessions import Session, Sessions
 from indexer.crawl.sitemap import TYPES, WELL_KNOWN, ListReader, is_listing
 from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError, counted
 from indexer.generation.previous import conditions
-from indexer.read import allowed_places
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
 from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import normalise, origin
+from indexer.urls import normalise, origin, place_refusal
 
 _ADDRESSES, _ADDRESSES_PER_PAGE = 100_000, 4  # addresses remembered of a site, and more for each page of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
@@ -419,14 +418,14 @@ class _Crawl:
             raise _RedirectRefused(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise _RedirectRefused("redirect to a page that robots.txt disallows")
-        refusal = self._refusal(url) if self._is_open else allowed_places.refusal(url, self._within)
+        refusal = self._refusal(url) if self._is_open else place_refusal(url, self._within)
         if refusal is not None:
             raise _RedirectRefused(f"redirect to a page that is {refusal}")
 
     def _refusal(self, url: str) -> str | None:
         session = self._fetcher.session(url)
         return (
-            allowed_places.refusal(url, self._within)
+            place_refusal(url, self._within)
             or self._limits.scope.refusal(url)
             or (session.refusal(url) if session else None)
         )

@@ -11,11 +11,10 @@ from indexer.crawl.fetch import Fetcher, Request
 from indexer.crawl.links import read_links
 from indexer.crawl.robots import Robots
 from indexer.errors import FetchError, NotWanted, ParseError
-from indexer.read import allowed_places
 from indexer.read.formats import LISTING, MOST_LISTED
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, Skip
-from indexer.urls import normalise, origin
+from indexer.urls import normalise, origin, place_refusal
 
 TYPES = frozenset(  # media types that a list may have, beside text/plain and text/markdown for llms.txt
     "application/xml text/xml application/rss+xml application/atom+xml application/rdf+xml "
@@ -131,7 +130,7 @@ class ListReader:
             raise NotWanted("on another site")
         if not self._robots.allows(url):
             raise NotWanted("robots.txt disallows it")
-        if refusal := allowed_places.refusal(url, self._within):
+        if refusal := place_refusal(url, self._within):
             raise NotWanted(refusal)
 
 

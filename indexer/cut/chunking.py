@@ -98,7 +98,7 @@ class Chunker:
         ]
 
     def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str | None, str, str]]:
-        """Passages, each with its section, the nearest anchor, and its heading context."""
+        """Yield passages, each with its section, the nearest anchor, and its heading context."""
         for section in sections:
             for place, text, context in self._split_section(title, section):
                 if _WORD.search(text):
@@ -107,7 +107,7 @@ class Chunker:
                 self._counts.clear()  # its words, of which there may be any number
 
     def _split_section(self, title: str, section: Section) -> list[tuple[int, str, str]]:
-        """Parts of a section's text, each with its place and its heading context."""
+        """Return parts of a section's text, each with its place and its heading context."""
         text, context = section.text, self.context(title, section)
         is_whole = self._length(text) <= min(self._config.tokens, self._room - self._length(context))
         if is_whole and self._fits([with_context(text, context)]):
@@ -148,7 +148,7 @@ class Chunker:
         return max(self._embedder.count_tokens(texts), default=0) <= self._embedder.max_length
 
     def _count(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of texts, counted so many at a time that memory stays flat."""
+        """Count the tokens of texts, so many at a time that memory stays flat."""
         counts: list[int] = []
         start = length = 0
         for end, text in enumerate(texts, 1):
@@ -171,7 +171,7 @@ class Chunker:
 
 
 def _parts(section: Section) -> Iterator[Section]:
-    """A section, or parts of one that is too long to be cut at once; they end with lines or words if they can."""
+    """Yield a section, or parts of one that is too long to be cut at once; they end with lines or words."""
     while len(section.text) > _LONGEST_SECTION:
         text = section.text
         end = next((at for mark in ("\n\n", "\n", " ") if (at := text.rfind(mark, 1, _LONGEST_SECTION)) > 0), 0)
@@ -246,7 +246,7 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
 
 
 def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[list[Section]]:
-    """Every section with those before it that lead to it."""
+    """Return every section with the sections before it that lead to it."""
     found: list[list[Section]] = []
     for section in sections:
         lead = found[-1][-1] if found else None
@@ -259,12 +259,12 @@ def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[list[Sec
 
 
 def _is_near(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether two sections have the same parent, or one is within the other."""
+    """Return whether two sections have the same parent, or one is within the other."""
     return len(_shared(path, other)) >= min(len(path), len(other)) - (len(path) == len(other))
 
 
 def _is_after(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether the second is the next section under its parent, the first being or ending what is before it."""
+    """Return whether the second is the next section under its parent, the first being or ending what is before it."""
     return len(_shared(path, other)) >= len(other) - 1
 
 
@@ -293,7 +293,7 @@ def _with_headings(sections: Sequence[Section], depth: int) -> list[Section]:
 
 
 def _moved(section: Section, length: int) -> tuple[tuple[tuple[int, str], ...], tuple[Whole, ...]]:
-    """What is known of places in a section's text, with so many characters before it."""
+    """Return marks and wholes of a section with so many characters put before its text."""
     return (
         tuple((place + length, anchor) for place, anchor in section.marks),
         tuple(Whole(start + length, end + length, head) for start, end, head in section.wholes),
@@ -301,7 +301,7 @@ def _moved(section: Section, length: int) -> tuple[tuple[tuple[int, str], ...], 
 
 
 def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:
-    """Sections one after the other, under one path; the anchors of all of them stay where they are."""
+    """Return sections joined into one, under one path; all their anchors stay in place."""
     text = ""
     marks: list[tuple[int, str]] = []
     wholes: list[Whole] = []

@@ -102,13 +102,13 @@ def cut(text: str, size: int, overlap: int, count: Count, wholes: Sequence[Whole
 
 
 def _repeated(heads: Collection[str], room: int, count: Count) -> dict[str, int]:
-    """Heads short enough to be repeated, and their tokens."""
+    """Return the heads that are short enough to be repeated, and their tokens."""
     lengths = zip(heads, count(list(heads)), strict=True)
     return {head: length for head, length in lengths if length * _LEAST_PARTS <= room}
 
 
 def _tail(units: Sequence[_Unit], counts: Sequence[int], end: int, most: int, count: Count) -> str:
-    """The last units before `end` of at most so many tokens; the last words if the last unit is longer."""
+    """Return the last units before `end` of at most so many tokens, or only words of the last one if it is longer."""
     if not most or not end:
         return ""
     texts, lengths = [unit.text for unit in units[max(0, end - most) : end]], counts[max(0, end - most) : end]
@@ -182,12 +182,12 @@ def _after_block(block: str, after: str, whole: Whole | None) -> float:
 
 
 def _leads(block: str) -> bool:
-    """Whether it ends in the middle of a sentence, like "For example," or names what follows, like "Note"."""
+    """Return whether it ends in the middle of a sentence, like "For example," or names what follows, like "Note"."""
     return block.endswith((":", ",")) or ("\n" not in block and block[:1].isalnum() and block[-1:].isalnum())
 
 
 def _units(block: _Block, fitting: Container[Whole], repeated: Container[str]) -> list[_Unit]:
-    """Statements of code, lines of a list or a table, sentences of prose."""
+    """Return statements of code, lines of a list or a table, or sentences of prose."""
     if block.whole is None:
         return _lines(block)
     units = _lines(block, repeated) if block.whole.head is not None else _statements(block)
@@ -217,7 +217,7 @@ def _priced(texts: Sequence[str], cost: float, last: float, head: str | None = N
 
 
 def _statements(block: _Block) -> list[_Unit]:
-    """Lines of code: the best cuts are before one that begins a statement, and of these before one after a blank."""
+    """Return lines of code; the best cuts are before statements, and of these before one after a blank line."""
     lines = _split(_NEWLINES, block.text)
     least = min(map(_indent, lines))
     prompt = _PROMPT.match(lines[0])
@@ -275,7 +275,7 @@ def _replace(
 
 
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Indexes of units before which to cut, and the end: the cheapest way to fill pieces of at most `size`."""
+    """Return the indexes of units to cut before, and the end: the cheapest way to fill pieces of at most `size`."""
     reach = [0, *accumulate(counts)]  # tokens before each unit
     reaches = np.array(reach)
     best = [0.0]

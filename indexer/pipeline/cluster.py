@@ -86,12 +86,12 @@ class Cluster:
 
     @property
     def pages(self) -> int:
-        """How many pages may be under way."""
+        """Return how many pages may be under way."""
         return max(AHEAD, _PER_CORE * self._room())
 
     @property
     def blocks(self) -> int:
-        """How many blocks of texts may be under way."""
+        """Return how many blocks of texts may be under way."""
         return self._room() + _SPARE
 
     def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> _Task[Parsed]:
@@ -143,13 +143,13 @@ class Cluster:
                     raise
 
     def _nodes(self) -> list[str]:
-        """Ids of the nodes that can take a task."""
+        """Return the ids of the nodes that can take a task."""
         return [
             node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0.0) >= self._cores
         ]
 
     def _room(self) -> int:
-        """How many tasks the cluster can run at the same time."""
+        """Return how many tasks the cluster can run at the same time."""
         if time.monotonic() - self._counted_at > _COUNTED:
             self._tasks_at_once = int(ray.cluster_resources().get("CPU", 0.0)) // self._cores
             self._counted_at = time.monotonic()

@@ -181,7 +181,7 @@ class Display:
     """
 
     def __init__(self, stream: TextIO, text: Callable[[], str]) -> None:
-        """Begin; `text` is asked for the line, from any thread."""
+        """Start to show what `text` returns, which is called in any thread."""
         self._stream = stream
         self._text = text
         self._terminal = stream.isatty()

@@ -91,6 +91,6 @@ def _interrupt(_: int, __: FrameType | None) -> None:
 
 
 def _on_sigterm(handler: Any) -> None:
-    """Ray sets one of its own, which ends the process without a word."""
+    """Set the handler of SIGTERM: that of Ray ends the process without a message."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)

@@ -43,7 +43,7 @@ class Stopwatch:
             self._seconds[stage] += some
 
     def read(self) -> dict[str, float]:
-        """Seconds by stage so far, and in `total` since the beginning."""
+        """Return seconds by stage so far, and in `total` since the beginning."""
         return {**self._seconds, "total": time.perf_counter() - self._started}
 
 
@@ -61,7 +61,7 @@ class Tally:
             self.examples.append(url)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
+        """Return the JSON-ready form."""
         return {"count": self.count, "examples": list(self.examples)}
 
 
@@ -109,7 +109,7 @@ class BuildReport:
     notes: tuple[ReasonGroup, ...] = ()  # on documents of this generation; the largest group first
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
+        """Return the JSON-ready form."""
         return {
             "generation": self.generation,
             "published": self.published,
@@ -142,7 +142,7 @@ class BuildReport:
         return f"{counts}, {self.unchanged:,} unchanged{troubles}: generation {self.generation}"
 
     def table(self) -> str:
-        """A summary to print, several lines."""
+        """Return a summary to print, of several lines."""
         note = "" if self.published else " (live; nothing has changed)"
         lines = [
             f"generation   {self.generation}{note}",

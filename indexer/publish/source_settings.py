@@ -9,7 +9,6 @@ from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
-from indexer.read.allowed_places import bounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | No
 
     The places that a source may not leave are kept as well. Raises ConfigError if what was kept makes no sense.
     """
-    config = bounded(config, sources, live)
+    config = _bounded(config, sources, live)
     before = _own(live.settings) if live is not None else {}
     own = {}
     for source in sources:
@@ -159,3 +158,10 @@ def _with_own(settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]])
 def _effective(crawl: Mapping[str, Any], source: str) -> dict[str, str]:
     values = {**crawl, **crawl.get("scope", {}), **crawl.get("own", {}).get(source, {})}
     return {name: as_text(values[name]) for name in own_names(source) if name in values}
+
+
+def _bounded(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
+    """Return the config with the places that each source was held to before: they hold for as long as it is there."""
+    before = live.settings.get("crawl", {}).get("within", {}) if live is not None else {}
+    kept = {source: tuple(places) for source, places in before.items() if source in sources}
+    return replace(config, crawl=replace(config.crawl, within=kept | dict(config.crawl.within)))

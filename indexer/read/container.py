@@ -247,7 +247,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
 
 
 def _attached(message: Message) -> Iterator[Message]:
-    """Parts that are neither text of the message, nor parts of another one in it, nor signatures."""
+    """Yield parts that are neither text of the message, nor parts of another one in it, nor signatures."""
     shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
     todo: list[Message] = [message]
     while todo:
@@ -284,7 +284,7 @@ def _file_name(part: Message) -> str:
 
 
 def _unique_name(name: str, names: set[str]) -> str:
-    """The name, with a number if another file has it."""
+    """Return the name, with a number if another file has it."""
     path, number = PurePosixPath(name), 1
     while name in names:
         number += 1

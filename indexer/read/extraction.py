@@ -49,7 +49,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
 
 
 def _first(sections: Iterable[Section]) -> Iterator[Section]:
-    """Sections of at most `_LONGEST` characters: more than passages are made of."""
+    """Yield sections of at most `_LONGEST` characters, which is more than passages are made of."""
     left = _LONGEST
     for section in sections:
         if left <= 0:
@@ -118,14 +118,14 @@ def _anchor(anchor: str | None) -> str | None:
 
 
 def _marks(marks: Any, length: int) -> tuple[tuple[int, str], ...]:
-    """Places within a text, in order, and ids; others are dropped."""
+    """Return places within a text, in order, and ids; others are dropped."""
     found = ((place, _anchor(anchor)) for place, anchor in marks)
     known = [(place, anchor) for place, anchor in found if anchor and isinstance(place, int) and 0 <= place < length]
     return tuple(sorted(known, key=lambda mark: mark[0]))
 
 
 def _wholes(wholes: Any, length: int) -> tuple[Whole, ...]:
-    """Parts of a text, in order, none within another; others are dropped."""
+    """Return parts of a text, in order, none within another; others are dropped."""
     found: list[Whole] = []
     for start, end, head in wholes:
         after = found[-1].end if found else 0

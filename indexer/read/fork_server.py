@@ -105,7 +105,7 @@ class ForkServer:
 
     @property
     def is_there(self) -> bool:
-        """Whether the process has been started and is not gone: then it has closed its end of the socket."""
+        """Return whether the process has been started and is not gone: then it has closed its end of the socket."""
         if self._control is None or self._owner != os.getpid():
             return False
         closed = select.poll()

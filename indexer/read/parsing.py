@@ -189,7 +189,7 @@ def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr, spare: Spar
 
 
 def _in_order(sections: Sequence[Section], scanned: Sequence[Section]) -> Iterator[Section]:
-    """Sections by their pages: those that were read by OCR before the first that begins on a later page."""
+    """Yield sections by their pages; those of OCR come before the first that begins on a later page."""
     waiting = deque(scanned)
     for section in sections:
         page = _page_of(section)
@@ -200,7 +200,7 @@ def _in_order(sections: Sequence[Section], scanned: Sequence[Section]) -> Iterat
 
 
 def _page_of(section: Section) -> int:
-    """Number of the page that a section begins on; 0 where it says none."""
+    """Return the number of the page that a section begins on; 0 where it says none."""
     named = _PAGE.fullmatch(section.anchor or "")
     return int(named[1]) if named else 0
 
@@ -210,21 +210,21 @@ def _confidence(scans: Scans) -> dict[str, tuple[str, ...]]:
 
 
 def _linked(sections: tuple[Section, ...], fragment: str) -> tuple[Section, ...]:
-    """Sections whose lines are named as a link template has it."""
+    """Return sections with anchors as a link template spells them."""
     if not fragment:
         return sections
     return tuple(replace(section, anchor=line_anchor(fragment, section.anchor)) for section in sections)
 
 
 def _is_packed(page: Page, reader: str | None) -> bool:
-    """Whether it is a text that is packed with gzip, as folders have them."""
+    """Return whether it is a text that is packed with gzip, as folders have them."""
     return (
         reader in PACKED_READERS and page.body.startswith(GZIP) and not (page.requested or page.url).startswith("http")
     )
 
 
 def _name(url: str) -> str:
-    """File name of an address, for a page without a title."""
+    """Return the file name of an address, for a page without a title."""
     parts = urlsplit(url)
     name = PurePosixPath(unquote(parts.path, errors="replace")).name
     return visible(name) or parts.netloc or url

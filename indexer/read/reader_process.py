@@ -133,7 +133,7 @@ class ReaderProcess:
 
     @property
     def _allowed(self) -> int:
-        """Bytes of memory that the process may have."""
+        """Return the bytes of memory that the process may have."""
         return self._memory + (_OCR_MEMORY if self._engine else 0)
 
     def _exchange(

@@ -158,7 +158,7 @@ def _below_remarks(rows: Sequence[Sequence[str]], begin: int, end: int, usual: f
 
 
 def _is_title(row: Sequence[str]) -> bool:
-    """Whether a row says one thing, from its first column on; two cells that say the same may be anything."""
+    """Return whether a row says one thing, from its first column on; two cells that say the same may be anything."""
     filled = [text for text in row if text]
     return bool(row[0]) and len(set(filled)) == 1 and len(filled) != 2 and all(row[: len(filled)])
 
@@ -181,7 +181,7 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
 
 
 def _divides(upper: Sequence[str], lower: Sequence[str]) -> bool:
-    """Whether a row names the columns below the groups of the row above, and nothing below the others."""
+    """Return whether a row names the columns below the groups of the row above, and nothing below the others."""
     divides = False
     for column, text in enumerate(lower if len(set(upper)) > 1 else ()):
         above = _at(upper, column)
@@ -194,7 +194,7 @@ def _divides(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
-    """Whether a row has words where the rows below have numbers, as names and units do; nothing new beside them."""
+    """Return whether a row has words above numbers, as names and units stand; and nothing new beside them."""
     words = 0
     others = []
     for column, text in enumerate(row):
@@ -213,7 +213,7 @@ def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequen
 
 
 def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether all numbers in a row may be names of columns: years, days, times, a scale, or numbers above words."""
+    """Return whether all numbers in a row may name columns: years, days, times, a scale, or numbers above words."""
     columns = [column for column, text in enumerate(row) if _is_value(text)]
     if not columns:
         return True
@@ -241,12 +241,12 @@ def _has_values(rows: Sequence[Sequence[str]], column: int) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Whether a text is a number, an amount or a date: it begins with a digit, and has no more letters than digits."""
+    """Return whether a text is a number, amount or date: it begins with a digit, and has no more letters than digits."""
     return _VALUE.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text above numbers may be what they are called: no number, and no word for a missing one."""
+    """Return whether a text above numbers may be what they are called: no number, and no word for a missing one."""
     is_word = _LETTER.search(text) is not None and text.casefold() not in _MISSING
     return _TIME.fullmatch(text) is not None or (not _is_value(text) and (is_word or text in _SIGNS))
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from indexer.errors import ParseError, SourceError
 from indexer.read.access_list import FILE, NOBODY, read_list
-from indexer.read.allowed_places import folder_above
 from indexer.read.container import with_parts
 from indexer.read.formats import HTML, content_type_of, reader_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.folder_tree import Tree
 from indexer.sources.templates import spread
+from indexer.urls import folder_above
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
 _MAX_LIST = 100_000  # bytes of an access list

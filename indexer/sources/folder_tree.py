@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from indexer.errors import SourceError
 from indexer.generation.layout import BUILDING, GENERATIONS, LOCK
-from indexer.read.allowed_places import folder_above
+from indexer.urls import folder_above
 
 INSIDE = "!/"  # between the address of an archive or e-mail and the name of a member
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

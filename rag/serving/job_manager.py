@@ -33,8 +33,8 @@ from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collecti
 from indexer.generation.manifest import is_generation_id, read_manifest
 from indexer.publish.collections import live_id, writer_lock
 from indexer.publish.publish import disk_errors, prepare
-from indexer.read.allowed_places import is_below, places
 from indexer.sources.addresses import full_name, refuse_secret
+from indexer.urls import is_below, places
 from rag.clock import timestamp
 from rag.errors import JobConflict, JobMissing, JobRefused
 from rag.settings import Settings

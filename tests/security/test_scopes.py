@@ -9,10 +9,10 @@ from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
 from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
-from indexer.read.allowed_places import is_below
 from indexer.records import Page
 from indexer.source_context import SourceContext
 from indexer.sources.reading import Reading, read_sources
+from indexer.urls import is_below
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, page, redirect
 

@@ -14,9 +14,8 @@ from indexer.crawl.fetch import Fetcher, Request, Traffic, Turns
 from indexer.crawl.robots import Robots, fetch_robots
 from indexer.crawl.sessions import Sessions
 from indexer.errors import FetchError, NotWanted
-from indexer.read import allowed_places
 from indexer.records import Skip
-from indexer.urls import normalise, origin
+from indexer.urls import normalise, origin, place_refusal
 
 MAX_REQUESTS = 200  # of one document
 _SENT = {"accept": "Accept", "origin": "Origin"}  # headers of the browser that are sent on
@@ -167,7 +166,7 @@ class Resources:
 
     def _check(self, url: str) -> None:
         """Raise NotWanted unless an address may be fetched."""
-        if reason := allowed_places.refusal(url, self._within):
+        if reason := place_refusal(url, self._within):
             raise NotWanted(reason)
         session = self._sessions.of(url) if origin(url) == self._site else None
         if session is not None and (reason := session.refusal(url)):

@@ -151,7 +151,7 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
 
 
 def _blocks(cell: dict[str, Any]) -> list[str]:
-    """Markdown of one cell."""
+    """Return one cell as Markdown."""
     kind, source = cell.get("cell_type"), _text(cell.get("source", cell.get("input")))
     if kind == "markdown":
         return [source]

@@ -90,7 +90,7 @@ class _Tags:
 
     @property
     def may_lead_on(self) -> bool:
-        """Whether the page may be there to lead on rather than to be read."""
+        """Return whether the page may be there to lead on rather than to be read."""
         return self.has_refresh or bool(self.inner_frames) or not self.hrefs
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -217,12 +217,12 @@ class Leads:
 
     @property
     def has_text(self) -> bool:
-        """Whether there is more text than on a page that scripts draw, or around a frame."""
+        """Return whether there is more text than on a page that scripts draw, or around a frame."""
         return self.length >= _HARDLY
 
     @property
     def redirect(self) -> str | None:
-        """Where readers are sent before they have read anything, or from a page that says no more than that."""
+        """Return the address that readers are sent to at once, or by a page that says nothing else."""
         if self.refresh is None:
             return None
         seconds, address = self.refresh

@@ -7,7 +7,7 @@ import pytest
 
 from indexer.generation.layout import current_id
 from indexer.publish.collections import writer_lock
-from indexer.read.allowed_places import is_below, places
+from indexer.urls import is_below, places
 from rag.errors import JobConflict, JobRefused
 from rag.serving.job_manager import JobManager
 from rag.settings import load
