@@ -1,11 +1,14 @@
 """The report of a build, for people and for programs."""
 
 import heapq
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+import msgspec
 
 from indexer.crawl.fetch import Traffic
 from indexer.decoding import one_line
@@ -60,10 +63,6 @@ class Tally:
         if len(self.examples) < _EXAMPLES:
             self.examples.append(url)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return {"count": self.count, "examples": list(self.examples)}
-
 
 @dataclass(frozen=True, slots=True)
 class ReasonGroup:
@@ -110,28 +109,11 @@ class BuildReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
-        return {
-            "generation": self.generation,
-            "published": self.published,
-            "documents": self.documents,
-            "chunks": self.chunks,
-            "fetched": self.fetched,
-            "new": self.new.as_dict(),
-            "changed": self.changed.as_dict(),
-            "gone": self.gone.as_dict(),
-            "unchanged": self.unchanged,
-            "kept": [{"url": failure.url, "reason": failure.reason} for failure in self.kept],
-            "embedded": self.embedded,
-            "carried": self.carried,
-            "skipped": [asdict(group) for group in self.skipped],
-            "notes": [asdict(group) for group in self.notes],
-            "failed": [{"url": failure.url, "reason": failure.reason} for failure in self.failed],
-            "ocr": {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out},
-            "settings": [asdict(change) for change in self.settings],
-            "hosts": [_host(host) for host in self.hosts],
-            "biggest": [{"url": size.url, "bytes": size.bytes, "chunks": size.chunks} for size in self.biggest],
-            "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
-        }
+        report: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(self)))  # with lists instead of tuples
+        report["ocr"] = {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out}
+        report["hosts"] = [_host(host) for host in self.hosts]
+        report["seconds"] = {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}
+        return report
 
     def line(self) -> str:
         """Return what changed, in one line."""

@@ -241,7 +241,7 @@ def _has_values(rows: Sequence[Sequence[str]], column: int) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Return whether a text is a number, amount or date: it begins with a digit, and has no more letters than digits."""
+    """Return whether a text is a number, amount or date: it begins with a digit, with no more letters than digits."""
     return _VALUE.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
 
 

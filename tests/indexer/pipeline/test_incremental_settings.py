@@ -160,7 +160,7 @@ def test_a_source_is_removed_without_fetching_or_embedding(work: Work, site: Sit
     before = work.content()
     report = work.remove(docs)
     assert (report.published, report.documents, report.unchanged, report.carried) == (True, 4, 4, 5)
-    assert report.gone.as_dict()["count"] == 3
+    assert report.gone.count == 3
     assert (work.embedder.encoded, site.hits) == (10, [])
     after = work.content()
     assert {url for url in before if url not in after} == {path.as_uri() for path in docs.iterdir()}

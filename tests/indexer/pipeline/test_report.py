@@ -20,17 +20,19 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     report = run(tmp_path / "index", docs)
     content = json.loads(json.dumps(report.as_dict()))
     names = "generation published documents chunks fetched new changed gone unchanged kept embedded carried"
-    assert list(content) == [
-        *names.split(),
-        "skipped",
-        "notes",
-        "failed",
-        "ocr",
-        "settings",
-        "hosts",
-        "biggest",
-        "seconds",
-    ]
+    assert sorted(content) == sorted(
+        [
+            *names.split(),
+            "skipped",
+            "notes",
+            "failed",
+            "ocr",
+            "settings",
+            "hosts",
+            "biggest",
+            "seconds",
+        ]
+    )
     assert content["biggest"][0] == {
         "url": (docs / "cats.html").as_uri(),
         "bytes": (docs / "cats.html").stat().st_size,
