@@ -1,50 +1,15 @@
 """`index` and `remove`: sources in, a published generation out."""
 
-import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from embedder.engines.plan import resolve_precision
-from embedder.protocol import Embedder
-from indexer import memory
 from indexer.config import OWN
-from indexer.errors import SourceError, counted
-from indexer.generation.previous import live_sources
-from indexer.pipeline.build import remove_sources
-from indexer.pipeline.progress import Progress, progress_for
-from indexer.publish.collections import list_collections
-from indexer.publish.publish import disk_errors, nothing_left, prepare
-from indexer.sources.addresses import address_kind, full_name, refuse_bare_host, refuse_secret
-from rag.commands import models
-from rag.commands.models import published
 from rag.commands.verb import Given, Result, verb
-from rag.errors import SettingsError
-from rag.serving.builds import BuildOrder, SourceBuilds
-from rag.serving.publisher import publisher_of, reported
-from rag.settings import SETTINGS, Settings, load, own_limits
-from rag.settings_file import ConfiguredSource, credentials_of
-
-if TYPE_CHECKING:
-    from indexer.pipeline.cluster import Cluster
-
-
-@dataclass(frozen=True, slots=True)
-class IndexRequest:
-    """The sources to index, and how."""
-
-    sources: Sequence[str] = ()  # none: those of the configuration file, or else of the live generation
-    configured: Sequence[ConfiguredSource] = ()  # in the configuration file
-    add: bool = False  # to those of the live generation
-    full: bool = False  # whether unchanged pages are asked for and cut again
-    watch: bool = False  # whether to stay and read folders and files again that have changed
-    within: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by source: places that it may not leave
-    limits: Mapping[str, Any] = field(default_factory=dict)  # settings by name, for the named sources or else for all
+from rag.settings import Settings
 
 
 @verb("index", "store", "build", "embedder", "crawl", "chunk", "ocr", publishes=True)
@@ -64,6 +29,10 @@ class IndexRequest:
 @click.pass_obj
 def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any) -> Result:
     """Read the sources that a command line names; limits given with them are for these sources, and no others."""
+    from indexer import memory
+    from indexer.pipeline.progress import progress_for
+    from rag.commands.indexing import IndexRequest, index_sources
+
     memory.prepare()
     limits = {name: getattr(settings, name) for name in OWN if name in given.flags}
     configured = given.file.sources if given.file else ()
@@ -72,103 +41,15 @@ def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: 
     return index_sources(request, given.settings(without=OWN), progress, quiet=quiet)
 
 
-def index_sources(
-    request: IndexRequest, settings: Settings, progress: Callable[[], Progress], *, quiet: bool = False
-) -> Result:
-    """Read the sources, and publish a generation unless nothing has changed; `progress` is made for each build."""
-    sources = _sources(request, settings)
-    config = settings.build_config(request.within)  # before the model is loaded, so that a bad value is refused at once
-    config = dataclasses.replace(config, credentials=credentials_of(settings))
-    settings = models.as_built(settings)
-    embedder = models.lazy_embedder(settings, quiet=quiet)
-    for name in {one.collection or settings.collection for one in sources}:
-        models.check_model(dataclasses.replace(settings, collection=name), embedder.fingerprint)
-    publisher = publisher_of(settings, quiet=quiet)
-    if publisher and len({one.collection or settings.collection for one in sources}) > 1:
-        raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")
-    with nothing_left(settings.index_dir), _cluster(settings, embedder.fingerprint) as cluster:
-        with disk_errors(settings.index_dir):
-            prepare(settings.index_dir)
-        order = BuildOrder(
-            settings,
-            config,
-            embedder,
-            sources,
-            full=request.full,
-            progress=progress,
-            cluster=cluster,
-            on_published=publisher,
-        )
-        work = SourceBuilds(order)
-        if request.watch:
-            work.watch()
-            return work.as_dict(), f"{counted(work.runs, 'run')}, {work.published:,} published, {work.failed:,} failed"
-        reports = work.once()
-    if len(reports) == 1:
-        [report] = reports.values()
-        return reported(report, publisher)
-    text = "\n\n".join(f"collection   {name}\n{report.table()}" for name, report in reports.items())
-    return {"collections": {name: report.as_dict() for name, report in reports.items()}}, text
-
-
-def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource]:
-    """Return all that is to be read. Raises SourceError for a source that cannot be one."""
-    folder, sources, configured = settings.collection_dir, list(request.sources), request.configured
-    if request.add and not sources:
-        raise SourceError("--add needs a source")
-    for source in sources:
-        refuse_bare_host(source)
-        refuse_secret(source)
-    named = sources
-    if not sources and not configured:
-        named = sources = live_sources(published(settings))
-    elif request.add and folder in list_collections(settings.index_dir).values():
-        sources = [*live_sources(folder), *sources]
-    limited, limits = set(map(full_name, named)), own_limits(request.limits)
-    found = [
-        ConfiguredSource(source, own=limits if source in limited else {})
-        for source in dict.fromkeys(map(full_name, sources))
-    ]
-    if not found:  # a file says all of it: limits that it does not name are not kept
-        none = dict.fromkeys(OWN)
-        found = [dataclasses.replace(one, own={**none, **one.own, **limits}) for one in configured]
-    if request.watch and all(address_kind(one.source) for one in found):
-        raise SourceError("--watch is for folders and files: have systemd or cron run index again for other sources")
-    return found
-
-
-@contextmanager
-def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cluster | None]":
-    """Connect to the Ray cluster of the settings, if they name one, until the block ends.
-
-    Every node gets the embedder of the settings with the engine that its own processor runs, in the precision of this
-    machine. Raises ClusterError, or NodeDiffers for a node that cannot be used with this machine.
-    """
-    if not settings.ray:
-        yield None
-        return
-    from indexer.pipeline.ray_session import ray_session
-
-    with ray_session(settings.ray):
-        from indexer.pipeline.cluster import Cluster
-
-        cores = settings.threads or 1  # of a task: processes next to each other do not wait for each other
-        values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS if setting.group == "embedder"}
-        values |= {"threads": cores, "precision": resolve_precision(settings.precision)}
-        yield Cluster(partial(node_embedder, values), fingerprint, cores)
-
-
-def node_embedder(settings: Mapping[str, Any]) -> Embedder:
-    """Load the embedder of these settings on a node; compiled there once, by the first process that needs it."""
-    from rag.serving.live import load_embedder
-
-    return load_embedder(load(settings, {}))
-
-
 @verb("index", "store", "keep_generations", publishes=True)
 @click.argument("source", nargs=-1, required=True, help="the source, as it was given to index")
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     """Publish a generation without what came from these sources; nothing is fetched or embedded."""
+    from indexer.pipeline.build import remove_sources
+    from indexer.pipeline.progress import progress_for
+    from rag.commands.models import published
+    from rag.serving.publisher import publisher_of, reported
+
     folder = published(settings)
     publisher = publisher_of(settings)
     progress = progress_for(sys.stderr, quiet=True)

@@ -77,7 +77,7 @@ def run_job(folder: Path, work: Work) -> int:
 
 
 def _index(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    from rag.commands.index import IndexRequest, index_sources
+    from rag.commands.indexing import IndexRequest, index_sources
 
     request = IndexRequest(job["sources"], add=job["add"], full=job["full"], within=job["within"])
     report, _ = index_sources(request, load(), lambda: progress)

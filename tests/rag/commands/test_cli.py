@@ -11,7 +11,7 @@ import pytest
 
 from indexer.pipeline.progress import Progress, progress_for
 from rag.commands.cli import main
-from rag.commands.index import IndexRequest, index_sources
+from rag.commands.indexing import IndexRequest, index_sources
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import zoo

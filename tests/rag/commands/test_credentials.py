@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rag.commands.index import IndexRequest, index_sources
+from rag.commands.indexing import IndexRequest, index_sources
 from rag.errors import JobRefused
 from rag.serving.job_manager import JobManager
 from rag.settings import load

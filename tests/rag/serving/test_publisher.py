@@ -19,7 +19,7 @@ from indexer.pipeline.progress import progress_for
 from indexer.stores.store import scan
 from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
-from rag.commands.index import IndexRequest, index_sources
+from rag.commands.indexing import IndexRequest, index_sources
 from rag.errors import NotPublished, SettingsError
 from rag.serving.publisher import Publisher
 from rag.serving.store_access import milvus_at
