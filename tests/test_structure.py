@@ -31,7 +31,7 @@ def python_files() -> list[Path]:
 def repository_files() -> list[Path]:
     """Return all files of text."""
     folders = (".ci", "docs", "scripts", "tests", *MAY_IMPORT)
-    found = [path for path in ROOT.iterdir() if path.is_file()]
+    found = [path for path in ROOT.iterdir() if path.is_file() and path.name != ".git"]  # of a worktree
     found += [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return sorted(path for path in found if "__pycache__" not in path.parts and path.suffix != ".png")
 
