@@ -11,12 +11,11 @@ _CRAWL = "max_depth max_total_bytes render_timeout render_bytes"  # of a source 
 
 _SETTINGS = {  # what takes the place of some settings, and their names
     _CONSTANT: f"{_CRAWL} sites chunk_overlap ocr_confidence ocr_pages vector_index max_k max_query_chars "
-    "answer_support rerank_depth",
+    "answer_support answer_timeout rerank_depth",
     "each search may ask for it": "expand per_document",
     "write NAME@COMMIT for a model of the hub": "revision rerank_revision",
     "the cross-encoder runs in the precision of the model": "rerank_engine rerank_precision rerank_threads",
     "rules names the file of [[credentials]] and [[access]]": "credentials_file access_file",
-    "the reverse proxy says it in X-Forwarded-Prefix, with proxies": "path_prefix",
     "the header is X-Proxy-Secret": "proxy_secret_header",
     "insights keep the queries": "log_queries",
     "an authenticating proxy logs people in, and user_header names them": "oidc_issuer oidc_audience oidc_jwks "
@@ -30,7 +29,7 @@ _SETTINGS = {  # what takes the place of some settings, and their names
 SETTINGS = {name: instead for instead, names in _SETTINGS.items() for name in names.split()}
 COMMANDS = {
     "drop": "collections --drop NAME deletes a collection",
-    "generations": "rollback without an argument lists the generations",
+    "generations": "rollback --list lists the generations",
     "sources": "doctor and the page /status list the sources of the index",
     "warm": "index, search and serve compile the model when they first need it",
     "insights": "the page /insights of the server shows what people ask, and /api/v1/insights.csv has its tables",

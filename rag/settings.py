@@ -159,6 +159,9 @@ class Settings:
         low=0,
         high=10,
     )
+    path_prefix: str = setting(
+        "", "path of another site below which to serve, such as /search; empty = as X-Forwarded-Prefix says", "access"
+    )
     rate_limit: float = setting(
         0.0,
         "requests per second for each key, user or, without one, address; bursts of twice that; 0 = no limit",
@@ -192,7 +195,6 @@ class Settings:
     answer_key: str = setting(
         "", "API key for answer_url; safer in the variable than in the flag", "answers", secret=True
     )
-    answer_timeout: float = setting(60.0, "seconds to wait for one answer", "answers", low=0.01, high=3600)
     answer_page: str = setting(
         "button",
         "when the search page has an answer written: button = when asked, auto = for every question that is entered",

@@ -16,6 +16,7 @@ from jinja2.bccache import Bucket
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.sansio.response import Response as AnyResponse
 
+from rag.errors import SettingsError
 from rag.insights.recorder import Recorder
 from rag.serving.job_manager import JobManager
 from rag.serving.live import LiveRetriever
@@ -82,8 +83,16 @@ def create_app(
     limits.register_queue(app, settings.queue)
     limits.register(app, settings)
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
+    prefix = settings.path_prefix.strip().strip("/")
+    if prefix:
+        prefix = f"/{prefix}"
+        if not _is_prefix(prefix, own_segments):
+            raise SettingsError(
+                f"--path-prefix {prefix[:80]!r} must be a path such as /search, and no route may begin with it"
+            )
+    if prefix or settings.proxies:
+        app.wsgi_app = PathPrefix(app.wsgi_app, own_segments, prefix)  # type: ignore[method-assign]
     if settings.proxies:
-        app.wsgi_app = PathPrefix(app.wsgi_app, own_segments)  # type: ignore[method-assign]
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)  # type: ignore[method-assign]
 
     versions = _asset_versions(Path(app.static_folder or ""))
@@ -139,21 +148,30 @@ class JsonProvider(DefaultJSONProvider):
         return Response(body, mimetype=self.mimetype)
 
 
+def _is_prefix(path: str, own_segments: frozenset[str]) -> bool:
+    return _PREFIX.fullmatch(path) is not None and path.split("/")[1] not in own_segments
+
+
 class PathPrefix:
     """Middleware that serves below a path of another site: it sets SCRIPT_NAME, which Flask puts before every address.
 
-    The nearest proxy says the path in X-Forwarded-Prefix. It may have taken it off the address already, or not.
+    The setting says the path, or else the nearest proxy in X-Forwarded-Prefix. The proxy may have taken it off the
+    address already, or not.
     """
 
-    def __init__(self, app: Callable[[dict[str, Any], Any], Iterable[bytes]], own_segments: frozenset[str]) -> None:
-        """Take the application, and the first segments of its addresses, which no prefix may have."""
+    def __init__(
+        self, app: Callable[[dict[str, Any], Any], Iterable[bytes]], own_segments: frozenset[str], prefix: str
+    ) -> None:
+        """Take the application, the first segments of its addresses, which no prefix may have, and the setting."""
         self._app = app
         self._own_segments = own_segments
+        self._prefix = prefix
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer one request."""
-        prefix = str(environ.get("HTTP_X_FORWARDED_PREFIX", "")).rpartition(",")[2].strip().rstrip("/")
-        if _PREFIX.fullmatch(prefix) and prefix.split("/")[1] not in self._own_segments:
+        header = str(environ.get("HTTP_X_FORWARDED_PREFIX", "")).rpartition(",")[2].strip().rstrip("/")
+        prefix = self._prefix or header
+        if _is_prefix(prefix, self._own_segments):
             environ["SCRIPT_NAME"] = prefix
             path = environ.get("PATH_INFO", "")
             if path == prefix or path.startswith(prefix + "/"):

@@ -27,7 +27,7 @@ class Endpoint:
     url: str
     model: str
     key: str = field(repr=False)
-    timeout: float  # seconds for a whole completion
+    timeout: float = 60.0  # seconds for a whole completion
 
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint":
@@ -43,7 +43,7 @@ class Endpoint:
         if not settings.answer_key.isascii() or not settings.answer_key.isprintable():
             raise SettingsError("answer_key must be printable ASCII")
         url = url.removesuffix(_PATH) + _PATH
-        return cls(url, settings.answer_model, settings.answer_key, settings.answer_timeout)
+        return cls(url, settings.answer_model, settings.answer_key)
 
 
 _ENOUGH = 4  # words that tell something, with which a question is understood without those before it

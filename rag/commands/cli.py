@@ -23,7 +23,7 @@ VERBS = {  # the module and function of each below `rag.commands`, and its summa
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
     "compare": ("search.compare", "show which of two generations, models or settings answers questions better"),
     "verify": ("generations.verify", "check the manifest, files and counts of a generation"),
-    "rollback": ("generations.rollback", "list the generations, or verify an older one and make it live"),
+    "rollback": ("generations.rollback", "verify an older generation and make it live, or list them"),
     "export": ("generations.export", "write a generation to an archive"),
     "import": ("generations.import_", "publish the generation in an archive"),
     "collections": ("generations.collections", "list the collections of the index, or delete one"),

@@ -53,15 +53,17 @@ def verify(settings: Settings, *, generation: str | None = None) -> Result:
 
 
 @verb("index", "store")
-@click.argument("generation", required=False, help="id of the one to make live, or `previous` (default: list them)")
-def rollback(settings: Settings, generation: str | None) -> Result:
-    """List the generations, or make an older one live after verifying it."""
+@click.argument("generation", required=False, help="id of the one to make live (default: the one before the live one)")
+@click.option("--list", "only_list", is_flag=True, help="list the generations, and change nothing")
+def rollback(settings: Settings, generation: str | None, *, only_list: bool = False) -> Result:
+    """Make an older generation live after verifying it, and list the generations."""
+    lines = []
     with closing(chosen_store(settings)) as store:
-        if generation is not None:
+        report: dict[str, Any] = {"collection": settings.collection}
+        if not only_list:
             before = live_id(store)
-            now = roll_back(store, None if generation == "previous" else generation)
-            report = {"collection": settings.collection, "generation": now, "before": before}
-            return report, f"generation {now} is live; previously {before or 'none'}"
+            report |= {"generation": roll_back(store, generation), "before": before}
+            lines.append(f"generation {report['generation']} is live; previously {before or 'none'}")
         listed = [one.as_dict() for one in store.published()]
         if not listed:
             _ = store.live_id() if settings.store else published(settings)  # says that there is none
@@ -69,7 +71,7 @@ def rollback(settings: Settings, generation: str | None) -> Result:
     for one in listed:
         size = "-" if one["bytes"] is None else f"{one['bytes'] / 1e6:,.1f}"
         rows.append(("*" if one["live"] else "", one["id"], *_facts(one), size, one["problem"]))
-    return {"collection": settings.collection, "generations": listed}, _table(rows)
+    return report | {"generations": listed}, "\n".join([*lines, _table(rows)])
 
 
 @verb("index")

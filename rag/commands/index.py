@@ -30,10 +30,11 @@ from rag.settings import Settings
 def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: bool, **flags: Any) -> Result:
     """Read the sources that a command line names; limits given with them are for these sources, and no others."""
     from indexer import memory
+
+    memory.prepare()  # before FAISS is loaded, which ends a process that has too little
     from indexer.pipeline.progress import progress_for
     from rag.commands.indexing import IndexRequest, index_sources
 
-    memory.prepare()
     limits = {name: getattr(settings, name) for name in OWN if name in given.flags}
     configured = given.file.sources if given.file else ()
     request = IndexRequest(source, configured, limits=limits, **flags)

@@ -255,6 +255,7 @@ CASES: dict[str, Callable[[Site], Asked]] = {
     "GET /status": addresses("/status"),
     "POST /v1/embeddings": simply(("POST", "/v1/embeddings", {"input": "bluegamma", "model": "other"})),
     "GET /v1/models": simply(("GET", "/v1/models", None)),
+    "GET /v1/models/{id}": simply(("GET", "/v1/models/none", None)),
     "POST /v1/rerank": simply(("POST", "/v1/rerank", {"query": "bluegamma", "documents": ["bluegamma"]})),
 }
 

@@ -54,17 +54,15 @@ def test_verify(index, tmp_path):
 def test_generations_are_listed_and_gone_back_to(source, tmp_path):
     where = ("--index", tmp_path / "i", "--json")
     ids = [json.loads(run("index", source, "--full", *where).stdout)["generation"] for _ in range(2)]
-    listed = json.loads(run("rollback", *where).stdout)["generations"]
+    listed = json.loads(run("rollback", "--list", *where).stdout)["generations"]
     assert [(item["id"], item["live"], item["documents"]) for item in listed] == [(ids[1], True, 3), (ids[0], False, 3)]
-    assert json.loads(run("rollback", "previous", *where).stdout) == {
-        "collection": "default",
-        "generation": ids[0],
-        "before": ids[1],
-    }
-    text = run("rollback", "--index", tmp_path / "i").stdout.splitlines()
+    report = json.loads(run("rollback", *where).stdout)
+    assert (report["collection"], report["generation"], report["before"]) == ("default", *ids)
+    assert [item["live"] for item in report["generations"]] == [False, True]
+    text = run("rollback", "--list", "--index", tmp_path / "i").stdout.splitlines()
     assert text[0].split() == ["generation", "created", "documents", "chunks", "MB"]
     assert [line.startswith("*") for line in text[1:]] == [False, True]
-    refused(run("rollback", "previous", *where), "no generation older")
+    refused(run("rollback", *where), "no generation older")
     refused(run("rollback", "nonsense", *where), "there is no generation 'nonsense'")
 
 

@@ -12,6 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag import Client
+from rag.errors import SettingsError
 from rag.settings import Settings
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from tests.web.running import running
@@ -43,6 +44,13 @@ def below(client: FlaskClient, path: str, **headers: str) -> list[str]:
 @pytest.mark.parametrize("path", ["/?q=fsync", "/search/?q=fsync", "/status", "/search/status"])
 def test_every_address_of_a_page_is_below_the_prefix(found: FakeRetriever, path: str) -> None:
     assert below(client_of(found, proxies=1), path, **PREFIXED) == []
+    assert below(client_of(found, path_prefix="search/"), path) == []
+
+
+@pytest.mark.parametrize("prefix", ["/a b", "/a//b", "/a/../b", "/api/x"])
+def test_a_setting_that_is_no_path(found: FakeRetriever, prefix: str) -> None:
+    with pytest.raises(SettingsError, match="--path-prefix"):
+        client_of(found, path_prefix=prefix)
 
 
 def test_nobody_but_a_trusted_proxy_says_the_prefix(found: FakeRetriever) -> None:

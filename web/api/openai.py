@@ -65,9 +65,26 @@ def embed() -> Response:
 @operation(summary="List the models, as OpenAI does.", role="read", responses={200: Models})
 def models() -> Response:
     """Answer the model that embeds, and the one that reranks if there is one."""
+    return jsonify(Models([Model(name) for name in _model_names()]))
+
+
+@blueprint.get("/models/<path:id>")
+@operation(
+    summary="Describe a model, as OpenAI does.",
+    role="read",
+    responses={200: Model},
+    errors=(404,),
+)
+def model(id: str) -> Response:
+    """Answer one model."""
+    if id not in _model_names():
+        raise NotFound(f"There is no model {id[:80]!a}; this server has {', '.join(_model_names())}.")
+    return jsonify(Model(id))
+
+
+def _model_names() -> list[str]:
     status = retriever().status()
-    names = [status["model"], *([status["rerank_model"]] if "rerank_model" in status else [])]
-    return jsonify(Models([Model(name) for name in names]))
+    return [status["model"], *([status["rerank_model"]] if "rerank_model" in status else [])]
 
 
 @blueprint.post("/rerank")

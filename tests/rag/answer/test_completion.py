@@ -2,6 +2,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -23,8 +24,8 @@ def server() -> Iterator[FakeEndpoint]:
 
 
 def endpoint_of(server: FakeEndpoint, timeout: float = 20) -> Endpoint:
-    return Endpoint.of(
-        load({"answer_url": server.url, "answer_model": "m", "answer_key": KEY, "answer_timeout": timeout})
+    return replace(
+        Endpoint.of(load({"answer_url": server.url, "answer_model": "m", "answer_key": KEY})), timeout=timeout
     )
 
 

@@ -52,7 +52,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def documents(run: Run) -> int:
-    [listed] = run("rollback", "--json")["generations"][:1]
+    [listed] = run("rollback", "--list", "--json")["generations"][:1]
     return int(listed["documents"])
 
 

@@ -9,6 +9,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from rag.answer import completion
+from rag.answer.prompt import Endpoint
 from rag.events import BEAT, Event, EventDecoder
 from rag.query.filters import Filter
 from rag.settings import Settings
@@ -157,8 +158,12 @@ def test_an_endpoint_that_fails(client: FlaskClient, endpoint: FakeEndpoint) -> 
     assert [name for name, _ in events] == ["hits", "token", "error"]
 
 
-def test_an_endpoint_that_is_slow(retriever: FakeRetriever, settings: Settings, endpoint: FakeEndpoint) -> None:
-    client = create_app(retriever, replace(settings, answer_timeout=0.2)).test_client()
+def test_an_endpoint_that_is_slow(
+    retriever: FakeRetriever, settings: Settings, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = replace(Endpoint.of(settings), timeout=0.2)
+    monkeypatch.setattr(Endpoint, "of", lambda settings: slow)
+    client = create_app(retriever, settings).test_client()
     endpoint.steps = ["It", threading.Event()]
     assert_problem(client.post(URL, json={"query": "a"}, headers=WHOLE), 504)
     events = events_in(client.post(URL, json={"query": "a"}).text)

@@ -64,6 +64,9 @@ def test_the_role_reaches_the_model(
 def test_the_client_of_openai(app: Flask) -> None:
     with running(app) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as theirs:
         assert [model.id for model in theirs.models.list()] == [MODEL, RERANKER]
+        assert theirs.models.retrieve(MODEL).id == MODEL
+        with pytest.raises(openai.NotFoundError, match="no model"):
+            theirs.models.retrieve("gpt-5")
         answer = theirs.embeddings.create(model=MODEL, input=TEXTS)  # in base64, which this client asks for
         np.testing.assert_allclose([one.embedding for one in answer.data], expected(TEXTS))
         floats = theirs.embeddings.create(model=MODEL, input="vacuum", encoding_format="float")
