@@ -1,4 +1,4 @@
-"""Bytes of a document to text: its encoding by mark, declaration, or guess; and what of a text can be seen."""
+"""Decode the bytes of a document, by mark, declaration or guess, and drop what of a text cannot be seen."""
 
 import codecs
 import re
@@ -37,8 +37,7 @@ _REPLACEMENT = "\ufffd".encode()  # in UTF-8
 _LOOKED_AT = 2_000  # bytes
 _GUESSED_FROM = 100_000  # bytes
 _LATIN = ("windows-1252", "windows-1250", "iso-8859-2", "windows-1254", "windows-1257", "windows-1258")
-# By language, the encodings of Latin letters that are not windows-1252, likelier first.
-_BY_LANGUAGE = {
+_BY_LANGUAGE = {  # encodings of Latin letters that are not windows-1252, likelier first
     **dict.fromkeys("bs cs hr hu pl ro sk sl sq".split(), ("windows-1250", "iso-8859-2")),
     **dict.fromkeys("az tr".split(), ("windows-1254",)),
     **dict.fromkeys("lt lv".split(), ("windows-1257",)),
@@ -46,28 +45,6 @@ _BY_LANGUAGE = {
     "vi": ("windows-1258",),
 }
 detect_language: Callable[[str], str | None] | None = None  # set by reader processes, which have loaded its model
-# Scripts in which a joiner or non-joiner between two letters is a part of the spelling: Arabic, those of India and
-# South-East Asia, Mongolian and others like them.
-_JOINING = (
-    "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
-    "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
-)
-_PICTURES = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff9-\ufffc]|"
-    f"(?<![{_JOINING}])(?<![{_JOINING}]\u200c)\u200c|\u200c(?![{_JOINING}])|"
-    f"(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d|\u200d(?![{_JOINING}{_PICTURES}])|"
-    f"(?<![{_PICTURES}#*0-9])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
-)
-# Letters nobody sees, which name a region after a black flag; elsewhere they only hide something.
-_TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
-_JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-# Every character that one of these, or a line end, may be about: most texts have none.
-_UNUSUAL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-    "\ufff9-\ufffc\ud800-\udfff\U000e0000-\U000e0fff]"
-)
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
@@ -99,52 +76,15 @@ def is_binary(body: bytes, charset: str | None) -> bool:
     return name is None or not name.startswith(("utf-16", "utf-32"))
 
 
-def visible(text: str) -> str:
-    """Drop characters nobody sees: zero-width, direction marks, tags, controls; line ends become \\n.
-
-    Joiners and variants stay where they join or part letters of a script that is written so, or make one picture of
-    several characters.
-    """
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # as it mostly is: this is twenty times as fast as looking closer
-    if not _UNUSUAL.search(text):
-        return text
-    shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _CONTROL.sub(" ", _TAGS.sub(lambda found: found[1] or "", shown))
-
-
-def without_joiners(text: str) -> str:
-    """Drop the joiners and variants that `visible` keeps: people search with them and without."""
-    return text if text.isascii() else _JOINERS.sub("", text)
-
-
-def one_line(text: str) -> str:
-    """Return a text from elsewhere as a terminal may show it: one line, nothing invisible, no control characters."""
-    return text if text.isascii() and text.isprintable() else " ".join(visible(text).split())
-
-
-def shorten(text: str, most: int) -> str:
-    """Cut a text to at most so many characters, between words where it has any; a cut text ends in an ellipsis."""
-    if len(text) <= most:
-        return text
-    cut = text[: most - 1]
-    words = cut.rpartition(" ")[0]
-    return (words if len(words) > most // 2 else cut).rstrip() + "…"
-
-
 def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
-    for mark, name in _MARKS:
-        if body.startswith(mark):
+    if name := next((name for mark, name in _MARKS if body.startswith(mark)), None):
+        return name
+    if charset and (name := name_of(charset, is_page=markup)):
+        if markup or charset.lower() not in _ASCII_NAMES:
             return name
-    if charset and (known := name_of(charset, is_page=markup)):
-        is_wrong = not markup and charset.lower() in _ASCII_NAMES and _is_utf8(body)  # as some programs send mail
-        return "utf-8" if is_wrong else known
-    return _declared_in_markup(body[:_META_WITHIN]) if markup else None
-
-
-def _declared_in_markup(head: bytes) -> str | None:
-    """Return the encoding that the XML declaration or a <meta> names."""
-    for label in _labels_in_markup(head):
+        broken = body.decode("utf-8", "replace").count("\ufffd") - body.count(_REPLACEMENT)
+        return name if broken else "utf-8"  # as some programs send mail
+    for label in _labels_in_markup(body[:_META_WITHIN]) if markup else ():
         if name := name_of(label.decode("latin-1"), is_page=True):
             # it was read as ASCII, so it is not UTF-16
             return {"utf-16le": "utf-8", "utf-16be": "utf-8", "x-user-defined": "windows-1252"}.get(name, name)
@@ -152,6 +92,7 @@ def _declared_in_markup(head: bytes) -> str | None:
 
 
 def _labels_in_markup(head: bytes) -> Iterator[bytes]:
+    """Yield the encodings that the XML declaration and every <meta> name."""
     if xml := _XML_ENCODING.match(head):
         yield xml[1]
     for tag in _TAG.finditer(head):
@@ -167,7 +108,9 @@ def _labels_in_markup(head: bytes) -> Iterator[bytes]:
 
 
 def _undeclared(body: bytes, markup: bool) -> str:
-    name = _without_high_bytes(body)
+    name = _utf_16_without_mark(body)
+    if name is None and _JAPANESE.search(body) and body.isascii():
+        name = "iso-2022-jp"
     if name is None:
         text = body.decode("utf-8", "replace")
         broken = text.count("\ufffd") - body.count(_REPLACEMENT)
@@ -184,13 +127,6 @@ def _undeclared(body: bytes, markup: bool) -> str:
     return name
 
 
-def _without_high_bytes(body: bytes) -> str | None:
-    """Return the encoding of text that would pass as ASCII, and is not: UTF-16 without its mark, or ISO-2022-JP."""
-    if name := _utf_16_without_mark(body):
-        return name
-    return "iso-2022-jp" if _JAPANESE.search(body) and body.isascii() else None
-
-
 def _utf_16_without_mark(body: bytes) -> str | None:
     """Return which half of the bytes is zero where text is mostly ASCII, as the name of an encoding."""
     even, odd = (body[start:_LOOKED_AT:2].count(0) for start in (0, 1))
@@ -200,19 +136,21 @@ def _utf_16_without_mark(body: bytes) -> str | None:
 
 
 def _guess(body: bytes) -> str:
-    """Return the encoding that bytes look like, as Firefox guesses it.
-
-    Bytes that stand alone between ASCII letters are letters of a Latin script. Which encoding has them is told by the
-    language, which most words show that are ASCII alone.
-    """
+    """Return the encoding that bytes look like, as Firefox guesses it, and by language where they are Latin letters."""
     first = _HIGH_RUN.search(body)
     start = max(first.start() - _LOOKED_AT, 0) if first else 0
     part = body[start : start + _GUESSED_FROM]
+    try:
+        from chardetng_py import detect  # not in what serves queries, nor available on every machine
+
+        found = name_of(detect(part)) or "windows-1252"
+    except ImportError:
+        found = "windows-1252"
     runs = _HIGH_RUN.findall(part)
     high = sum(map(len, runs))
-    found = _firefox_guess(part)
     if high > 1.5 * len(runs) or len(_LETTER.findall(part)) < 2 * high:
         return found
+    # bytes that stand alone between ASCII letters are letters of a Latin script
     language = detect_language(decode_as("windows-1252", part)) if detect_language else None
     is_unsure = language in (None, "en")  # English has no such letters of its own: they are another language's
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
@@ -220,24 +158,7 @@ def _guess(body: bytes) -> str:
     return "cp850" if found == "windows-1252" and _NOT_WINDOWS.search(part) else found
 
 
-def _firefox_guess(part: bytes) -> str:
-    try:
-        from chardetng_py import detect  # not in what serves queries; not to be had on every machine
-    except ImportError:
-        return "windows-1252"
-    return name_of(detect(part)) or "windows-1252"
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-# Python's names of encodings that the standard has under another one.
-_WEB_NAMES = {
+_WEB_NAMES = {  # of encodings that the standard has under another name than Python
     "cp874": "windows-874",
     "cp932": "shift_jis",
     "cp949": "euc-kr",
@@ -247,25 +168,20 @@ _WEB_NAMES = {
     "mac-roman": "macintosh",
     "mac-cyrillic": "x-mac-cyrillic",
 }
-# Encodings that the standard does not have and mail and text may be in. Others, such as unicode_escape, are not for
-# untrusted bytes.
+# Encodings that mail and text may be in and the standard does not have. Others of Python's, such as unicode_escape,
+# are not for untrusted bytes.
 _BEYOND = frozenset(
     "utf-7 utf-32 utf-32-be utf-32-le hz iso2022_kr johab kz1048 ptcp154 koi8-t tis-620 mac-latin2 mac-greek "
     "mac-turkish cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp869 "
     "cp1125".split()
 )
-_REFUSED = {
-    "iso-2022-kr": "iso2022_kr",
-    "csiso2022kr": "iso2022_kr",
-    "hz-gb-2312": "hz",
-}  # by browsers, but not by mail
+_REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-2312": "hz"}  # by browsers, not by mail
 _ASCII = "".join(map(chr, range(0x80)))
-_SPACE = "\t\n\f\r \"'"
 
 
 def name_of(label: str, *, is_page: bool = False) -> str | None:
     """Return the name by which `decode_as` knows what a label stands for; None if nobody knows it."""
-    label = label.strip(_SPACE)
+    label = label.strip("\t\n\f\r \"'")
     try:
         if found := webencodings.lookup(label):
             return found.name if is_page or found.name != "replacement" else _REFUSED.get(label.lower(), "replacement")
@@ -316,12 +232,7 @@ def _gb18030(body: bytes) -> str:
 def _euro(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    is_euro = error.object[error.start] == 0x80
-    return ("€", error.start + 1) if is_euro else ("\ufffd", error.end)
-
-
-def _big5(body: bytes) -> str:
-    return _BIG5_PAIR.sub(lambda pair: _big5_character(pair[0]), body.decode("latin-1"))
+    return ("€", error.start + 1) if error.object[error.start] == 0x80 else ("\ufffd", error.end)
 
 
 @cache
@@ -338,10 +249,6 @@ def _big5_character(pair: str) -> str:
     return "\ufffd" + pair[1:] if pair[1:].isascii() else "\ufffd"
 
 
-def _euc_jp(body: bytes) -> str:
-    return _EUC_JP_CHARACTER.sub(lambda found: _euc_jp_character(found[0]), body.decode("latin-1"))
-
-
 @cache
 def _euc_jp_character(found: str) -> str:
     raw = found.encode("latin-1")
@@ -354,6 +261,10 @@ def _euc_jp_character(found: str) -> str:
     lead = 0x81 + row // 2 + (0x40 if row > 61 else 0)
     trail = 0x9F + cell if row % 2 else 0x40 + cell + (cell > 62)
     return bytes([lead, trail]).decode("cp932", "replace")[:1]
+
+
+def _euc_jp(body: bytes) -> str:
+    return _EUC_JP_CHARACTER.sub(lambda found: _euc_jp_character(found[0]), body.decode("latin-1"))
 
 
 def _iso_2022_jp(body: bytes) -> str:
@@ -379,15 +290,14 @@ _PATCHES = {
     "windows-1255": {0xCA: "\u05ba"},
     "x-user-defined": {byte: chr(0xF700 + byte) for byte in range(0x80, 0x100)},
 }
-_GB18030 = str.maketrans(
-    # private characters that GB 18030 has given places of their own since
+_GB18030 = str.maketrans(  # private characters that GB 18030 has given places of their own since
     "\ue5e5\ue7c7\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796"
     "\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864",
     "\u3000\u1e3f\ufe10\ufe12\ufe11\ufe13\ufe14\ufe15\ufe16\ufe17\ufe18\ufe19"
     "\u9fb4\u9fb5\u9fb6\u9fb7\u9fb8\u9fb9\u9fba\u9fbb",
 )
 _DECODERS: dict[str, Callable[[bytes], str]] = {
-    "big5": _big5,
+    "big5": lambda body: _BIG5_PAIR.sub(lambda pair: _big5_character(pair[0]), body.decode("latin-1")),
     "euc-jp": _euc_jp,
     "euc-kr": lambda body: body.decode("cp949", "replace"),
     "gb18030": _gb18030,
@@ -397,3 +307,60 @@ _DECODERS: dict[str, Callable[[bytes], str]] = {
     "shift_jis": lambda body: body.decode("cp932", "replace"),
 }
 codecs.register_error("indexer.gb18030", _euro)
+
+# Scripts in which a joiner or non-joiner between two letters is a part of the spelling: Arabic, those of India and
+# South-East Asia, Mongolian and others like them.
+_JOINING = (
+    "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
+    "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
+)
+_PICTURES = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff9-\ufffc]|"
+    f"(?<![{_JOINING}])(?<![{_JOINING}]\u200c)\u200c|\u200c(?![{_JOINING}])|"
+    f"(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d|\u200d(?![{_JOINING}{_PICTURES}])|"
+    f"(?<![{_PICTURES}#*0-9])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
+)
+# Letters nobody sees, which name a region after a black flag; elsewhere they only hide something.
+_TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
+_JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+# Every character that one of these, or a line end, may be about: most texts have none.
+_UNUSUAL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+    "\ufff9-\ufffc\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+
+
+def visible(text: str) -> str:
+    """Drop characters nobody sees: zero-width, direction marks, tags, controls; line ends become \\n.
+
+    Joiners and variants stay where they join or part letters of a script that is written so, or make one picture of
+    several characters.
+    """
+    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
+        return text  # as it mostly is: this is twenty times as fast as looking closer
+    if not _UNUSUAL.search(text):
+        return text
+    shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _CONTROL.sub(" ", _TAGS.sub(lambda found: found[1] or "", shown))
+
+
+def without_joiners(text: str) -> str:
+    """Drop the joiners and variants that `visible` keeps: people search with them and without."""
+    return text if text.isascii() else _JOINERS.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """Return a text from elsewhere as a terminal may show it: one line, nothing invisible, no control characters."""
+    return text if text.isascii() and text.isprintable() else " ".join(visible(text).split())
+
+
+def shorten(text: str, most: int) -> str:
+    """Cut a text to at most so many characters, between words where it has any; a cut text ends in an ellipsis."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 1]
+    words = cut.rpartition(" ")[0]
+    return (words if len(words) > most // 2 else cut).rstrip() + "…"

@@ -1,11 +1,6 @@
-"""The grid of a table, whatever the format: cells that span several places, and the rows that name the columns.
+"""The grid of a table, whatever its format: spread cells that span several places, find the rows that name the columns.
 
-A grid is a list of rows, each a list of texts. For a table with merged cells call `spread` with its cells; of any grid
-`find_head` says which rows name the columns, and `column_names` makes one name a column of them:
-
-    grid = spread([[Cell("Zone", rowspan=2), Cell("Price", colspan=2)], [Cell("2023"), Cell("2024")], ...])
-    begin, end = find_head(grid)  # grid[:begin] are titles and empty rows, each a line of text; grid[end:] is the body
-    names = column_names(grid[begin:end])  # ["Zone", "Price 2023", "Price 2024"]; empty if nothing names the columns
+Of `begin, end = find_head(grid)`, `grid[:begin]` are titles, `column_names(grid[begin:end])` names, the others values.
 """
 
 import re
@@ -52,17 +47,28 @@ def spread(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     spreading = _Spreading()
     for cells in rows:
         spreading.add(cells)
-    return spreading.grid()
+    width = max(map(len, spreading.rows), default=0)
+    for row, (reach, repeated) in zip(spreading.rows, spreading.reaches, strict=True):
+        missing = min(reach, width) - len(row)
+        if missing > 0 and spreading.may_repeat(missing):
+            row += [repeated] * missing
+    return spreading.rows
 
 
 class _Spreading:
     """A grid while it is being filled, row by row."""
 
     def __init__(self) -> None:
-        self._rows: list[list[str]] = []
-        self._reaches: list[tuple[int, str]] = []  # of each row: column at which its last cell ends, that cell's text
+        self.rows: list[list[str]] = []
+        self.reaches: list[tuple[int, str]] = []  # of each row: column at which its last cell ends, that cell's text
         self._above: dict[int, tuple[int, int, str]] = {}  # by column: rows to fill, column at which it ends, text
         self._repeats = 0
+
+    def may_repeat(self, count: int) -> bool:
+        self._repeats += max(0, count)
+        if self._repeats > _MOST_REPEATS:
+            notes.add("a table with too many merged cells: only some were repeated")
+        return self._repeats <= _MOST_REPEATS
 
     def add(self, cells: Sequence[Cell]) -> None:
         """Put the cells of a row into the columns that the rows above leave free."""
@@ -72,7 +78,7 @@ class _Spreading:
 
         def fill_from_above() -> None:
             nonlocal reach, repeated
-            while (span := above.pop(len(row), None)) is not None and self._may_repeat(1):
+            while (span := above.pop(len(row), None)) is not None and self.may_repeat(1):
                 left, reach, repeated = span
                 if left > 1:
                     self._above[len(row)] = left - 1, reach, repeated
@@ -82,7 +88,7 @@ class _Spreading:
             fill_from_above()
             is_last = place == len(cells) - 1
             repeated = text if len(text) <= _LONGEST_REPEAT else ""
-            width = 1 if is_last or not self._may_repeat(colspan - 1) else max(1, colspan)
+            width = 1 if is_last or not self.may_repeat(colspan - 1) else max(1, colspan)
             reach = len(row) + (max(1, colspan) if is_last else width)
             if rowspan > 1:
                 self._above |= {len(row) + number: (rowspan - 1, reach, repeated) for number in range(width)}
@@ -90,27 +96,11 @@ class _Spreading:
         fill_from_above()
         for column in sorted(above):  # to the right of the last cell
             gap = column - len(row)
-            if column in above and self._may_repeat(gap):
+            if column in above and self.may_repeat(gap):
                 row += [repeated if len(row) + number < reach else "" for number in range(gap)]
                 fill_from_above()
-        self._rows.append(row)
-        self._reaches.append((reach if len(row) > 1 else 0, repeated))
-
-    def grid(self) -> list[list[str]]:
-        """Return the rows, each filled up to where its last cell ends; call it once."""
-        width = max(map(len, self._rows), default=0)
-        for row, (reach, repeated) in zip(self._rows, self._reaches, strict=True):
-            missing = min(reach, width) - len(row)
-            if missing > 0 and self._may_repeat(missing):
-                row += [repeated] * missing
-        return self._rows
-
-    def _may_repeat(self, count: int) -> bool:
-        self._repeats += max(0, count)
-        if self._repeats <= _MOST_REPEATS:
-            return True
-        notes.add("a table with too many merged cells: only some were repeated")
-        return False
+        self.rows.append(row)
+        self.reaches.append((reach if len(row) > 1 else 0, repeated))
 
 
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
@@ -169,9 +159,9 @@ def _end_of_head(rows: Sequence[Sequence[str]], begin: int, by_numbers: bool) ->
         row, below = rows[end], rows[end + 1 :]
         if any(len(text) > _LONGEST_NAME for text in row) or not _numbers_name(row, below):
             break
-        if end > begin and _is_title(row):
-            break
-        if end > begin and not (_divides(rows[end - 1], row) or _contrasts(row, below, rows[end - 1])):
+        if end > begin and (
+            _is_title(row) or not (_divides(rows[end - 1], row) or _contrasts(row, below, rows[end - 1]))
+        ):
             break
         end += 1
     names = [name for name in column_names(rows[begin:end]) if name]
@@ -195,20 +185,18 @@ def _divides(upper: Sequence[str], lower: Sequence[str]) -> bool:
 
 def _contrasts(row: Sequence[str], below: Sequence[Sequence[str]], above: Sequence[str] | None = None) -> bool:
     """Return whether a row has words above numbers, as names and units stand; and nothing new beside them."""
-    words = 0
-    others = []
+    words, is_new = 0, False
     for column, text in enumerate(row):
         if not text:
             continue
-        if not _has_values(below, column):
-            others.append(column)
-        elif not _is_name(text):
+        texts = [found for other in below if (found := _at(other, column))]
+        if 2 * sum(map(_is_value, texts)) <= len(texts):
+            is_new = is_new or (above is not None and bool(_LETTER.search(text)) and text != _at(above, column))
+            continue
+        is_word = _LETTER.search(text) is not None and text.casefold() not in _MISSING
+        if not (_TIME.fullmatch(text) or (not _is_value(text) and (is_word or text in _SIGNS))):
             return False
-        else:
-            words += 1
-    is_new = above is not None and any(
-        _LETTER.search(row[column]) and row[column] != _at(above, column) for column in others
-    )
+        words += 1
     return words > is_new
 
 
@@ -219,10 +207,8 @@ def _numbers_name(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         return True
     others = [[_at(other, column) for column in columns] for other in below if any(other)]
     texts = [text for other in others for text in other if text]
-    if not texts:
-        return False
-    if not any(map(_is_value, texts)):
-        return True
+    if not texts or not any(map(_is_value, texts)):
+        return bool(texts)
     if all(_TIME.fullmatch(row[column]) for column in columns):
         return 2 * sum(_TIME.fullmatch(text) is not None for text in texts) < len(texts)
     return _is_scale([row[column] for column in columns]) and 2 * sum(map(_is_scale, others)) < len(others)
@@ -235,20 +221,9 @@ def _is_scale(texts: Sequence[str]) -> bool:
     return len(steps) == 1 and 0 not in steps
 
 
-def _has_values(rows: Sequence[Sequence[str]], column: int) -> bool:
-    texts = [text for row in rows if (text := _at(row, column))]
-    return 2 * sum(map(_is_value, texts)) > len(texts)
-
-
 def _is_value(text: str) -> bool:
     """Return whether a text is a number, amount or date: it begins with a digit, with no more letters than digits."""
     return _VALUE.match(text) is not None and len(_LETTER.findall(text)) <= sum(map(str.isdigit, text))
-
-
-def _is_name(text: str) -> bool:
-    """Return whether a text above numbers may be what they are called: no number, and no word for a missing one."""
-    is_word = _LETTER.search(text) is not None and text.casefold() not in _MISSING
-    return _TIME.fullmatch(text) is not None or (not _is_value(text) and (is_word or text in _SIGNS))
 
 
 def _at(row: Sequence[str], column: int) -> str:

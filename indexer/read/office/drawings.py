@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -24,8 +25,8 @@ _SYMBOL = dict(
 )
 
 
-def _table(pairs: str) -> dict[int, str]:
-    return {int(pair[:2], 16) + place: character for pair in pairs.split() for place, character in enumerate(pair[2:])}
+def _table(runs: str) -> dict[int, str]:
+    return {int(run[:2], 16) + place: character for run in runs.split() for place, character in enumerate(run[2:])}
 
 
 _FONTS = {
@@ -45,22 +46,14 @@ _FONTS = {
 def text_of_symbol(element: Any) -> str:
     """Return the character of a `w:sym` element."""
     try:
-        code = int(element.get(f"{W}char", ""), 16)
+        return _character(int(element.get(f"{W}char", ""), 16), element.get(f"{W}font", ""))
     except ValueError:
         return ""
-    return _character(code, element.get(f"{W}font", ""))
-
-
-def is_private(text: str) -> bool:
-    """Return whether a text has characters that mean something else in each font."""
-    return not text.isascii() and _IN_FONT.search(text) is not None
 
 
 def readable(text: str, font: str) -> str:
     """Return a text whose private characters, if it has any, are those of a font."""
-    if not is_private(text):
-        return text
-    return _IN_FONT.sub(lambda found: _character(ord(found[0]), font or "Symbol"), text)
+    return text if text.isascii() else _IN_FONT.sub(lambda found: _character(ord(found[0]), font or "Symbol"), text)
 
 
 def _character(code: int, font: str) -> str:
@@ -92,59 +85,56 @@ def _text(node: Any) -> str:
         return node.text or ""
     if name == f"{W}sym":
         return text_of_symbol(node)
-    base = _part(node, "e")
+
+    def part(name: str) -> str:  # to be called once for each, or nesting takes exponential time
+        found = node.find(M + name)
+        return linear(found).strip() if found is not None else ""
+
+    def limits() -> str:
+        below, above = part("sub"), part("sup")
+        return (f"_{_group(below)}" if below else "") + (f"^{_group(above)}" if above else "")
+
+    def value(name: str, default: str) -> str:
+        found = node.find(f"{node.tag}Pr/{M}{name}")
+        return default if found is None else str(found.get(f"{M}val", ""))
+
     match name:
         case "f":
-            line = "¦" if _property(node, "type", "bar") == "noBar" else "/"
-            return f"{_group(_part(node, 'num'))}{line}{_group(_part(node, 'den'))}"
+            return f"{_group(part('num'))}{'¦' if value('type', 'bar') == 'noBar' else '/'}{_group(part('den'))}"
         case "sSub" | "sSup" | "sSubSup":
-            return f"{_group(base)}{_limits(node)}"
+            return f"{_group(part('e'))}{limits()}"
         case "sPre":
-            return f"{_limits(node)}{base}"
+            return f"{limits()}{part('e')}"
         case "limLow" | "limUpp":
-            return f"{base}{'_' if name == 'limLow' else '^'}{_group(_part(node, 'lim'))}"
+            return f"{part('e')}{'_' if name == 'limLow' else '^'}{_group(part('lim'))}"
         case "rad":
-            degree = _part(node, "deg")
-            return f"{_ROOTS.get(degree, f'{degree}√')}({base})"
+            degree = part("deg")
+            return f"{_ROOTS.get(degree, f'{degree}√')}({part('e')})"
         case "nary":
-            return f"{_property(node, 'chr', '∫')}{_limits(node)} {base}"
+            return f"{value('chr', '∫')}{limits()} {part('e')}"
         case "d":
-            inner = _property(node, "sepChr", "|").join(_cells(node))
-            return f"{_property(node, 'begChr', '(')}{inner}{_property(node, 'endChr', ')')}"
+            return f"{value('begChr', '(')}{value('sepChr', '|').join(_cells(node))}{value('endChr', ')')}"
         case "m" | "eqArr":  # row by row, or equations that stand below each other
             return "; ".join([", ".join(_cells(row)) for row in node.iterchildren(f"{M}mr")] or _cells(node))
         case "acc":
-            return base + _property(node, "chr", "\u0302")
+            return part("e") + value("chr", "\u0302")
         case "bar":
-            return base + "\u0305" if len(base) == 1 and _property(node, "pos", "bot") == "top" else base
+            base = part("e")
+            return base + "\u0305" if len(base) == 1 and value("pos", "bot") == "top" else base
         case "func":
-            return f"{_part(node, 'fName')}{'' if base.startswith('(') else ' '}{base}"
+            name, base = part("fName"), part("e")
+            return f"{name}{'' if base.startswith('(') else ' '}{base}"
         case "phant":
-            return "" if _property(node, "show", "1") in ("0", "off", "false") else base
+            return "" if value("show", "1") in ("0", "off", "false") else part("e")
     return linear(node)
-
-
-def _part(node: Any, name: str) -> str:
-    part = node.find(M + name)
-    return linear(part).strip() if part is not None else ""
-
-
-def _cells(node: Any) -> list[str]:
-    return [linear(cell).strip() for cell in node.iterchildren(f"{M}e")]
 
 
 def _group(text: str) -> str:
     return text if _SINGLE.fullmatch(text) else f"({text})"
 
 
-def _property(node: Any, name: str, default: str) -> str:
-    found = node.find(f"{M}{node.tag.removeprefix(M)}Pr/{M}{name}")
-    return default if found is None else str(found.get(f"{M}val", ""))
-
-
-def _limits(node: Any) -> str:
-    below, above = _part(node, "sub"), _part(node, "sup")
-    return (f"_{_group(below)}" if below else "") + (f"^{_group(above)}" if above else "")
+def _cells(node: Any) -> list[str]:
+    return [linear(cell).strip() for cell in node.iterchildren(f"{M}e")]
 
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -165,19 +155,14 @@ Rows = list[list[str]]
 
 
 def children(node: Any) -> Iterator[Any]:
-    """Yield the elements in another one; of what stands there in several forms only one."""
+    """Yield the elements in another one; of what stands there in several forms only the first that says something."""
     for child in node.iterchildren(tag=etree.Element):
-        if child.tag == f"{_MC}AlternateContent":
-            yield from children(_chosen(child))
-        else:
+        if child.tag != f"{_MC}AlternateContent":
             yield child
-
-
-def _chosen(alternate: Any) -> Any:
-    """Return the form to read of what stands in a document in several forms: the first that says something."""
-    forms = list(alternate.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
-    wanted = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))
-    return next(wanted, forms[0] if forms else alternate)
+            continue
+        forms = list(child.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
+        wanted = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))
+        yield from children(next(wanted, forms[0] if forms else child))
 
 
 def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
@@ -201,9 +186,11 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
             if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
                 yield [[text]]
     elif element.get("hidden") not in ("1", "true"):
-        shape = element.getparent() if kind == "imagedata" else None
-        told = _MADE_UP.sub("", element.get("descr", "")) if kind != "imagedata" else ""
-        said = shape.get("alt", "") if shape is not None else " ".join(told.split())
+        if kind == "imagedata":
+            shape = element.getparent()
+            said = shape.get("alt", "") if shape is not None else ""
+        else:
+            said = " ".join(_MADE_UP.sub("", element.get("descr", "")).split())
         if said and not _NAME_ONLY.fullmatch(said):
             yield [[said]]
         elif kind == "imagedata" or _holds_picture(element):
@@ -211,18 +198,18 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
 
 
 def _local(element: Any) -> str:
-    return str(element.tag).rpartition("}")[2]
+    return str(element.tag).rpartition("}")[2] if element is not None else ""
 
 
 def _holds_picture(properties: Any) -> bool:
     """Return whether the drawing that has these properties is a picture, and no mere decoration."""
-    inside = islice(properties.iter("{*}*"), _NEAR)
-    if any(_local(mark) == "decorative" and mark.get("val") in ("1", "true") for mark in inside):
-        return False
+    for mark in islice(properties.iter("{*}*"), _NEAR):
+        if _local(mark) == "decorative" and mark.get("val") in ("1", "true"):
+            return False
     around = properties.getparent()
-    if around is not None and _local(around).startswith("nv"):
+    if _local(around).startswith("nv"):
         around = around.getparent()
-    kind = _local(around) if around is not None else ""
+    kind = _local(around)
     return kind == "pic" or (
         kind in ("inline", "anchor") and any(_local(near) == "blip" for near in islice(around.iter("{*}*"), _NEAR))
     )
@@ -255,18 +242,13 @@ def _points(*sources: Any) -> dict[int, str]:
     points: dict[int, str] = {}
     for point in level.iter(f"{_C}pt"):
         text, place = point.findtext(f"{_C}v") or "", point.get("idx", "")
+        with suppress(ValueError, OverflowError):
+            text = shown(float(text), point.get("formatCode", code))
         if place.isdecimal() and len(place) <= 6 and len(points) < _MOST_POINTS:
-            points[int(place)] = _number(text, point.get("formatCode", code))
+            points[int(place)] = text
     if not points and (text := source.findtext(f"{_C}v")):  # the name of a series that stands there itself
         points[0] = text
     return points
-
-
-def _number(text: str, code: str) -> str:
-    try:
-        return shown(float(text), code)
-    except (ValueError, OverflowError):
-        return text
 
 
 def _words(element: Any) -> str:
@@ -274,17 +256,12 @@ def _words(element: Any) -> str:
     return " ".join(" ".join(paragraphs).split())
 
 
-DRAWN = frozenset(
-    {
-        "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}docPr",
-        "{http://schemas.openxmlformats.org/drawingml/2006/picture}cNvPr",
-        "{http://schemas.openxmlformats.org/presentationml/2006/main}cNvPr",
-        f"{_C}chart",
-        "{http://schemas.microsoft.com/office/drawing/2014/chartex}chart",
-        f"{_D}relIds",
-        f"{_V}textpath",
-        f"{_V}imagedata",
-        "{urn:schemas-microsoft-com:office:office}OLEObject",
-        "{http://schemas.openxmlformats.org/presentationml/2006/main}oleObj",
-    }
+_WORD, _PICTURE, _SLIDE = (
+    f"{{http://schemas.openxmlformats.org/{name}/2006/{part}}}"
+    for name, part in (("drawingml", "wordprocessingDrawing"), ("drawingml", "picture"), ("presentationml", "main"))
+)
+DRAWN = frozenset(  # elements that `drawn` reads
+    {f"{_WORD}docPr", f"{_PICTURE}cNvPr", f"{_SLIDE}cNvPr", f"{_SLIDE}oleObj", f"{_C}chart", f"{_D}relIds"}
+    | {f"{_V}textpath", f"{_V}imagedata", "{urn:schemas-microsoft-com:office:office}OLEObject"}
+    | {"{http://schemas.microsoft.com/office/drawing/2014/chartex}chart"}
 )

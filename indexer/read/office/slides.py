@@ -1,10 +1,10 @@
-"""PPTX to content: a section for each slide, with its notes; hidden slides and comments are left out."""
+"""Read PPTX files: a section for each slide, with its notes; hidden slides and comments are left out."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from indexer.read.office.drawings import DRAWN, M, children, drawn, linear, readable
-from indexer.read.office.zipped import Package, core_properties, main_part
+from indexer.read.office.zipped import Package, main_part, properties
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Extraction, Section
 
@@ -14,92 +14,73 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
 _NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # placeholders that are the same on every slide
+_Relations = dict[str, tuple[str, str]]
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a PPTX file; raises ParseError."""
     with Package(body) as package:
         main = main_part(package, "ppt/presentation.xml")
-        relations = package.relations(main)
+        slides = package.relations(main)
         sections = []
         for number, entry in enumerate(package.xml(main).iter(f"{_P}sldId"), start=1):
-            _, name = relations.get(entry.get(f"{_R}id", ""), ("", ""))
-            if name not in package:
+            _, name = slides.get(entry.get(f"{_R}id", ""), ("", ""))
+            root = package.xml(name) if name in package else None
+            if root is None or root.get("show") in ("0", "false"):
                 continue
-            slide = _Slide(package, name)
-            if slide.root.get("show") in ("0", "false"):
-                continue
-            shown = list(slide.blocks())
+            relations = package.relations(name)
+            shown = list(_blocks(root, package, relations))
             title = " ".join(" ".join(lines) for kind, lines in shown if kind in _TITLES)
             blocks = ["\n".join(lines) for kind, lines in shown if kind not in _TITLES]
-            blocks += ["\n".join(lines) for page in slide.notes() for _, lines in page.blocks()]
+            for kind, page in relations.values():
+                if kind == "notesSlide" and page in package:
+                    found = _blocks(package.xml(page), package, package.relations(page))
+                    blocks += ["\n".join(lines) for _, lines in found]
             label = f"Slide {number}"
             text = "\n\n".join(block for block in blocks if block.strip())
             sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))
-        name_of_deck, declared = core_properties(package)
+        name_of_deck, declared = properties(package)
     return Extraction(name_of_deck, tuple(sections), declared)
 
 
-class _Slide:
-    """What a slide, or the notes on one, shows."""
-
-    def __init__(self, package: Package, name: str) -> None:
-        self.root = package.xml(name)
-        self._package = package
-        self._relations = package.relations(name)
-
-    def blocks(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the kind of placeholder and the lines of all that shows text, in the order they were laid down."""
-        yield from self._within(self.root)
-
-    def notes(self) -> Iterator["_Slide"]:
-        for kind, name in self._relations.values():
-            if kind == "notesSlide" and name in self._package:
-                yield _Slide(self._package, name)
-
-    def _within(self, node: Any) -> Iterator[tuple[str, list[str]]]:
-        for child in children(node):
-            if _is_hidden(child):
-                continue
-            if child.tag == f"{_P}sp":
-                placeholder = child.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
-                kind = str(placeholder.get("type", "")) if placeholder is not None else ""
-                lines = _lines(child)
-                if lines and kind not in _NOT_TEXT:
-                    yield kind, lines
-            elif child.tag == f"{_A}tbl":
-                yield "", _table(child)
-            elif child.tag in DRAWN:
-                for rows in drawn(child, self._package, self._relations):
-                    yield "", [COLUMNS.join(row) for row in rows]
-            else:
-                yield from self._within(child)
+def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tuple[str, list[str]]]:
+    """Yield the kind of placeholder and the lines of all that shows text, in the order they were laid down."""
+    for child in children(node):
+        names = next((part.find(f"{_P}cNvPr") for part in child.iterchildren(*_PROPERTIES)), None)
+        if names is not None and names.get("hidden") in ("1", "true"):
+            continue
+        if child.tag == f"{_P}sp":
+            placeholder = child.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+            kind = str(placeholder.get("type", "")) if placeholder is not None else ""
+            if kind not in _NOT_TEXT and (lines := _lines(child)):
+                yield kind, lines
+        elif child.tag == f"{_A}tbl":
+            yield "", _table(child)
+        elif child.tag in DRAWN:
+            for rows in drawn(child, package, relations):
+                yield "", [COLUMNS.join(row) for row in rows]
+        else:
+            yield from _blocks(child, package, relations)
 
 
 def _table(table: Any) -> list[str]:
     """Return the rows of a table, with what spans several of them in each; several rows of names become one."""
-    cells = [
+
+    def span(cell: Any, name: str) -> int:
+        text = cell.get(name, "1")
+        return min(int(text), 1_000) if text.isdecimal() and len(text) < 6 else 1
+
+    grid = spread(
         [
-            Cell(" ".join(_lines(cell)), _span(cell, "rowSpan"), _span(cell, "gridSpan"))
+            Cell(" ".join(_lines(cell)), span(cell, "rowSpan"), span(cell, "gridSpan"))
             for cell in row.iterchildren(f"{_A}tc")
             if not any(cell.get(mark) in ("1", "true") for mark in ("hMerge", "vMerge"))
         ]
         for row in table.iterchildren(f"{_A}tr")
-    ]
-    grid = spread(cells)
+    )
     begin, end = find_head(grid)
     names = [column_names(grid[begin:end])] if end > begin else []
     return [COLUMNS.join(row) for row in (*grid[:begin], *names, *grid[end:])]
-
-
-def _span(cell: Any, name: str) -> int:
-    text = cell.get(name, "1")
-    return min(int(text), 1_000) if text.isdecimal() and len(text) < 6 else 1
-
-
-def _is_hidden(shape: Any) -> bool:
-    properties = next((part.find(f"{_P}cNvPr") for part in shape.iterchildren(*_PROPERTIES)), None)
-    return properties is not None and properties.get("hidden") in ("1", "true")
 
 
 def _lines(shape: Any) -> list[str]:

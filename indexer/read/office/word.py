@@ -1,4 +1,4 @@
-"""DOCX to content.
+"""Read DOCX files.
 
 The text is written as HTML and read by the one reader of HTML there is, so that headings, lists and tables come out
 alike. What a reader of the document would not see is left out: hidden runs, deletions, field codes; comments are in a
@@ -8,7 +8,8 @@ part of their own, which is not read. Libraries for DOCX miss insertions and con
 import email
 import email.policy
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -16,9 +17,8 @@ from typing import Any
 from indexer import notes
 from indexer.decoding import decode
 from indexer.read.html.main_content import extract
-from indexer.read.office.drawings import DRAWN, M, children, drawn, is_private, linear, readable, text_of_symbol
-from indexer.read.office.word_styles import Numbering, Styles, W, switch, value_of, whole_number
-from indexer.read.office.zipped import Package, core_properties, main_part
+from indexer.read.office.drawings import DRAWN, M, W, children, drawn, linear, readable, text_of_symbol
+from indexer.read.office.zipped import Package, main_part, properties
 from indexer.records import Extraction
 
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -32,13 +32,9 @@ _FIELD, _BOX = f"{W}fldChar", f"{W}txbxContent"
 _REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
 _BOXES = ("☐", "☒")
 _SIGNS = {
-    f"{W}tab": " ",
-    f"{W}ptab": " ",
-    f"{W}br": "<br>",
-    f"{W}cr": "<br>",
-    f"{W}noBreakHyphen": "-",
+    f"{W}tab": " ", f"{W}ptab": " ", f"{W}br": "<br>", f"{W}cr": "<br>", f"{W}noBreakHyphen": "-",
     f"{W}softHyphen": "&shy;",
-}
+}  # fmt: skip
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -47,17 +43,28 @@ def read(body: bytes, charset: str | None) -> Extraction:
         main = main_part(package, "word/document.xml")
         markup = "".join(_Walker(package, main).blocks(package.xml(main)))
         markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
-        title, declared = core_properties(package)
+        title, declared = properties(package)
     found = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or found.title, found.sections, declared)
 
 
+@dataclass(slots=True)
+class _Cell:
+    """A cell of a table while its rows are read."""
+
+    html: str
+    columns: int = 1
+    rows: int = 1
+
+
 class _Walker:
+    """Writes the parts of a document as HTML."""
+
     def __init__(self, package: Package, main: str) -> None:
         self._package = package
         self._relations = package.relations(main)
-        self._styles = Styles(self._part("styles"))
-        self._numbering = Numbering(self._part("numbering"), self._styles)
+        self._styles = _Styles(self._part("styles"))
+        self._numbering = _Numbering(self._part("numbering"), self._styles)
         self._notes = {  # footnotes and endnotes that have not been read, by kind and id
             (note.tag, note.get(f"{W}id", "")): note
             for root in (self._part("footnotes"), self._part("endnotes"))
@@ -92,27 +99,29 @@ class _Walker:
 
     def _paragraph(self, paragraph: Any) -> str:
         outer = self._is_hidden, self._after, self._fields
-        properties = paragraph.find(f"{W}pPr")
-        is_plain = properties is None
-        self._is_hidden, self._after, self._fields = not is_plain and self._styles.hides(properties), [], []
+        found = paragraph.find(f"{W}pPr")
+        is_hidden = found is not None and bool(self._styles.inherited(found, "hidden"))
+        self._is_hidden, self._after, self._fields = is_hidden, [], []
         carried, self._carried = self._carried, ""
-        label = None if is_plain else self._numbering.label(properties)
+        label = None if found is None else self._numbering.label(found)
         text = carried + "".join(self._inline(paragraph))
         beside = "".join(self._after)
         self._is_hidden, self._after, self._fields = outer
-        if is_plain:
+        if found is None:
             return f"<p>{text}</p>{beside}"
-        frame = properties.find(f"{W}framePr")
+        frame = found.find(f"{W}framePr")
         is_large_letter = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
-        if is_large_letter or any(properties.find(f"{W}rPr/{mark}") is not None for mark in _DELETED):
-            self._carried = text  # it goes on in the next paragraph
+        if is_large_letter or any(found.find(f"{W}rPr/{mark}") is not None for mark in _DELETED):
+            self._carried = text
             return beside
-        level = self._styles.heading_level(properties)
-        if level is None and label == "":
+        outline = _value(found.find(f"{W}outlineLvl"))
+        level = _number(outline, _NO_HEADING) if outline else self._styles.inherited(found, "level", _NO_HEADING)
+        if level >= _NO_HEADING and label == "":
             return f"<ul><li>{text}</li></ul>{beside}"
         if label and text.strip():
             text = f"{escape(label)} {text}"
-        return f"<p>{text}</p>{beside}" if level is None else f"<h{level}>{text}</h{level}>{beside}"
+        tag = f"h{min(level + 1, 6)}" if level < _NO_HEADING else "p"
+        return f"<{tag}>{text}</{tag}>{beside}"
 
     def _inserted(self, chunk: Any) -> str:
         """Return the HTML of a page that a program has put into the document; other documents are noted."""
@@ -135,41 +144,34 @@ class _Walker:
         rows: list[tuple[str, list[_Cell]]] = []
         above: dict[int, _Cell] = {}  # by column: cells that may go on below
         for row in _within(table, f"{W}tr"):
-            properties = row.find(f"{W}trPr")
             deleted, hidden, before, head = (
-                properties.find(W + name) if properties is not None else None
-                for name in ("del", "hidden", "gridBefore", "tblHeader")
+                row.find(f"{W}trPr/{W}{name}") for name in ("del", "hidden", "gridBefore", "tblHeader")
             )
-            if deleted is not None or switch(hidden):
+            if deleted is not None or _switch(hidden):
                 continue
-            indent = value_of(before)
-            cells, above = self._cells(row, min(whole_number(indent, 0), _WIDEST), above)
-            rows.append(("th" if switch(head) else "td", cells))
-        lines = ("".join(cell.markup(tag) for cell in cells) for tag, cells in rows)
-        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
-
-    def _cells(self, row: Any, column: int, above: dict[int, "_Cell"]) -> tuple[list["_Cell"], dict[int, "_Cell"]]:
-        """Return the cells that begin in a row, and those that may go on in the next, by column."""
-        cells = [_Cell("", column)] if column else []
-        below: dict[int, _Cell] = {}
-        for element in _within(row, f"{W}tc"):
-            properties = element.find(f"{W}tcPr")
-            properties = element if properties is None else properties
-            if properties.find(f"{W}cellDel") is not None:
-                continue
-            span = min(max(1, whole_number(value_of(properties.find(f"{W}gridSpan")), 1)), _WIDEST)
-            down, across = properties.find(f"{W}vMerge"), properties.find(f"{W}hMerge")
-            if across is not None and value_of(across) != "restart" and cells:
-                cells[-1].columns = min(cells[-1].columns + span, _WIDEST)
-            elif down is not None and value_of(down) != "restart" and column in above:
-                above[column].rows += 1
-                below[column] = above[column]
-            else:
-                cells.append(_Cell("".join(self.blocks(element)), span))
-                if down is not None:
-                    below[column] = cells[-1]
-            column += span
-        return cells, below
+            column = min(_number(_value(before), 0), _WIDEST)
+            cells = [_Cell("", column)] if column else []
+            below: dict[int, _Cell] = {}
+            for element in _within(row, f"{W}tc"):
+                deleted, spanned, down, across = (
+                    element.find(f"{W}tcPr/{W}{name}") for name in ("cellDel", "gridSpan", "vMerge", "hMerge")
+                )
+                if deleted is not None:
+                    continue
+                span = min(max(1, _number(_value(spanned), 1)), _WIDEST)
+                if across is not None and _value(across) != "restart" and cells:
+                    cells[-1].columns = min(cells[-1].columns + span, _WIDEST)
+                elif down is not None and _value(down) != "restart" and column in above:
+                    above[column].rows += 1
+                    below[column] = above[column]
+                else:
+                    cells.append(_Cell("".join(self.blocks(element)), span))
+                    if down is not None:
+                        below[column] = cells[-1]
+                column += span
+            above = below
+            rows.append(("th" if _switch(head) else "td", cells))
+        return _table_markup(rows)
 
     def _inline(self, node: Any) -> Iterator[str]:
         for child in _children(node):
@@ -178,8 +180,9 @@ class _Walker:
                 continue
             is_shown = not self._fields or all(self._fields)
             if tag == _TEXT and is_shown:
-                fonts = node.find(f"{W}rPr/{W}rFonts") if is_private(child.text or "") else None
-                yield escape(readable(child.text or "", fonts.get(f"{W}ascii", "") if fonts is not None else ""))
+                text = child.text or ""
+                fonts = None if text.isascii() else node.find(f"{W}rPr/{W}rFonts")
+                yield escape(readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag == _RUN and is_shown:
                 if not self._styles.is_hidden(child, self._is_hidden):
                     yield from self._inline(child)
@@ -191,7 +194,10 @@ class _Walker:
             elif tag == _BOX:
                 self._after += self.blocks(child)
             elif tag in DRAWN:
-                self._after += (_table_or_text(rows) for rows in drawn(child, self._package, self._relations))
+                for rows in drawn(child, self._package, self._relations):
+                    cells = [[_Cell(escape(cell)) for cell in row] for row in rows]
+                    table = zip(["th", *["td"] * (len(rows) - 1)], cells, strict=True)
+                    self._after.append(_table_markup(table) if len(rows) > 1 else f"<p>{escape(' '.join(rows[0]))}</p>")
             elif not is_shown:
                 yield from self._inline(child)
             elif tag in _SIGNS:
@@ -201,13 +207,11 @@ class _Walker:
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
                 yield escape(linear(child))
             elif tag == f"{W}ruby":
-                base, above = (child.find(W + name) for name in ("rubyBase", "rt"))
-                yield f"<ruby>{self._text(base)}<rt>{self._text(above)}</rt></ruby>"
+                parts = (child.find(W + name) for name in ("rubyBase", "rt"))
+                base, above = ("".join(self._inline(part)) if part is not None else "" for part in parts)
+                yield f"<ruby>{base}<rt>{above}</rt></ruby>"
             else:
                 yield from self._inline(child)
-
-    def _text(self, node: Any) -> str:
-        return "".join(self._inline(node)) if node is not None else ""
 
     def _field(self, mark: Any) -> Iterator[str]:
         """Follow the begin, the result and the end of a field; a field of a form shows its value."""
@@ -217,29 +221,16 @@ class _Walker:
                 self._fields.append(False)
             box, choice = mark.find(f"{W}ffData/{W}checkBox"), mark.find(f"{W}ffData/{W}ddList")
             if box is not None:
-                state = switch(box.find(f"{W}checked"))
-                yield _BOXES[bool(switch(box.find(f"{W}default")) if state is None else state)]
+                state = _switch(box.find(f"{W}checked"))
+                yield _BOXES[bool(_switch(box.find(f"{W}default")) if state is None else state)]
             elif choice is not None:
-                entries = [value_of(entry) for entry in choice.iterchildren(f"{W}listEntry")]
-                place = whole_number(value_of(choice.find(f"{W}result")), 0)
+                entries = [_value(entry) for entry in choice.iterchildren(f"{W}listEntry")]
+                place = _number(_value(choice.find(f"{W}result")), 0)
                 yield escape(entries[place]) if place < len(entries) else ""
         elif kind == "separate" and self._fields:
             self._fields[-1] = True
         elif kind == "end" and self._fields:
             self._fields.pop()
-
-
-@dataclass(slots=True)
-class _Cell:
-    """A cell of a table while its rows are read."""
-
-    html: str
-    columns: int = 1
-    rows: int = 1
-
-    def markup(self, tag: str) -> str:
-        spans = ((name, count) for name, count in (("colspan", self.columns), ("rowspan", self.rows)) if count > 1)
-        return f"<{tag}{''.join(f' {name}={count}' for name, count in spans)}>{self.html}</{tag}>"
 
 
 def _children(node: Any) -> Iterator[Any]:
@@ -255,10 +246,169 @@ def _within(node: Any, wanted: str) -> Iterator[Any]:
             yield from _within(child, wanted)
 
 
-def _table_or_text(rows: list[list[str]]) -> str:
-    """Return rows that a drawing says as HTML."""
-    if len(rows) == 1:
-        return f"<p>{escape(' '.join(rows[0]))}</p>"
-    tags = ["th", *["td"] * (len(rows) - 1)]
-    lines = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in zip(tags, rows, strict=True))
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
+def _table_markup(rows: Iterable[tuple[str, list[_Cell]]]) -> str:
+    """Return a table of rows, each with the tag of its cells."""
+    lines: list[str] = []
+    for tag, cells in rows:
+        lines.append("<tr>")
+        for cell in cells:
+            spans = ("colspan", cell.columns), ("rowspan", cell.rows)
+            attributes = "".join(f" {name}={count}" for name, count in spans if count > 1)
+            lines.append(f"<{tag}{attributes}>{cell.html}</{tag}>")
+        lines.append("</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _value(element: Any) -> str:
+    """Return the `w:val` of an element; empty without one."""
+    return element.get(f"{W}val", "") if element is not None else ""
+
+
+def _switch(element: Any) -> bool | None:
+    """Return whether a property is on, or None where it is not stated."""
+    return None if element is None else element.get(f"{W}val", "true") not in ("0", "false", "off", "none")
+
+
+def _number(text: str | None, default: int) -> int:
+    """Return a number of at most six digits, or the default."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 6 else default
+
+
+_NO_HEADING = 9  # outline level of other text
+_HEADING = re.compile(  # the name or id of a style, as programs write it in the language of their user
+    "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
+    "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
+)
+_MOST_LEVELS = 9  # of a list
+_ROMAN = tuple(zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
+                   "m cm d cd c xc l xl x ix v iv i".split(), strict=True))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    based_on: str
+    level: int | None  # outline level from 0
+    hidden: bool | None
+    numbering: Any  # its w:numPr
+
+
+class _Styles:
+    """The styles of a document, with what they inherit."""
+
+    def __init__(self, root: Any) -> None:
+        self._styles: dict[str, _Style] = {}
+        for style in root.iter(f"{W}style") if root is not None else ():
+            identity, level = style.get(f"{W}styleId", ""), None
+            names = [_value(style.find(f"{W}name")).lower(), identity.lower()]
+            if outline := _value(style.find(f"{W}pPr/{W}outlineLvl")):
+                level = _number(outline, _NO_HEADING)
+            elif style.get(f"{W}type", "paragraph") == "paragraph":
+                numbers = (int(found[1]) - 1 for name in names if (found := _HEADING.fullmatch(name)))
+                level = 0 if "title" in names else next(numbers, None)
+            hidden, numbering = _switch(style.find(f"{W}rPr/{W}vanish")), style.find(f"{W}pPr/{W}numPr")
+            self._styles[identity] = _Style(_value(style.find(f"{W}basedOn")), level, hidden, numbering)
+
+    def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
+        """Return what the style of a paragraph or run says, or the first it is based on that says it."""
+        identity = _value(properties.find(W + kind))
+        for _ in range(30):
+            style = self._styles.get(identity)
+            if style is None:
+                break
+            if (value := getattr(style, name)) is not None:
+                return value
+            identity = style.based_on
+        return default
+
+    def is_hidden(self, run: Any, default: bool) -> bool:
+        """Return whether the text of a run is not shown; `default` is for those that do not say so themselves."""
+        found = run.find(f"{W}rPr")
+        if found is None:
+            return default
+        hidden = _switch(found.find(f"{W}vanish"))
+        return bool(self.inherited(found, "hidden", default, "rStyle") if hidden is None else hidden)
+
+
+@dataclass(slots=True)
+class _Level:
+    start: int = 1
+    form: str = "decimal"
+    text: str = ""
+    style: str = ""
+
+
+class _Numbering:
+    """The lists of a document, which count as its paragraphs are read in order."""
+
+    def __init__(self, root: Any, styles: _Styles) -> None:
+        self._styles = styles
+        self._levels: dict[str, dict[int, _Level]] = {}  # by list
+        self._counts: defaultdict[str, list[int | None]] = defaultdict(lambda: [None] * _MOST_LEVELS)
+        self._restarts: dict[str, dict[int, int]] = {}  # by list as used: levels that start again, and where
+        self._used: dict[str, str] = {}  # list as used: list
+        linked: dict[str, str] = {}  # style: list that it defines
+        links: dict[str, str] = {}  # list: style that holds its levels instead
+        for abstract in root.iterchildren(f"{W}abstractNum") if root is not None else ():
+            name = abstract.get(f"{W}abstractNumId", "")
+            linked[_value(abstract.find(f"{W}styleLink"))] = name
+            links[name] = _value(abstract.find(f"{W}numStyleLink"))
+            self._levels[name] = levels = {}
+            for level in abstract.iter(f"{W}lvl"):
+                start, form, text, style = (
+                    _value(level.find(W + name)) for name in ("start", "numFmt", "lvlText", "pStyle")
+                )
+                if (number := _number(level.get(f"{W}ilvl"), _MOST_LEVELS)) < _MOST_LEVELS:
+                    levels[number] = _Level(_number(start, 1), form or "decimal", text[:100], style)
+        for used in root.iterchildren(f"{W}num") if root is not None else ():
+            identity, name = used.get(f"{W}numId", ""), _value(used.find(f"{W}abstractNumId"))
+            self._used[identity] = linked.get(links[name], name) if links.get(name) else name
+            self._restarts[identity] = {
+                _number(change.get(f"{W}ilvl"), 0): _number(_value(change.find(f"{W}startOverride")), 1)
+                for change in used.iterchildren(f"{W}lvlOverride")
+                if change.find(f"{W}startOverride") is not None
+            }
+
+    def label(self, properties: Any) -> str | None:
+        """Count the list item with these properties, and return what stands before it.
+
+        Returns: empty for a bullet; None for what is no list item.
+        """
+        used, style = properties.find(f"{W}numPr"), ""
+        if used is None:
+            used, style = self._styles.inherited(properties, "numbering"), _value(properties.find(f"{W}pStyle"))
+        identity = _value(used.find(f"{W}numId")) if used is not None else "0"
+        if identity == "0":  # a list is turned off
+            return None
+        name = self._used.get(identity, "")
+        levels = self._levels.get(name, {})
+        number = next((number for number, level in levels.items() if style and level.style == style), 0)
+        number = min(_number(_value(used.find(f"{W}ilvl")), number), _MOST_LEVELS - 1)
+        if number not in levels or levels[number].form == "bullet":
+            return ""
+        counts = self._counts[name]
+        restart, before = self._restarts[identity].pop(number, None), counts[number]
+        start = levels[number].start if restart is None else restart
+        counts[number] = start if restart is not None or before is None else before + 1
+        counts[number + 1 :] = [None] * (_MOST_LEVELS - number - 1)
+
+        def counter(match: re.Match[str]) -> str:
+            place = int(match[1]) - 1
+            other, count = levels.get(place, _Level()), counts[place]
+            return _written(other.start if count is None else count, other.form)
+
+        return re.sub("%([1-9])", counter, levels[number].text)
+
+
+def _written(count: int, form: str) -> str:
+    """Return a number in one of Word's forms; one of a form that is not known is written in digits."""
+    if form == "none":
+        return ""
+    if form in ("lowerLetter", "upperLetter") and 0 < count <= 780:
+        digits = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
+    elif form in ("lowerRoman", "upperRoman") and 0 < count < 4000:
+        digits = ""
+        for size, digit in _ROMAN:
+            digits, count = digits + digit * (count // size), count % size
+    else:
+        return f"{count:02}" if form == "decimalZero" else str(count)
+    return digits.upper() if form.startswith("upper") else digits

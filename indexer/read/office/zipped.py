@@ -1,4 +1,4 @@
-"""Documents that are a zip of XML files (DOCX, PPTX, EPUB), read with caps and without entities."""
+"""Read documents that are a zip of XML files, such as DOCX and EPUB, with caps and without entities."""
 
 import io
 import lzma
@@ -25,17 +25,9 @@ _MOST_PARTS = 20_000
 _LONGEST_PART = 40_000_000  # bytes, decompressed
 _LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
 DAMAGED: tuple[type[Exception], ...] = (  # what zipfile and its like raise for a file that is damaged
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-    EOFError,
-    OSError,
-    ValueError,
-    IndexError,
-    NotImplementedError,
-    OverflowError,
-)
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, IndexError,
+    NotImplementedError, OverflowError,
+)  # fmt: skip
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")  # names of the strict form of Office's formats
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
@@ -75,11 +67,7 @@ class Package:
         return name in self._names
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one part.
-
-        Raises:
-            ParseError: it is missing, damaged, encrypted, or larger than it may be.
-        """
+        """Return the bytes of one part; raises ParseError if it is missing, damaged, encrypted or too large."""
         info = self._names.get(name)
         if info is None:
             raise ParseError(f"truncated or damaged: it has no part {name[:100]}")
@@ -119,11 +107,7 @@ class Package:
 
 
 def parse_xml(data: bytes) -> Any:
-    """Return the root element of an XML text; a document type or an entity is refused, as no document needs them.
-
-    Raises:
-        ParseError: it is no XML that may be read.
-    """
+    """Return the root element of an XML text; raises ParseError for one with a document type, which none needs."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False)
     try:
         root = etree.fromstring(data, parser)
@@ -141,24 +125,21 @@ def resolve(base: str, target: str) -> str:
     return posixpath.normpath(f"/{joined}").lstrip("/")
 
 
-_CORE = "docProps/core.xml"
-_DC = "{http://purl.org/dc/elements/1.1/}"
-_TERMS = "{http://purl.org/dc/terms/}"
-
-
 def main_part(package: Package, usual: str) -> str:
     """Return the name of the part that the text begins in."""
     named = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
     return next((name for name in named if name in package), usual)
 
 
-def core_properties(package: Package) -> tuple[str | None, Declared]:
+_DC, _TERMS = "{http://purl.org/dc/elements/1.1/}", "{http://purl.org/dc/terms/}"
+
+
+def properties(package: Package) -> tuple[str | None, Declared]:
     """Return the title, and language and day of the last change."""
-    if _CORE not in package:
-        return None, Declared()
     try:
-        root = package.xml(_CORE)
+        root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
     except ParseError:  # the text can be read without
         return None, Declared()
-    day = first_day([root.findtext(f"{_TERMS}modified"), root.findtext(f"{_TERMS}created")])
-    return root.findtext(f"{_DC}title"), Declared(language_of(root.findtext(f"{_DC}language")), day)
+    texts = {entry.tag: entry.text for entry in root.iter(f"{_DC}*", f"{_TERMS}*")}
+    days = [texts.get(f"{_TERMS}modified"), texts.get(f"{_TERMS}created"), texts.get(f"{_DC}date")]
+    return texts.get(f"{_DC}title"), Declared(language_of(texts.get(f"{_DC}language")), first_day(days))
