@@ -5,14 +5,11 @@ import re
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import msgspec
 from flask import Flask, Response, url_for
 from flask.json.provider import DefaultJSONProvider
-from jinja2 import BytecodeCache
-from jinja2.bccache import Bucket
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.sansio.response import Response as AnyResponse
 
@@ -22,10 +19,10 @@ from rag.serving.job_manager import JobManager
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings, load
-from web import insights, openapi, problems
-from web.api import answers, documents, health, jobs, openai, search
-from web.guards import access, cors, limits
-from web.observe import telemetry
+from web import openapi, problems
+from web.api import answers, documents, openai, operations, search
+from web.guards import access, limits
+from web.observe import metrics
 from web.pages import assets, document_page, operator_pages, search_page
 from web.problems import SECURITY_HEADERS
 
@@ -35,11 +32,11 @@ BLUEPRINTS = (
     search_page.blueprint,
     operator_pages.status,
     operator_pages.insights,
-    health.blueprint,
+    operations.health,
     openapi.blueprint,
     openai.blueprint,
     documents.blueprint,
-    jobs.blueprint,
+    operations.jobs,
     document_page.blueprint,
     assets.blueprint,
 )
@@ -48,6 +45,14 @@ BLUEPRINTS = (
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
 _PAGE = ("base.html", "hits.html", "page.html", "parts.html", "reading.html", "state.html")  # templates of the page
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
+
+
+class JsonProvider(DefaultJSONProvider):
+    """Flask's own, but that answers are UTF-8, may be structs, and keep the order of their keys."""
+
+    def response(self, *args: Any, **kwargs: Any) -> AnyResponse:
+        """Return an answer as `flask.jsonify` does. Raises TypeError for a value that JSON cannot hold."""
+        return Response(msgspec.json.encode(self._prepare_response_obj(args, kwargs)), mimetype=self.mimetype)
 
 
 def create_app(
@@ -64,44 +69,28 @@ def create_app(
     app = Flask(__name__)
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
-    app.extensions["draining"] = threading.Event()  # set by the server once it is told to stop
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = assets.YEAR_S  # safe because `asset` names a file by its content
     app.json = JsonProvider(app)
-    app.extensions["retriever"] = retriever
-    app.extensions["limits"] = settings
-    app.extensions["jobs"] = builds
-    app.extensions["pushes"] = pushes
-    telemetry.install(app, retriever, pushes)  # first, so that it sees what others refuse
-    insights.install(app, recorder)
+    app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
+    app.extensions |= {"insights": recorder, "draining": threading.Event()}  # set by the server once it is to stop
+    metrics.install(app, retriever, pushes)  # first, so that it sees what others refuse
+    if recorder:
+        recorder.count = app.extensions["metrics"].recorded
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
     assets.register(app, settings)
     problems.register(app)
     access.register(app, settings)
-    cors.register(app, settings)
     app.after_request(_protect)
-    limits.register_queue(app, settings.queue)
     limits.register(app, settings)
-    own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
-    prefix = settings.path_prefix.strip().strip("/")
-    if prefix:
-        prefix = f"/{prefix}"
-        if not _is_prefix(prefix, own_segments):
-            raise SettingsError(
-                f"--path-prefix {prefix[:80]!r} must be a path such as /search, and no route may begin with it"
-            )
-    if prefix or settings.proxies:
-        app.wsgi_app = PathPrefix(app.wsgi_app, own_segments, prefix)  # type: ignore[method-assign]
-    if settings.proxies:
-        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=settings.proxies, x_proto=settings.proxies)  # type: ignore[method-assign]
+    app.wsgi_app = _behind_proxy(app, settings)  # type: ignore[method-assign]
 
-    versions = _asset_versions(Path(app.static_folder or ""))
-
-    def asset(name: str) -> str:
-        return url_for("static", filename=name, v=versions[name])
-
-    app.jinja_env.globals["asset"] = asset
-    _configure_templates(app)
+    static = Path(app.static_folder or "")
+    versions = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in static.iterdir()}
+    environment = app.jinja_env
+    environment.trim_blocks = environment.lstrip_blocks = True
+    environment.globals["asset"] = lambda name: url_for("static", filename=name, v=versions[name])
+    environment.globals["keeps_searches"] = lambda: recorder is not None
     return app
 
 
@@ -116,11 +105,23 @@ def application(settings: Settings | None = None) -> Flask:
     pushes = PushedQueue(settings)
     recorder = Recorder(settings) if settings.insights else None
     app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
+    for name in _PAGE:  # compiled now, and not for the first reader
+        app.jinja_env.get_template(name)
     pushes.start()
     if recorder:
         recorder.start()
     retriever.on_run = app.extensions["metrics"].batch
     return app
+
+
+def close_app(app: Flask | None) -> None:
+    """Close what an application works with, once it is built, and write what it still holds."""
+    if app is None:
+        return
+    app.extensions["retriever"].close()
+    app.extensions["stop_tracing"]()
+    if recorder := app.extensions["insights"]:
+        recorder.close()
 
 
 def _protect(response: Response) -> Response:
@@ -129,85 +130,36 @@ def _protect(response: Response) -> Response:
     return response
 
 
-def _asset_versions(folder: Path) -> dict[str, str]:
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in folder.iterdir()}
-
-
-class JsonProvider(DefaultJSONProvider):
-    """Flask's own, but that answers are UTF-8, may be structs, and keep the order of their keys."""
-
-    sort_keys = False
-
-    def response(self, *args: Any, **kwargs: Any) -> AnyResponse:
-        """Return an answer as `flask.jsonify` does. Raises TypeError for a value that JSON cannot hold."""
-        value = self._prepare_response_obj(args, kwargs)
-        try:
-            body = msgspec.json.encode(value)
-        except (OverflowError, UnicodeEncodeError):  # whole numbers beyond 64 bits, half a surrogate pair
-            return super().response(msgspec.to_builtins(value))
-        return Response(body, mimetype=self.mimetype)
-
-
-def _is_prefix(path: str, own_segments: frozenset[str]) -> bool:
-    return _PREFIX.fullmatch(path) is not None and path.split("/")[1] not in own_segments
-
-
-class PathPrefix:
-    """Middleware that serves below a path of another site: it sets SCRIPT_NAME, which Flask puts before every address.
+def _behind_proxy(app: Flask, settings: Settings) -> Any:
+    """Return the application as a proxy serves it: below a path of another site, where one is said.
 
     The setting says the path, or else the nearest proxy in X-Forwarded-Prefix. The proxy may have taken it off the
-    address already, or not.
+    address already, or not. SCRIPT_NAME then has it, which Flask puts before every address.
     """
+    inner = app.wsgi_app
+    own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
 
-    def __init__(
-        self, app: Callable[[dict[str, Any], Any], Iterable[bytes]], own_segments: frozenset[str], prefix: str
-    ) -> None:
-        """Take the application, the first segments of its addresses, which no prefix may have, and the setting."""
-        self._app = app
-        self._own_segments = own_segments
-        self._prefix = prefix
+    def is_prefix(path: str) -> bool:
+        return _PREFIX.fullmatch(path) is not None and path.split("/")[1] not in own_segments
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answer one request."""
+    fixed = settings.path_prefix.strip().strip("/")
+    if fixed:
+        fixed = f"/{fixed}"
+        if not is_prefix(fixed):
+            raise SettingsError(
+                f"--path-prefix {fixed[:80]!r} must be a path such as /search, and no route may begin with it"
+            )
+
+    def below_prefix(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         header = str(environ.get("HTTP_X_FORWARDED_PREFIX", "")).rpartition(",")[2].strip().rstrip("/")
-        prefix = self._prefix or header
-        if _is_prefix(prefix, self._own_segments):
+        prefix = fixed or header
+        if is_prefix(prefix):
             environ["SCRIPT_NAME"] = prefix
             path = environ.get("PATH_INFO", "")
             if path == prefix or path.startswith(prefix + "/"):
                 environ["PATH_INFO"] = path[len(prefix) :] or "/"
-        return self._app(environ, start_response)
+        return inner(environ, start_response)
 
-
-class CompiledTemplates(BytecodeCache):
-    """Keeps the code of templates in memory."""
-
-    def __init__(self) -> None:
-        self._codes: dict[tuple[str, str], CodeType] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Give a template its code, if this source of it has been compiled."""
-        bucket.code = self._codes.get((bucket.key, bucket.checksum))
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep the code of a template."""
-        if bucket.code is not None:
-            self._codes[bucket.key, bucket.checksum] = bucket.code
-
-
-_COMPILED = CompiledTemplates()
-
-
-def _configure_templates(app: Flask) -> None:
-    """Set how an application reads templates, and where it finds those that are compiled."""
-    app.jinja_env.trim_blocks = True
-    app.jinja_env.lstrip_blocks = True
-    app.jinja_env.bytecode_cache = _COMPILED
-
-
-def compile_page() -> None:
-    """Compile the templates of the search page, so that no worker does it for its first reader."""
-    app = Flask("web")
-    _configure_templates(app)
-    for name in _PAGE:
-        app.jinja_env.get_template(name)
+    if settings.proxies:
+        return ProxyFix(below_prefix, x_for=settings.proxies, x_proto=settings.proxies)
+    return below_prefix if fixed else inner

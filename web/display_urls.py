@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from flask import current_app
@@ -13,12 +13,11 @@ from rag.errors import NotReady, NotThere
 
 # anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
-_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # a name, in fields of a filter
 BIDI_CONTROLS = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")  # they let a url read backwards
+_AFTER = {"source": ("",), "path": ("", "/", "!"), "url_prefix": ("", "/", "!", "#")}  # a name, in fields of a filter
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """An address as people read it, which may be one to follow."""
 
     href: str | None  # None where it is not
@@ -31,6 +30,20 @@ def link_to(url: str) -> Link:
     return Link(url if is_followed else None, place_of(url))
 
 
+def is_of_web(url: str) -> bool:
+    """Return whether an address is one that browsers know, unlike that of a file or of what is in a repository."""
+    return url[:4].lower() == "http"
+
+
+def place_of(url: str) -> str:
+    """Return an address as people read it: without scheme and anchor, unescaped."""
+    bare = url.partition("#")[0]
+    if not SAFE_URL.fullmatch(bare):
+        return url
+    host, slash, path = bare.partition("://")[2].partition("/")
+    return BIDI_CONTROLS.sub("", host + slash + unquote(path)).rstrip("/")
+
+
 class Places:
     """Names files as readers see them: by the folder that is a source, and never by where that lies on the server."""
 
@@ -39,7 +52,16 @@ class Places:
         roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
         self._roots = sorted({*roots.values()}, key=len, reverse=True)
         names = Counter(_name_of(root) for root in roots.values())
-        self._named = {_name_of(root): (source, root) for source, root in roots.items() if names[_name_of(root)] == 1}
+        self._starts: dict[str, dict[str, str]] = {}  # by field of a filter and name, how values of that source begin
+        for source, root in roots.items():
+            name = _name_of(root)
+            if names[name] > 1:
+                continue
+            self._starts.setdefault("source", {})[name] = source
+            if source[0] == "/":
+                uri = Path(root).as_uri()
+                self._starts.setdefault("url_prefix", {})[name] = uri
+                self._starts.setdefault("path", {})[name] = uri.removeprefix("file://")
 
     def of(self, url: str) -> str:
         """Return an address, a source or the path of a file or folder as people read it."""
@@ -57,37 +79,25 @@ class Places:
 
     def display_value(self, field: str, value: str) -> str:
         """Return a value of a field of a filter with the name of its source in place of the path on the server."""
-        for name in self._named:
-            start = self._start(field, name)
-            if start and value.startswith(start) and value[len(start) : len(start) + 1] in _AFTER[field]:
+        for name, start in self._starts.get(field, {}).items():
+            if value.startswith(start) and value[len(start) : len(start) + 1] in _AFTER[field]:
                 return name + value[len(start) :]
         return value
 
-    def index_value(self, field: str, value: str) -> str:
-        """Return the value that `display_value` was made of, as the index has it; any other as it is."""
-        for name in self._named:
-            start = self._start(field, name)
-            if start and value.startswith(name) and value[len(name) : len(name) + 1] in _AFTER[field]:
+    def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
+        """Return the parameters of a page's address with values as the index has them, undoing `display_value`."""
+        return {field: [self._index_value(field, each) for each in values] for field, values in parameters.items()}
+
+    def _index_value(self, field: str, value: str) -> str:
+        for name, start in self._starts.get(field, {}).items():
+            if value.startswith(name) and value[len(name) : len(name) + 1] in _AFTER[field]:
                 return start + value[len(name) :]
         return value
-
-    def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Return the parameters of a page's address with values as the index has them."""
-        return {name: [self.index_value(name, value) for value in values] for name, values in parameters.items()}
-
-    def _start(self, field: str, name: str) -> str:
-        """How a value begins that is of the source with this name; empty where it does not matter."""
-        source, root = self._named[name]
-        if field == "source":
-            return source
-        if source[0] != "/" or field not in _AFTER:
-            return ""
-        return Path(root).as_uri()[0 if field == "url_prefix" else len("file://") :]
 
     def within(self, text: str) -> str:
         """Return a text in which sources are named as readers see them."""
         for root in self._roots:
-            text = text.replace(root, self._shortened(root))
+            text = text.replace(root, _name_of(root))
         return text
 
     def _shortened(self, path: str) -> str:
@@ -97,15 +107,12 @@ class Places:
         return _name_of(path.rstrip("/"))
 
 
-NO_SOURCES = Places()
-
-
 def places(collection: str) -> Places:
     """Return how files of a collection are named; without its sources, by their own names alone."""
     try:
         return Places(current_app.extensions["retriever"].describe(collection)["sources"])
     except (NotReady, NotThere):
-        return NO_SOURCES
+        return Places()
 
 
 def distinct(names: Sequence[str], values: Sequence[str]) -> list[str]:
@@ -122,27 +129,3 @@ def _name_of(path: str) -> str:
 
 def _is_local(url: str) -> bool:
     return url.startswith(("/", "file:", "git+file:"))
-
-
-def is_of_web(url: str) -> bool:
-    """Return whether an address is one that browsers know, unlike that of a file or of what is in a repository."""
-    return url[:4].lower() == "http"
-
-
-def is_file(url: str) -> bool:
-    """Return whether an address is that of a file, or of something in one."""
-    return url[:5].lower() == "file:"
-
-
-def file_of(url: str) -> str:
-    """Return the name of the file at an address; of what is in an archive or comes with an e-mail, of that one."""
-    return place_of(url.partition("!/")[0]).rpartition("/")[2]
-
-
-def place_of(url: str) -> str:
-    """Return an address as people read it: without scheme and anchor, unescaped."""
-    bare = url.partition("#")[0]
-    if not SAFE_URL.fullmatch(bare):
-        return url
-    host, slash, path = bare.partition("://")[2].partition("/")
-    return BIDI_CONTROLS.sub("", host + slash + unquote(path)).rstrip("/")

@@ -17,7 +17,7 @@ from web.problems import MEDIA_TYPE
 
 Role = Literal["read", "write"]
 Schema = Mapping[str, Any]  # JSON Schema 2020-12, as OpenAPI 3.1 has it
-Body = Any  # a struct, perhaps with more of its schema in `Annotated`
+Body = Any  # a struct, perhaps with more of its schema in `Annotated`; or a `Content`
 View = TypeVar("View", bound=Callable[..., Any])
 
 BODY_ERRORS = (400, 413, 415)
@@ -43,6 +43,14 @@ MEANINGS = {
     504: "Another server that this one needs was too slow.",
     507: "There is no room for it; its `detail` says what is full.",
 }
+RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}
+SECURITY: dict[str | None, list[dict[str, list[str]]]] = {  # by role
+    None: [],
+    "read": [{"key": []}, {"browser": []}, {}],  # reading may be open to all: that is the operator's choice
+    "operator": [{"key": []}, {"browser": []}],
+    "write": [{"key": []}],
+}
+PUBLIC = frozenset({"static", "assets.branding", "assets.script"})  # endpoints of files that pages are made of
 _ATTRIBUTE = "pilotlight_operation"
 _CONVERTER = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")
 _NULL = {"type": "null"}
@@ -62,66 +70,46 @@ class Content:
 HTML = Content("text/html", {"type": "string"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request and the answers of one method of a route."""
+    """The request and the answers of one method of a route; decorates its view, below the route."""
 
     summary: str
     role: Role | None  # the role that a key must have; None is open to everybody: probes alone
-    body: Body | Content | None
-    query: type[msgspec.Struct] | None
-    has_filter: bool
-    responses: Mapping[int, Body | Content | Sequence[Body | Content] | None]
-    errors: tuple[int, ...]
-    description: str
-    operator: bool
-    whole: bool
+    responses: Mapping[int, Body | Sequence[Body] | None]  # by status; None for no body
+    body: Body | None = None
+    query: type[msgspec.Struct] | None = None  # of the query string, in which `query` is written `q`
+    has_filter: bool = False  # whether the query string has the fields of a filter as well
+    errors: Sequence[int] = ()  # statuses with a problem, besides those that every such route has
+    description: str = ""  # more, in Markdown
+    operator: bool = False  # a key must have the role write as well; a browser may send it, as nothing is changed
+    whole: bool = False  # it tells of all documents, so that a key with a narrower scope is refused
 
-
-def operation(
-    *,
-    summary: str,
-    role: Role | None,
-    body: Body | Content | None = None,
-    query: type[msgspec.Struct] | None = None,
-    has_filter: bool = False,
-    responses: Mapping[int, Body | Content | Sequence[Body | Content] | None],
-    errors: Sequence[int] = (),
-    description: str = "",
-    operator: bool = False,
-    whole: bool = False,
-) -> Callable[[View], View]:
-    """Describe a view function; stands below its route.
-
-    Args:
-        summary: one line.
-        role: the role that a key must have; None for probes, which are open to everybody.
-        body: struct of the JSON body, or a `Content`; None where there is no body.
-        query: struct of the query string, in which `query` is written `q`; None where there is none.
-        has_filter: whether the query string has the fields of a filter as well.
-        responses: by status: a struct of JSON, a `Content`, several of these, or None for no body.
-        errors: statuses that are answered with a problem, besides those that every such route has.
-        description: more, in Markdown.
-        operator: whether a key must have the role write as well; a browser may send it, as nothing is changed.
-        whole: whether it tells of all documents, so that a key with a narrower scope is refused.
-    """
-    common: tuple[int, ...] = () if role is None else GUARDED_ERRORS
-    common += BODY_ERRORS if body is not None else ()
-    common += (414,) if query is not None and role is not None else ()
-    answered = tuple(sorted({*common, *errors}))
-    found = Operation(summary, role, body, query, has_filter, responses, answered, description, operator, whole)
-
-    def describe(view: View) -> View:
-        setattr(view, _ATTRIBUTE, found)
+    def __call__(self, view: View) -> View:
+        """Keep the description at the view."""
+        setattr(view, _ATTRIBUTE, self)
         return view
 
-    return describe
+    def statuses(self) -> set[int]:
+        """Return the statuses that are answered with a problem."""
+        found = {*self.errors, *(GUARDED_ERRORS if self.role else ()), *(BODY_ERRORS if self.body is not None else ())}
+        return found | ({414} if self.query is not None and self.role else set())
 
 
 def operation_of(view: Callable[..., Any] | None) -> Operation | None:
     """Return the description of a view function, or None where it has none."""
-    found = getattr(view, _ATTRIBUTE, None)
-    return found if isinstance(found, Operation) else None
+    return getattr(view, _ATTRIBUTE, None)
+
+
+_OF_FILES = Operation(summary="", role=None, responses={})
+_UNDESCRIBED = Operation(summary="", role="write", responses={})
+
+
+def operation_for(rule: Rule) -> Operation:
+    """Return what a route asks of its callers: files of pages nothing, one without a description the role write."""
+    if rule.endpoint in PUBLIC:
+        return _OF_FILES
+    return operation_of(current_app.view_functions[rule.endpoint]) or _UNDESCRIBED
 
 
 def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
@@ -134,7 +122,7 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
 
 
 @blueprint.get("/openapi.json")
-@operation(summary="Describe this API in the OpenAPI 3.1 format.", role="read", responses={200: dict[str, Any]})
+@Operation(summary="Describe this API in the OpenAPI 3.1 format.", role="read", responses={200: dict[str, Any]})
 def describe_api() -> Response:
     """Answer with the description of every route of the running server."""
     return jsonify(document(current_app))
@@ -145,8 +133,7 @@ def document(app: Flask) -> dict[str, Any]:
     schemas = _Schemas(app)
     paths: dict[str, dict[str, Any]] = {}
     for rule, method, described in operations(app):
-        path = _CONVERTER.sub(r"{\1}", rule.rule)
-        paths.setdefault(path, {})[method.lower()] = _described(rule, described, schemas)
+        paths.setdefault(_CONVERTER.sub(r"{\1}", rule.rule), {})[method.lower()] = _described(rule, described, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -182,9 +169,18 @@ class _Schemas:
                 optional = schema["properties"].keys() - set(schema.get("required", ()))
                 schema["properties"] |= {name: _nullable(schema["properties"][name]) for name in optional}
 
-    def of(self, kind: Any) -> Schema:
-        """Return the schema of a struct: mostly a reference."""
-        return self._schemas[self._kinds.index(kind)]
+    def contents(self, content: Body | Sequence[Body] | None) -> dict[str, Any]:
+        """Return the schemas of a body by media type; those of structs are mostly references."""
+        found: dict[str, Any] = {}
+        for one in _several(content):
+            if not isinstance(one, Content):
+                found["application/json"] = {"schema": self._schemas[self._kinds.index(one)]}
+            elif one.fields is None:
+                found[one.media_type] = {"schema": one.schema}
+            else:  # a form, which has the parameters of a query string
+                fields = {each["name"]: each["schema"] for each in self.parameters(one.fields, has_filter=True)}
+                found[one.media_type] = {"schema": {"type": "object", "properties": fields}}
+        return found
 
     def parameters(self, kind: type[msgspec.Struct], *, has_filter: bool) -> Iterator[dict[str, Any]]:
         """Yield the parameters of a query string."""
@@ -200,10 +196,11 @@ class _Schemas:
             for name, day in self.components["Days"]["properties"].items():
                 yield _parameter(name, day | {"description": "the first day" if name == "from" else "the last day"})
 
-    def form(self, kind: type[msgspec.Struct]) -> Schema:
-        """Return the schema of a form, which has the parameters of a query string."""
-        found = self.parameters(kind, has_filter=True)
-        return {"type": "object", "properties": {one["name"]: one["schema"] for one in found}}
+
+def _several(content: Body | Sequence[Body] | None) -> Sequence[Body]:
+    if content is None:
+        return ()
+    return content if isinstance(content, list | tuple) else (content,)
 
 
 def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str, Any]:
@@ -246,42 +243,15 @@ def _described(rule: Rule, described: Operation, schemas: _Schemas) -> dict[str,
     if parameters:
         result["parameters"] = parameters
     if described.body is not None:
-        result["requestBody"] = {"required": True, "content": _contents(described.body, schemas)}
-    # reading may be open to all: that is the operator's choice
-    allowed: dict[Role | None, list[dict[str, list[str]]]] = {
-        None: [],
-        "read": [{"key": []}, {"browser": []}, {}],
-        "write": [{"key": []}],
+        result["requestBody"] = {"required": True, "content": schemas.contents(described.body)}
+    result["security"] = SECURITY["operator" if described.operator else described.role]
+    answers = {status: schemas.contents(content) for status, content in described.responses.items()}
+    problem = {MEDIA_TYPE: schemas.contents(Problem)["application/json"]}
+    answers |= dict.fromkeys(described.statuses() - answers.keys(), problem)
+    result["responses"] = {
+        str(status): {"description": MEANINGS[status]}
+        | ({"content": contents} if contents else {})
+        | ({"headers": RETRY_AFTER} if status in (429, 503) else {})
+        for status, contents in sorted(answers.items())
     }
-    result["security"] = [{"key": []}, {"browser": []}] if described.operator else allowed[described.role]
-    answers = {status: _contents(content, schemas) for status, content in described.responses.items()}
-    problem = {MEDIA_TYPE: {"schema": schemas.of(Problem)}}
-    answers |= {status: problem for status in described.errors if status not in described.responses}
-    result["responses"] = {str(status): _answer(status, contents) for status, contents in sorted(answers.items())}
     return result
-
-
-def _answer(status: int, contents: Mapping[str, Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": MEANINGS[status]}
-    if contents:
-        described["content"] = contents
-    if status in (429, 503):
-        described["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}
-    return described
-
-
-def _several(content: Body | Content | Sequence[Body | Content] | None) -> Sequence[Body | Content]:
-    if content is None:
-        return ()
-    return content if isinstance(content, list | tuple) else (content,)
-
-
-def _contents(content: Body | Content | Sequence[Body | Content] | None, schemas: _Schemas) -> dict[str, Any]:
-    """Return the schemas by media type."""
-    found: dict[str, Any] = {}
-    for one in _several(content):
-        if isinstance(one, Content):
-            found[one.media_type] = {"schema": schemas.form(one.fields) if one.fields else one.schema}
-        else:
-            found["application/json"] = {"schema": schemas.of(one)}
-    return found

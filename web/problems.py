@@ -8,9 +8,12 @@ from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.http import HTTP_STATUS_CODES
 
 from rag.errors import (
+    AnswerError,
+    AnswersOff,
     DeadlinePassed,
     DocumentRefused,
     DocumentTooLarge,
+    EndpointSlow,
     InsightsError,
     InsightsOff,
     JobConflict,
@@ -40,16 +43,8 @@ SECURITY_HEADERS = {  # of every answer
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = (
-    "/api",
-    "/v1",
-    "/livez",
-    "/readyz",
-    "/metrics",
-    "/openapi.json",
-    "/static",
-)  # never a page
-OPENAI_PATHS = ("/v1/",)  # whose clients look for the error in an object of OpenAI's form
+MACHINE_PATHS = ("/api", "/v1", "/livez", "/readyz", "/metrics", "/openapi.json", "/static")  # never a page
+OPENAI_PATH = "/v1/"  # whose clients look for the error in an object of OpenAI's form
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along
 REASONS = {413: "too_large", 429: "rate"}  # under which refusals are counted
@@ -58,6 +53,32 @@ OPENAI_ERRORS = {  # status: type and code of OpenAI's API
     403: ("permission_error", None),
     404: ("invalid_request_error", "model_not_found"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
+}
+STATUSES: dict[type[Exception], int] = {  # of our errors; the first that fits counts
+    RerankOff: 501,
+    InsightsOff: 501,
+    AnswersOff: 501,
+    QueryError: 400,
+    FilterError: 400,
+    TypeNotRead: 415,
+    DocumentTooLarge: 413,
+    DocumentRefused: 400,
+    QueueFull: 429,
+    StorageFull: 507,
+    NotThere: 404,
+    JobRefused: 403,
+    JobConflict: 409,
+    NotReady: 503,
+    InsightsError: 503,
+    DeadlinePassed: 503,
+    EndpointSlow: 504,
+    AnswerError: 502,
+}
+FRAMING_PROBLEMS = {  # by the name of the server's error
+    "LimitRequestLine": (414, "The address is longer than 8190 bytes; send long queries by POST."),
+    "LimitRequestHeaders": (431, "The request has too many headers, or one that is too long."),
+    "UnsupportedTransferCoding": (501, "The only transfer coding supported is chunked."),
+    "ExpectationFailed": (417, "The Expect header asks for something this server does not support."),
 }
 DETAILS = {
     400: "The request is not valid.",
@@ -73,25 +94,29 @@ log = logging.getLogger("pilotlight")
 
 def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:
     """Build the problem details object: type, title, status, detail and, where one is at fault, field."""
-    body: dict[str, object] = {
-        "type": "about:blank",  # RFC 9457: the status code says it all, and the title is its phrase
-        "title": HTTP_STATUS_CODES[status],
-        "status": status,
-        "detail": detail,
-    }
-    if field is not None:
-        body["field"] = field
-    return body
+    # RFC 9457: with about:blank the status code says it all, and the title is its phrase
+    body = {"type": "about:blank", "title": HTTP_STATUS_CODES[status], "status": status, "detail": detail}
+    return body if field is None else body | {"field": field}
 
 
 def respond(body: dict[str, object]) -> Response:
     """Answer with a problem as JSON; what may pass also says when to come back."""
-    if request.path.startswith(OPENAI_PATHS):
-        body = body | {"message": body["detail"], "error": _openai_error(body)}
-    response = Response(json.dumps(body), status=int(str(body["status"])), content_type=MEDIA_TYPE)
-    if response.status_code in (429, 503):
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
-    return response
+    status = int(str(body["status"]))
+    if request.path.startswith(OPENAI_PATH):  # whose clients else say "status code (no body)"
+        kind, code = OPENAI_ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+        error = {"message": body["detail"], "type": kind, "param": body.get("field"), "code": code}
+        body = body | {"message": body["detail"], "error": error}
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status in (429, 503) else None
+    return Response(json.dumps(body), status, headers, content_type=MEDIA_TYPE)
+
+
+def raw_response(status: int, detail: str) -> bytes:
+    """Return an answer with a problem as it is sent, to a request that the application does not see."""
+    body = json.dumps(problem(status, detail)).encode()
+    headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Cache-Control": "no-store"}
+    headers |= SECURITY_HEADERS | {"Connection": "close"}
+    lines = [f"HTTP/1.1 {status} {HTTP_STATUS_CODES[status]}", *(f"{name}: {text}" for name, text in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + body
 
 
 def register(app: Flask) -> None:
@@ -103,7 +128,15 @@ def _answer(error: Exception) -> Response | HTTPException:
     if isinstance(error, HTTPException) and (error.code is None or error.code < 400):
         return error  # a redirect
     body = problem_of(error)
-    response = page(body) if wants_page() else respond(body)
+    if wants_page():
+        state = "waiting" if body["status"] == 503 else "error"  # the page of 503 asks again by itself
+        form = g.get("form") or {"query": request.args.get("q", "")}  # refused before its parameters were read
+        html = render_template("page.html", state=state, problem=body, **form)
+        response = Response(html, status=int(str(body["status"])), mimetype="text/html")
+        if state == "waiting":
+            response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    else:
+        response = respond(body)
     if isinstance(error, HTTPException):
         for name, value in error.get_headers(request.environ):
             if name in HEADERS:
@@ -115,32 +148,18 @@ def problem_of(error: Exception) -> dict[str, object]:
     """Return the problem that an error is answered with; one that nobody foresaw goes to the log."""
     if isinstance(error, NotFound) and request.path in ROUTES:
         return problem(410, f"{request.path} was removed: {ROUTES[request.path]}")
+    field = getattr(error, "field", None)
     if isinstance(error, HTTPException) and error.code is not None:
         if error.code in REASONS:
             current_app.extensions["metrics"].refuse(REASONS[error.code])
         own_words = error.description if error.description != type(error).description else None
         detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
-        return problem(error.code, detail, field=getattr(error, "field", None))
-    if isinstance(error, RerankOff | InsightsOff):
-        return problem(501, str(error))
-    if isinstance(error, QueryError | FilterError):
-        return problem(400, str(error), field=getattr(error, "field", None))
-    if isinstance(error, DocumentRefused):
-        status = 415 if isinstance(error, TypeNotRead) else 413 if isinstance(error, DocumentTooLarge) else 400
-        return problem(status, str(error), field=error.field)
-    if isinstance(error, QueueFull | StorageFull):
-        return problem(429 if isinstance(error, QueueFull) else 507, str(error))
-    if isinstance(error, NotThere):
-        return problem(404, str(error), field=error.field)
-    if isinstance(error, JobRefused):
-        return problem(403, str(error), field=error.field)
-    if isinstance(error, JobConflict):
-        return problem(409, str(error))
-    if isinstance(error, NotReady | InsightsError):
-        return problem(503, str(error))
+        return problem(error.code, detail, field=field)
     if isinstance(error, DeadlinePassed):
         current_app.extensions["metrics"].refuse("deadline")
-        return problem(503, str(error))
+    for kind, status in STATUSES.items():
+        if isinstance(error, kind):
+            return problem(status, str(error), field=field)
     if isinstance(error, KeysError):
         log.error("%s", error)
         return problem(503, "The server cannot read the file that says who may do what; see its log.")
@@ -149,26 +168,8 @@ def problem_of(error: Exception) -> dict[str, object]:
     return problem(500, DETAILS[500])
 
 
-def _openai_error(body: dict[str, object]) -> dict[str, object]:
-    """Return the error object of OpenAI's API, without which its clients say "status code (no body)"."""
-    status = int(str(body["status"]))
-    kind, code = OPENAI_ERRORS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
-    return {"message": body["detail"], "type": kind, "param": body.get("field"), "code": code}
-
-
 def wants_page() -> bool:
     """Return whether the request is a browser's, for something that people read."""
     if request.path.startswith(MACHINE_PATHS) or request.path in ROUTES:
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"
-
-
-def page(body: dict[str, object]) -> Response:
-    """Answer with a problem as a page; of 503, with one that asks again by itself."""
-    state = "waiting" if body["status"] == 503 else "error"
-    form = g.get("form") or {"query": request.args.get("q", "")}  # refused before its parameters were read
-    html = render_template("page.html", state=state, problem=body, **form)
-    response = Response(html, status=int(str(body["status"])), mimetype="text/html")
-    if state == "waiting":
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
-    return response

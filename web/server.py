@@ -4,7 +4,6 @@ It stands behind a reverse proxy, which deals with slow and hostile clients; `sc
 """
 
 import gc
-import json
 import logging
 import os
 import signal
@@ -18,21 +17,20 @@ from typing import Any, NoReturn
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
-from gunicorn.http import errors as http_errors
+from gunicorn.http.errors import ParseException
 from gunicorn.systemd import sd_notify
 from gunicorn.workers.gthread import ThreadWorker
 
 from rag.errors import RagError
 from rag.serving.api_keys import check_exposure, is_loopback
 from rag.settings import Settings, load
-from web.guards.cors import parse_origins
+from web.guards.access import parse_origins
 from web.observe import logs
 from web.observe.worker_folder import FOLDER_VARIABLE, make_folder
-from web.problems import MEDIA_TYPE, SECURITY_HEADERS, problem
+from web.problems import FRAMING_PROBLEMS, raw_response
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
 GRACE_S = 30
-ORPHAN_S = 5  # after the grace, for a worker whose server has died
 SPARE_THREADS = 16  # for probes and refusals while `queue` requests are in progress
 SWITCH_S = 0.001  # between threads; Python's 5 ms delays a new request behind one that computes
 YIELD_S = 0.0001  # for each connection that a worker has
@@ -46,12 +44,6 @@ OPTIONS = {
     "logger_class": logs.ServerLogger,
     "proc_name": "pilotlight",
     "control_socket_disable": True,  # it is not used, and would write into the home folder
-}
-FRAMING_PROBLEMS = {
-    http_errors.LimitRequestLine: (414, "The address is longer than 8190 bytes; send long queries by POST."),
-    http_errors.LimitRequestHeaders: (431, "The request has too many headers, or one that is too long."),
-    http_errors.UnsupportedTransferCoding: (501, "The only transfer coding supported is chunked."),
-    http_errors.ExpectationFailed: (417, "The Expect header asks for something this server does not support."),
 }
 log = logging.getLogger("pilotlight")
 
@@ -75,63 +67,51 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """Begin to stop, and say so at /readyz."""
+
+        def stop_listening() -> None:  # but take the connections that the kernel has accepted for the server
+            self.set_accept_enabled(False)
+            for listener in self.sockets:
+                before = -1
+                while before != self.nr_conns:
+                    before = self.nr_conns
+                    super(Worker, self).accept(listener)
+                listener.close()
+
         if self.alive and getattr(self, "wsgi", None):  # it may still be loading
             self.wsgi.extensions["draining"].set()
-            self.method_queue.defer(self.stop_listening)
+            self.method_queue.defer(stop_listening)
         super().handle_exit(sig, frame)
-
-    def stop_listening(self) -> None:
-        """Accept the connections that the kernel has accepted for the server, and no more."""
-        self.set_accept_enabled(False)
-        for listener in self.sockets:
-            before = -1
-            while before != self.nr_conns:
-                before = self.nr_conns
-                super().accept(listener)
-            listener.close()
 
     def is_parent_alive(self) -> bool:
         """Return whether the server lives; if not, limit the time for what is in progress."""
-        if super().is_parent_alive():
-            return True
-        self.log.warning("the server has died: this worker stops")
-        signal.alarm(GRACE_S + ORPHAN_S)  # nobody is left who would end a worker that hangs
-        self.handle_exit(signal.SIGTERM, None)
-        return False
+        lives = bool(super().is_parent_alive())
+        if not lives:
+            signal.alarm(GRACE_S + 5)  # nobody is left who would end a worker that hangs
+        return lives
 
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
         """Answer a request that is not valid HTTP, or at which the application failed, with a problem."""
-        status, detail = FRAMING_PROBLEMS.get(type(exc), (400, "The request is not valid HTTP."))
-        if not isinstance(exc, http_errors.ParseException):
+        status, detail = FRAMING_PROBLEMS.get(type(exc).__name__, (400, "The request is not valid HTTP."))
+        if not isinstance(exc, ParseException):
             self.log.error("Error handling request", exc_info=exc)
             status, detail = 500, "The server failed to handle this request."
-        body = problem(status, detail)
-        data = json.dumps(body).encode()
-        headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(data), "Cache-Control": "no-store"}
-        headers |= SECURITY_HEADERS | {"Connection": "close"}
-        lines = [f"HTTP/1.1 {status} {body['title']}", *(f"{name}: {value}" for name, value in headers.items())]
         try:
-            client.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + data)
+            client.sendall(raw_response(status, detail))
         except OSError as error:
             self.log.debug("a client disconnected before its answer: %s", error)
 
 
 class Server(BaseApplication):  # type: ignore[misc]
-    """A gunicorn around the application that `factory` returns; the factory runs in each worker, after the fork."""
+    """A gunicorn around the application that `load` returns; it runs in each worker, after the fork."""
 
-    def __init__(self, factory: Callable[[], Flask], options: dict[str, Any]) -> None:
-        self.factory = factory
-        self.options = options
+    def __init__(self, load: Callable[[], Flask], options: dict[str, Any]) -> None:
+        self.load, self.options = load, options
         super().__init__()
 
     def load_config(self) -> None:
         """Hand the options to gunicorn."""
         for name, value in self.options.items():
             self.cfg.set(name, value)
-
-    def load(self) -> Flask:
-        """Build the application."""
-        return self.factory()
 
 
 def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoReturn:
@@ -147,17 +127,26 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
     folder = make_folder()  # not a context manager, as workers leave this function too
     os.environ[FOLDER_VARIABLE] = str(folder.path)
-    factory = factory or _import_application()
-    relay = _relay_to_systemd()
+    from web.app import application, close_app  # what workers share: the Prometheus client in it needs the folder
+
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
     gc.enable()
     host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     url = f"http://{host}:{listener.getsockname()[1]}/"
+    notified = os.environ.pop("NOTIFY_SOCKET", None)  # or gunicorn would send READY as soon as it listens
+    if notified:
+        read_fd, Worker.ready_fd = os.pipe()
+
+    def tell_systemd() -> None:  # which takes the message from the main process only
+        os.read(read_fd, 1)  # until the first worker answers searches
+        os.environ["NOTIFY_SOCKET"] = notified or ""
+        sd_notify("READY=1\nSTATUS=Answers searches", log, unset_environment=True)
 
     def announce(server: object) -> None:
         log.info("listening on %s", url)
-        relay.start()
+        if notified:
+            threading.Thread(target=tell_systemd, daemon=True).start()
 
     options = OPTIONS | {
         "bind": f"fd://{listener.detach()}",  # bound here: gunicorn retries a taken port for seconds, then exits with 1
@@ -165,46 +154,11 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "worker_class": Worker,
         "threads": settings.queue + SPARE_THREADS,
         "when_ready": announce,
-        "worker_exit": _close,
+        "worker_exit": lambda server, worker: close_app(worker.app.callable),
         "on_exit": lambda server: folder.remove(),
     }
-    Server(factory, options).run()
+    Server(factory or application, options).run()
     raise SystemExit  # gunicorn exits by itself; this tells the type checker
-
-
-def _import_application() -> Callable[[], Flask]:
-    """Import what workers share, before the fork; the Prometheus client, among it, needs the folder of the workers."""
-    from web.app import application, compile_page
-
-    compile_page()
-    return application
-
-
-def _relay_to_systemd() -> threading.Thread:
-    """Return a thread that tells systemd READY=1 once the first worker answers searches; elsewhere it does nothing.
-
-    systemd takes the message from the main process only, so a worker writes to a pipe first.
-    """
-    address = os.environ.pop("NOTIFY_SOCKET", None)  # or gunicorn would send it as soon as it listens
-    if address is None:
-        return threading.Thread()
-    read_fd, Worker.ready_fd = os.pipe()
-
-    def relay() -> None:
-        os.read(read_fd, 1)
-        os.environ["NOTIFY_SOCKET"] = address
-        sd_notify("READY=1\nSTATUS=Answers searches", log, unset_environment=True)
-
-    return threading.Thread(target=relay, name="ready-relay", daemon=True)
-
-
-def _close(server: object, worker: Any) -> None:
-    app = worker.app.callable
-    if app is not None:
-        app.extensions["retriever"].close()
-        app.extensions["telemetry"].close()
-        if recorder := app.extensions["insights"]:
-            recorder.close()
 
 
 def _refuse(message: str) -> NoReturn:

@@ -10,7 +10,7 @@ from rag.settings import Settings
 from tests.web.library import library
 from web.app import create_app
 from web.display_urls import Places, distinct
-from web.pages.refinements import PageSearch
+from web.pages.search_page import PageSearch
 
 PLACES = Places(["/srv/data/docs", "/srv/data/docs/old", "file:///home/me/notes.zip", "https://docs.example/guide/"])
 
@@ -47,8 +47,7 @@ def test_a_file_is_named_from_its_source_on(url, place):
 def test_addresses_of_the_page_name_files_likewise(field, value, shown):
     places = Places(["/srv/data/docs/old", "/srv/data/docs", "https://docs.example/guide/"])
     assert places.display_value(field, value) == shown
-    assert places.index_value(field, shown) == value
-    assert places.index_value(field, value) == value
+    assert places.index_values({field: [shown, value]}) == {field: [value, value]}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +74,7 @@ def test_folders_that_are_the_sources_again_are_not_offered():
 
         def headings(folders):
             search = PageSearch(SearchRequest("index"), PLACES)
-            return [facet.heading for facet in search.facets({"source": sources, "path": folders})]
+            return [facet["heading"] for facet in search.facets({"source": sources, "path": folders})]
 
         assert headings(sources) == ["Source"]
         assert headings(counts(__srv__docs=2, __srv__notes=2)) == ["Source", "Folder"]

@@ -26,8 +26,7 @@ from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from web.app import create_app
-from web.guards.access import PUBLIC
-from web.openapi import HTML, document, operations
+from web.openapi import HTML, PUBLIC, document, operations
 
 # Drawn for each operation; with the variable, every boundary is tried too, which are some two thousand cases more.
 EXAMPLES = int(os.environ.get("API_EXAMPLES", "12"))

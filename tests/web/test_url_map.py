@@ -13,8 +13,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.access import PUBLIC
-from web.openapi import HTML, operation_of, operations
+from web.openapi import HTML, PUBLIC, operation_of, operations
 
 PROBES = {"/livez", "/readyz"}
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -11,30 +11,29 @@ from msgspec import structs
 
 from rag import deadline
 from rag.answer.prompt import Endpoint, Exchange, search_text
-from rag.errors import AnswerError, AnswersOff, EndpointSlow, NotReady
+from rag.errors import AnswerError, NotReady
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
 from rag.messages import AnswerInWords, AnswerRequest
 from rag.query.options import MAX_QUERY_CHARS
-from rag.query.request import SearchRequest
 from rag.query.results import Answer
-from web.api.requests import limits, read_object, retriever, run, search_of_object
+from web.api.requests import read_object, retriever, run, search_of_object, settings
 from web.guards.limits import MAX_CONVERSATION_BYTES, ConcurrencyLimit
-from web.openapi import Content, operation
-from web.problems import DETAILS, problem, respond
+from web.openapi import Content, Operation
+from web.problems import DETAILS, problem, problem_of
 
 MOST_AT_ONCE = 8  # answers that one worker writes
 DEFAULT_K = 6
 SUPPORT = 0.5  # likeness to a passage from which a sentence counts as supported
 
-Events = Generator[Event | None, None, None]
+Events = Generator[Event | None, None, None]  # None is a sign of life
 
 log = logging.getLogger("pilotlight")
 blueprint = Blueprint("answers", __name__, url_prefix="/api/v1")
-_slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
+_slots = ConcurrencyLimit("answers", MOST_AT_ONCE)
 
 
 @blueprint.post("/answer")
-@operation(
+@Operation(
     summary="Answer in words, with citations.",
     role="read",
     body=AnswerRequest,
@@ -45,8 +44,7 @@ _slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
 )
 def answer() -> Response:
     """Search, and have the endpoint write an answer from the hits."""
-    known = limits()
-    endpoint = Endpoint.of(known)
+    endpoint = Endpoint.of(settings())
     fields = read_object(MAX_CONVERSATION_BYTES)
     if fields.get("k") is None:
         fields["k"] = DEFAULT_K
@@ -58,9 +56,13 @@ def answer() -> Response:
         text = search_text(asked.query, exchanges, MAX_QUERY_CHARS)
         found = run(structs.replace(asked.search, query=text), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
-        events = _events(found, endpoint, asked, exchanges)
+        from rag.answer.answer_writer import write_answer  # brings an HTTP client, which not every server needs
+
+        seen = retriever()
+        embed = None if asked.mode == "lexical" else lambda texts: seen.embed(texts).vectors
+        events = write_answer(found, endpoint, asked.query, exchanges, embed=embed, support=SUPPORT)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
-            response = jsonify(_whole(found, events()))
+            response = jsonify(_whole(found, events))
         else:
             response = Response(_stream(events), content_type=MEDIA_TYPE)
             response.headers["X-Accel-Buffering"] = "no"  # or nginx would keep the text until it is complete
@@ -69,21 +71,6 @@ def answer() -> Response:
         raise
     response.call_on_close(give_back)
     return response
-
-
-@blueprint.errorhandler(AnswerError)
-def refuse(error: AnswerError) -> Response:
-    """Say what is wrong with the endpoint, as a problem."""
-    return respond(_problem(error))
-
-
-def _events(found: Answer, endpoint: Endpoint, asked: SearchRequest, history: list[Exchange]) -> Callable[[], Events]:
-    """Return what writes the answer; what it needs of the request is read now."""
-    from rag.answer.answer_writer import write_answer  # brings an HTTP client, which not every server needs
-
-    seen = retriever()
-    embed = None if asked.mode == "lexical" else lambda texts: seen.embed(texts).vectors
-    return lambda: write_answer(found, endpoint, asked.query, history, embed=embed, support=SUPPORT)
 
 
 def _whole(found: Answer, events: Events) -> dict[str, Any]:
@@ -104,18 +91,13 @@ def _whole(found: Answer, events: Events) -> dict[str, Any]:
     return {**found.as_dict(), "answer": "".join(text), "sentences": sentences, **last, "took_ms": took}
 
 
-def _stream(make: Callable[[], Events]) -> Iterator[bytes]:
-    with closing(make()) as events:
+def _stream(events: Events) -> Iterator[bytes]:
+    with closing(events):
         try:
             for event in events:
                 yield BEAT if event is None else event.encode()
         except AnswerError as error:
-            yield event_of("error", _problem(error)).encode()
+            yield event_of("error", problem_of(error)).encode()
         except Exception:
             log.exception("writing an answer failed")
             yield event_of("error", problem(500, DETAILS[500])).encode()
-
-
-def _problem(error: AnswerError) -> dict[str, object]:
-    status = 501 if isinstance(error, AnswersOff) else 504 if isinstance(error, EndpointSlow) else 502
-    return problem(status, str(error))

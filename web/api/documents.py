@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -16,32 +16,31 @@ from rag import deadline
 from rag.errors import DocumentRefused, FieldError
 from rag.messages import Change, Document, InCollection, InPushed, Push, PushQueue, Withdrawal
 from rag.serving.pushed_queue import PushedQueue
-from web.api.requests import collection_field, read_collection, read_json, read_query, retriever
+from web.api.requests import collection_field, read_json, read_query, retriever
 from web.guards.limits import MAX_DOCUMENT_BYTES, ConcurrencyLimit
 from web.guards.scoped_retriever import OUTSIDE, may_write
-from web.openapi import Content, operation
+from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"
 MOST_EXPORTS = 4  # that one worker sends at once
-MOST_PUSHES = 2  # that one worker takes in at once: each is in memory three times over
 # One of the two is there, and is not null.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
 _PUSH = Annotated[Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
-_exports = ConcurrencyLimit(blueprint, MOST_EXPORTS, "exports")
-_pushes = ConcurrencyLimit(blueprint, MOST_PUSHES, "pushes")
+_exports = ConcurrencyLimit("exports", MOST_EXPORTS)
+_pushes = ConcurrencyLimit("pushes", 2)  # each is in memory three times over
 
 
 @blueprint.get("/documents/<id>")
-@operation(summary="Read a document.", role="read", query=InCollection, responses={200: Document}, errors=(404,))
+@Operation(summary="Read a document.", role="read", query=InCollection, responses={200: Document}, errors=(404,))
 def document(id: str) -> Response:
     """Answer one document with its passages, in reading order."""
-    return jsonify(retriever().document(id, read_collection()))
+    return jsonify(retriever().document(id, read_query(InCollection).collection))
 
 
 @blueprint.get("/documents")
-@operation(
+@Operation(
     summary="Export all documents as JSON Lines.",
     description=f"One document a line, all of one generation. A worker sends {MOST_EXPORTS} exports at once.",
     role="read",
@@ -51,16 +50,21 @@ def document(id: str) -> Response:
 )
 def documents() -> Response:
     """Stream every document of the generation that is live as the request comes in."""
-    found = retriever().documents(read_collection())
+    found = retriever().documents(read_query(InCollection).collection)
     release = _exports.take(ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
-    response = Response(_lines(found), content_type=JSON_LINES)
+
+    def lines() -> Iterator[bytes]:
+        for each in found:
+            yield json.dumps(each, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+    response = Response(lines(), content_type=JSON_LINES)
     response.call_on_close(release)  # whether or not it was sent whole
     return response
 
 
 @blueprint.post("/documents")
-@operation(
+@Operation(
     summary="Push a document.",
     description="It is on the disk when this is answered, and found within seconds. What was pushed for the same "
     "address before is replaced.",
@@ -78,6 +82,7 @@ def push() -> tuple[Response, int, dict[str, str]]:
         if (sent.text is None) == (sent.base64 is None):
             raise FieldError("text", "A document has either text or base64.")
         body = base64.b64decode(sent.base64 or "") if sent.text is None else sent.text.encode()
+        readers = None if sent.access is None else msgspec.structs.asdict(sent.access)
         change = _queue(sent.collection).put(
             sent.url,
             body,
@@ -86,8 +91,8 @@ def push() -> tuple[Response, int, dict[str, str]]:
             title=sent.title or "",
             language=sent.language,
             date=sent.date,
-            metadata=_given(sent.metadata),
-            access=None if sent.access is None else _given(msgspec.structs.asdict(sent.access)),
+            metadata={name: value for name, value in sent.metadata.items() if value is not None},
+            access=readers and {name: value for name, value in readers.items() if value is not None},
             collection=sent.collection,
         )
     finally:
@@ -96,7 +101,7 @@ def push() -> tuple[Response, int, dict[str, str]]:
 
 
 @blueprint.delete("/documents")
-@operation(
+@Operation(
     summary="Withdraw a document that was pushed.",
     role="write",
     query=Withdrawal,
@@ -110,7 +115,7 @@ def withdraw() -> tuple[Response, int, dict[str, str]]:
 
 
 @blueprint.get("/changes")
-@operation(
+@Operation(
     summary="List what was pushed and withdrawn, and how much of it waits.",
     role="write",
     query=InPushed,
@@ -124,7 +129,7 @@ def changes() -> Response:
 
 
 @blueprint.get("/changes/<id>")
-@operation(
+@Operation(
     summary="Show what became of a document that was pushed or withdrawn.",
     role="write",
     query=InPushed,
@@ -135,16 +140,6 @@ def change(id: str) -> Response:
     """Answer one change."""
     collection = read_query(InPushed).collection
     return jsonify(_queue(collection).change(id, collection))
-
-
-def _lines(documents: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    for found in documents:
-        yield json.dumps(found, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-
-
-def _given(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by name without those that are null."""
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:

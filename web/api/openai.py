@@ -24,7 +24,7 @@ from rag.messages import (
 )
 from web.api.requests import read_json, read_object, retriever
 from web.guards.limits import MAX_BODY_BYTES
-from web.openapi import operation
+from web.openapi import Operation
 
 TOKENS = (
     "input has numbers of tokens, which mean nothing to the model here: send texts. LangChain's OpenAIEmbeddings sends "
@@ -35,7 +35,7 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 
 
 @blueprint.post("/embeddings")
-@operation(
+@Operation(
     summary="Turn texts into vectors, as OpenAI does.",
     role="read",
     body=EmbeddingRequest,
@@ -62,14 +62,14 @@ def embed() -> Response:
 
 
 @blueprint.get("/models")
-@operation(summary="List the models, as OpenAI does.", role="read", responses={200: Models})
+@Operation(summary="List the models, as OpenAI does.", role="read", responses={200: Models})
 def models() -> Response:
     """Answer the model that embeds, and the one that reranks if there is one."""
     return jsonify(Models([Model(name) for name in _model_names()]))
 
 
 @blueprint.get("/models/<path:id>")
-@operation(
+@Operation(
     summary="Describe a model, as OpenAI does.",
     role="read",
     responses={200: Model},
@@ -88,7 +88,7 @@ def _model_names() -> list[str]:
 
 
 @blueprint.post("/rerank")
-@operation(
+@Operation(
     summary="Rank texts by how well they answer a query, as Cohere and Jina do.",
     description="Results are sorted, the best first; `index` is the place of the text in the request. Scores are those "
     "of the cross-encoder after a sigmoid.",

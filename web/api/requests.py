@@ -6,37 +6,36 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from flask import current_app, request
+from flask import current_app, has_request_context, request
 from msgspec import structs
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from rag.decoding import decode, quoted, refuse_unknown
-from rag.errors import FieldError
+from rag.errors import FieldError, InsightsOff
+from rag.insights.recorder import Recorder
 from rag.insights.store import Via
-from rag.messages import InCollection
-from rag.query.filters import DAYS, LISTS, METADATA, Filter, FilterError, fields_of
+from rag.query.filters import DAYS, KEYS, LISTS, METADATA, Filter, FilterError, fields_of, key_of
 from rag.query.options import DEFAULT_COLLECTION
 from rag.query.request import SearchRequest
 from rag.query.results import Answer, QueryTokens
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings
 from web.guards.limits import read_body
-from web.guards.scoped_retriever import visible
-from web.insights import keep
-from web.observe.telemetry import searched
+from web.guards.scoped_retriever import caller, visible
+from web.observe.metrics import note_search
 
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", bound=SearchRequest)
 
 MAX_PARAMETERS = 100
-FILTER_NAMES = (*LISTS, *DAYS, f"{METADATA}NAME")
+TYPING = "X-Pilotlight-Typing"  # a request of a page's script, while somebody may go on typing
 _FILTER_FIELDS = (*LISTS, "date", "metadata")  # in JSON
 _OPTIONS = tuple(name for name in SearchRequest.__struct_fields__ if name not in ("query", "filter"))
 
 
-def limits() -> Settings:
+def settings() -> Settings:
     """Return the settings of the application that answers."""
-    found: Settings = current_app.extensions["limits"]
+    found: Settings = current_app.extensions["settings"]
     return found
 
 
@@ -45,15 +44,32 @@ def retriever() -> LiveRetriever:
     return visible(current_app.extensions["retriever"])
 
 
+def recorder() -> Recorder:
+    """Return the recorder of searches. Raises InsightsOff where there is none."""
+    found: Recorder | None = current_app.extensions["insights"]
+    if found is None:
+        raise InsightsOff
+    return found
+
+
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
     """Search, with the query embedded where it is. Raises what `Retriever.search` raises.
 
-    `via` is the way it came, for insights; None where it repeats a search.
+    `via` is the way it came, for insights, which keep no further page of hits; None where it repeats a search.
     """
     answer = retriever().search(search, embedded)
-    searched(answer, mode=search.mode, collection=search.collection, k=search.k)
-    search_id = keep(search, answer, via) if via else None
-    return structs.replace(answer, search_id=search_id)
+    note_search(answer, mode=search.mode, collection=search.collection, k=search.k)
+    keeps: Recorder | None = current_app.extensions["insights"]
+    if keeps is None or via is None or search.offset or not has_request_context():
+        return answer
+    is_box = caller().is_shown  # on a page of another site, which searches while somebody types
+    seen = not (is_box or TYPING in request.headers)
+    return structs.replace(answer, search_id=keeps.record(search, answer, "box" if is_box else via, seen=seen))
+
+
+def collection_field(collection: str) -> dict[str, str]:
+    """Return the field of an address that names a collection: none for the default one."""
+    return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 
 def read_json(kind: type[T], most: int, what: str = "this request") -> T:
@@ -67,16 +83,6 @@ def read_query(kind: type[T], what: str = "this address") -> T:
     return decode({name: values[-1] for name, values in parameters.items()}, kind, what, strict=False)
 
 
-def read_collection() -> str:
-    """Return `?collection=` of the request, which takes no other field. Raises BadRequest or FieldError."""
-    return read_query(InCollection).collection
-
-
-def collection_field(collection: str) -> dict[str, str]:
-    """Return the field of an address that names a collection: none for the default one."""
-    return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
-
-
 def read_object(most: int) -> dict[str, Any]:
     """Return the JSON object that the request carries, of at most so many bytes.
 
@@ -87,18 +93,10 @@ def read_object(most: int) -> dict[str, Any]:
     if request.query_string:
         raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
     try:
-        body = read_body(most)
-    except HTTPException:
-        raise
-    except Exception as error:  # a server's errors for bad framing have no common base class
-        raise BadRequest("The body was cut short or badly framed.") from error
-    return _parse_object(body)
-
-
-def _parse_object(body: bytes) -> dict[str, Any]:
-    try:
-        text = body.decode("utf-8")
+        text = read_body(most).decode("utf-8")
         value = json.loads(text, object_pairs_hook=_object_of, parse_float=_number)
+    except (HTTPException, FieldError):
+        raise
     except UnicodeDecodeError as error:
         raise BadRequest(f"The body is not valid UTF-8, at byte {error.start}.") from error
     except json.JSONDecodeError as error:
@@ -106,6 +104,8 @@ def _parse_object(body: bytes) -> dict[str, Any]:
         raise BadRequest(message) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, thousands of brackets
         raise BadRequest("The body is not usable JSON: a number is too long or the nesting too deep.") from error
+    except Exception as error:  # a server's errors for bad framing have no common base class
+        raise BadRequest("The body was cut short or badly framed.") from error
     if not isinstance(value, dict):
         raise BadRequest('The body must be a JSON object, such as {"query": "how do I …"}.')
     if "\\u" in text:
@@ -153,37 +153,40 @@ def is_filter(name: str) -> bool:
     return name in LISTS or name in DAYS or name.startswith(METADATA)
 
 
+def fields_beside_filter(parameters: Mapping[str, Sequence[str]], known: Sequence[str], what: str) -> dict[str, str]:
+    """Return the other fields of a query string. Raises FieldError for one that is not known."""
+    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
+    refuse_unknown(given, (*known, *KEYS), what)
+    return given
+
+
 def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
     """Return the filter of a query string; None where there is none. Raises FilterError with the parameter as field."""
     try:
         return Filter.parse(fields_of({name: parameters[name] for name in parameters if is_filter(name)})) or None
     except FilterError as error:
-        field = error.field.removeprefix("filter.").removeprefix("date.").replace("metadata.", METADATA, 1)
-        raise FilterError(field, error.detail) from error
-
-
-def filter_of_object(value: object) -> Filter | None:
-    """Return the filter of a JSON object, in which null is a field left out; None if it allows everything.
-
-    Raises FilterError.
-    """
-    if isinstance(value, Mapping):
-        value = {name: wanted for name, wanted in value.items() if wanted is not None or name not in _FILTER_FIELDS}
-        if isinstance(value.get("metadata"), Mapping):
-            value["metadata"] = {name: wanted for name, wanted in value["metadata"].items() if wanted is not None}
-    return Filter.parse(value) or None
+        raise FilterError(key_of(error.field), error.detail) from error
 
 
 def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
-    """Return the search in the fields of a JSON body. Raises FieldError or FilterError."""
+    """Return the search in the fields of a JSON body, in which null is a field left out.
+
+    Raises FieldError or FilterError.
+    """
     search = decode(fields, kind, "a search")
-    return search if search.filter is None else structs.replace(search, filter=filter_of_object(search.filter))
+    if search.filter is None:
+        return search
+    wanted: object = search.filter
+    if isinstance(wanted, Mapping):
+        wanted = {name: value for name, value in wanted.items() if value is not None or name not in _FILTER_FIELDS}
+        if isinstance(wanted.get("metadata"), Mapping):
+            wanted["metadata"] = {name: value for name, value in wanted["metadata"].items() if value is not None}
+    return structs.replace(search, filter=Filter.parse(wanted) or None)
 
 
 def search_of_parameters(parameters: Mapping[str, Sequence[str]]) -> SearchRequest:
     """Return the search in the fields of a query string. Raises FieldError or FilterError."""
-    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
-    refuse_unknown(given, ("q", *_OPTIONS, *FILTER_NAMES), "a search")
+    given = fields_beside_filter(parameters, ("q", *_OPTIONS), "a search")
     if "q" in given:
         given["query"] = given.pop("q")
     try:

@@ -14,12 +14,12 @@ from rag.query.filters import FilterError
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from web.api.requests import (
-    FILTER_NAMES,
+    fields_beside_filter,
     filter_of_parameters,
-    is_filter,
     parse_query_string,
     read_json,
     read_object,
+    recorder,
     retriever,
     run,
     search_of_object,
@@ -27,8 +27,7 @@ from web.api.requests import (
 )
 from web.display_urls import places
 from web.guards.limits import MAX_BODY_BYTES, MAX_SEARCH_BYTES
-from web.insights import required
-from web.openapi import operation
+from web.openapi import Operation
 from web.problems import problem_of
 
 # A hit is named by all feedback but `seen`.
@@ -41,7 +40,7 @@ blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
 
 
 @blueprint.get("/search")
-@operation(
+@Operation(
     summary="Search by a query string.",
     description="Metadata is filtered by `meta.NAME=VALUE`. Fields of a filter may be repeated.",
     role="read",
@@ -56,14 +55,14 @@ def search_by_query_string() -> Response:
 
 
 @blueprint.post("/search")
-@operation(summary="Search.", role="read", body=SearchRequest, responses={200: Answer}, errors=(404,))
+@Operation(summary="Search.", role="read", body=SearchRequest, responses={200: Answer}, errors=(404,))
 def search_by_body() -> Response:
     """Answer a JSON object with `query`, `k`, …"""
     return jsonify(run(search_of_object(read_object(MAX_SEARCH_BYTES), SearchRequest)))
 
 
 @blueprint.post("/search/batch")
-@operation(
+@Operation(
     summary="Search for several queries at once.",
     description="They go through the model together. A search that fails has a problem in its place.",
     role="read",
@@ -78,27 +77,31 @@ def search_by_batch() -> Response:
     queries = fields.get("queries")
     if not isinstance(queries, list) or not 1 <= len(queries) <= MOST_QUERIES:
         raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
-    searches = [_search_or_problem(query) for query in queries]
-    to_embed = [each.meaning for each in searches if isinstance(each, SearchRequest) and each.mode != "lexical"]
+    outcomes: list[Any] = []  # of each, its search, and later what it got: an answer or a problem
+    for each in queries:
+        try:
+            if not isinstance(each, dict):
+                raise FieldError("queries", "A search must be an object.")
+            outcomes.append(search_of_object(each, SearchRequest))
+        except (FieldError, FilterError) as error:
+            outcomes.append(problem_of(error))
+    to_embed = [one.meaning for one in outcomes if isinstance(one, SearchRequest) and one.mode != "lexical"]
     made = iter(retriever().embed_queries(to_embed) if to_embed else ())
     seconds = time.perf_counter() - began
-    answers: list[Any] = []
-    for search in searches:
+    for place, search in enumerate(outcomes):
         if isinstance(search, SearchRequest):
-            query = None if search.mode == "lexical" else next(made)
+            embedded = None if search.mode == "lexical" else next(made)
             try:
                 deadline.check()
-                answers.append(run(search, query, via="batch"))
+                outcomes[place] = run(search, embedded, via="batch")
             except RagError as error:
-                answers.append(problem_of(error))
-        else:
-            answers.append(search)
+                outcomes[place] = problem_of(error)
     took = {"embed": round(seconds * 1000, 3), "total": round((time.perf_counter() - began) * 1000, 3)}
-    return jsonify(BatchAnswer(answers, took))
+    return jsonify(BatchAnswer(outcomes, took))
 
 
 @blueprint.get("/suggest")
-@operation(
+@Operation(
     summary="Suggest what to ask.",
     description="Titles and headings that go on as was typed, of documents that the filter allows.",
     role="read",
@@ -110,15 +113,14 @@ def search_by_batch() -> Response:
 def suggest() -> Response:
     """Answer `?q=…` with suggestions, the likeliest first."""
     parameters = parse_query_string(request.query_string)
-    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
-    refuse_unknown(given, (*SuggestRequest.__struct_fields__, *FILTER_NAMES), "suggestions")
+    given = fields_beside_filter(parameters, SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(given, SuggestRequest, strict=False)
     wanted = filter_of_parameters(places(typed.collection).index_values(parameters))
     return jsonify(Suggestions(retriever().suggest(typed.q, typed.collection, wanted, typed.k)))
 
 
 @blueprint.post("/feedback")
-@operation(
+@Operation(
     summary="Say what became of a search.",
     description="Answers in the same way whether or not there is such a search, and hit of it.",
     role="read",
@@ -128,19 +130,9 @@ def suggest() -> Response:
 )
 def add_feedback() -> Response:
     """Take feedback, to be written within a second."""
-    recorder = required()
+    keeps = recorder()
     found = read_json(FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not found.hit and found.feedback != "seen":
         raise FieldError("hit", "hit is missing: only seen is said of a search as a whole.")
-    recorder.add_feedback(found.search_id, found.feedback, found.hit or "")
+    keeps.add_feedback(found.search_id, found.feedback, found.hit or "")
     return Response(status=204)
-
-
-def _search_or_problem(fields: object) -> SearchRequest | dict[str, object]:
-    """Return one search of a batch, or the problem with it."""
-    try:
-        if not isinstance(fields, dict):
-            raise FieldError("queries", "A search must be an object.")
-        return search_of_object(fields, SearchRequest)
-    except (FieldError, FilterError) as error:
-        return problem_of(error)

@@ -1,84 +1,161 @@
-"""Limits: requests in progress in a worker, requests a second of a caller, bytes of a body, and seconds of waiting."""
+"""Limits: requests in progress in a worker, requests a second of a caller, bytes of a body, and seconds of waiting.
 
+The rate of a caller is a token bucket in memory that all workers share. A bucket is one number: the time at which it
+would be full again (the generic cell rate algorithm, ITU-T I.371). One that is full is as good as none, so nothing has
+to be tidied up: its place is free for another.
+"""
+
+import fcntl
+import hashlib
+import ipaddress
 import math
+import mmap
+import os
+import re
+import struct
+import tempfile
 import threading
+import time
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 
-from flask import Blueprint, Flask, Response, current_app, g, request
-from flask.blueprints import BlueprintSetupState
+from flask import Flask, Response, current_app, g, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
 from rag.errors import DeadlinePassed
 from rag.settings import Settings
-from web.guards.access import PUBLIC, network_of, role_of
 from web.guards.scoped_retriever import caller
-from web.guards.token_buckets import TokenBuckets
 from web.observe.worker_folder import shared_file
+from web.openapi import PUBLIC, operation_for
 
-BUCKETS = "rate-limits"
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
 MAX_CONVERSATION_BYTES = 512 * 1024  # of a question, with what was asked and answered before
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # of a request that pushes a document, of which base64 takes a quarter
 BUSY = "The server is overloaded: try again."
 UNCOUNTED = PUBLIC | {"health.livez", "health.readyz", "metrics.show"}  # endpoints
+BURST_S = 2.0  # seconds' worth of requests that may come at once
+PLACES = 1 << 14
+_PROBES = 16  # places where a caller's bucket may be
+_PLACE = struct.Struct("<8sd")  # digest of the caller, time by the monotonic clock, which processes share
+_PORT = re.compile(r":[0-9]*\Z")
 
 
-def register_queue(app: Flask, most: int) -> None:
-    """Refuse requests while `most` are in progress in this worker. Comes after access: strangers take no place."""
+class TokenBuckets:
+    """The buckets of all callers. Safe to share between threads, and by its file between processes.
+
+    When more than PLACES callers come at a time, some of the least busy ones get a full bucket too early.
+    """
+
+    def __init__(self, rate: float, path: Path | None) -> None:
+        """Take requests a second, and the file that processes share the buckets in; None for this process alone."""
+        self._interval = 1.0 / rate
+        self._slack = max(0.0, BURST_S - self._interval)
+        self._thread_lock = threading.Lock()
+        if path is None:
+            self._file, name = tempfile.mkstemp()
+            os.unlink(name)
+        else:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        weakref.finalize(self, os.close, self._file)
+        os.ftruncate(self._file, PLACES * _PLACE.size)  # it never shrinks, so nothing of others is lost
+        self._memory = mmap.mmap(self._file, PLACES * _PLACE.size)
+
+    def take(self, caller: str, now: float | None = None) -> float:
+        """Take one token of a caller's bucket; return 0, or the seconds until there is one."""
+        now = time.monotonic() if now is None else now
+        digest = hashlib.blake2b(caller.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        # a thread lock besides: the kernel's belongs to the process. It goes with a process that is killed.
+        with self._thread_lock:
+            fcntl.lockf(self._file, fcntl.LOCK_EX)
+            try:
+                place, full_at = self._find(digest)
+                wait = full_at - now - self._slack
+                if wait > 0:
+                    return wait
+                _PLACE.pack_into(self._memory, place, digest, max(now, full_at) + self._interval)
+                return 0.0
+            finally:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _find(self, digest: bytes) -> tuple[int, float]:
+        """Return the place of a bucket, or that of the fullest among those where it may be, and when it is full."""
+        first = int.from_bytes(digest[:4], "little")
+        fullest, earliest = 0, float("inf")
+        for probe in range(_PROBES):
+            place = (first + probe) % PLACES * _PLACE.size
+            owner, full_at = _PLACE.unpack_from(self._memory, place)
+            if owner == digest:
+                return place, full_at
+            if full_at < earliest:
+                fullest, earliest = place, full_at
+        return fullest, 0.0
+
+
+def network_of(address: str | None) -> str:
+    """Return what counts as one address: an IPv6 customer has a whole /64, and a proxy may name a port too."""
+    text = (address or "").strip()
+    host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:  # a proxy may send anything
+        return text[:100]
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+
+
+def register(app: Flask, settings: Settings) -> None:
+    """Bound the requests in progress, count those of each caller, and give each its deadline.
+
+    Comes after access, which says who calls: strangers take no place.
+    """
     lock = threading.Lock()
     in_progress = 0
+    rate = settings.rate_limit
+    buckets = TokenBuckets(rate, shared_file("rate-limits")) if rate else None
 
     def enter() -> None:
         nonlocal in_progress
         if request.endpoint in UNCOUNTED:
             return
         with lock:
-            if in_progress < most:
+            if in_progress < settings.queue:
                 in_progress += 1
                 g.is_counted = True
                 return
         current_app.extensions["metrics"].refuse("queue")
         raise ServiceUnavailable(BUSY)
 
-    def leave(error: BaseException | None) -> None:
-        nonlocal in_progress
-        if g.pop("is_counted", False):
-            with lock:
-                in_progress -= 1
-
-    app.before_request(enter)
-    app.teardown_request(leave)
-
-
-def register(app: Flask, settings: Settings) -> None:
-    """Count every request of a role, and give it its deadline. Comes after access: it asks who calls."""
-    buckets = _buckets(settings.rate_limit)
-
     def begin() -> None:
-        rule = request.url_rule
-        if rule is None or role_of(rule) is None:
+        if request.url_rule is None or operation_for(request.url_rule).role is None:
             return
         deadline.begin(settings.deadline)
         deadline.check()
-        who = _who()
-        if buckets is None:
-            return
-        seconds = buckets.take(who)
-        if seconds > 0:
-            raise TooManyRequests(
-                f"At most {settings.rate_limit:g} requests a second are allowed.", retry_after=math.ceil(seconds)
-            )
+        # one key in a page serves all readers of a site, who are told apart by their addresses
+        name = "" if caller().is_shown else caller().name
+        who = f"key {name}" if name else f"address {network_of(request.remote_addr)}"
+        if buckets is not None and (seconds := buckets.take(who)) > 0:
+            raise TooManyRequests(f"At most {rate:g} requests a second are allowed.", retry_after=math.ceil(seconds))
 
     def end(response: Response) -> Response:
         if response.status_code == 200 and not response.is_streamed and deadline.remaining() == 0:
             return current_app.make_response(current_app.handle_user_exception(DeadlinePassed()))
         return response
 
+    def leave(error: BaseException | None) -> None:
+        nonlocal in_progress
+        deadline.lift()  # or whatever the thread does next would have it
+        if g.pop("is_counted", False):
+            with lock:
+                in_progress -= 1
+
+    app.before_request(enter)
     app.before_request(begin)
     app.after_request(end)
-    app.teardown_request(lambda error: deadline.lift())  # or whatever the thread does next would have it
+    app.teardown_request(leave)
 
 
 def read_body(most: int) -> bytes:
@@ -93,30 +170,15 @@ def read_body(most: int) -> bytes:
     return body
 
 
-def _who() -> str:
-    """A name for the bucket: of the key, or the address, also where one key serves all readers of a site."""
-    name = "" if caller().is_shown else caller().name
-    return f"key {name}" if name else f"address {network_of(request.remote_addr)}"
-
-
-def _buckets(rate: float) -> TokenBuckets | None:
-    return TokenBuckets(rate, shared_file(BUCKETS)) if rate else None
-
-
 class ConcurrencyLimit:
-    """A limit on how many requests of a blueprint are answered at a time, in each application."""
+    """A limit on how many requests of a kind an application answers at a time."""
 
-    def __init__(self, blueprint: Blueprint, most: int, name: str = "") -> None:
-        """Count for the routes of a blueprint, or some of them under a name of their own, once it is registered."""
-        self._name = f"{name or blueprint.name}_slots"
-        blueprint.record(lambda state: self._make(state, most))
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = f"{name}_slots", most
 
     def take(self, full: Exception) -> Callable[[], None]:
         """Take a place; return the function that gives it back. Raises `full` if none is free."""
-        slots: threading.BoundedSemaphore = current_app.extensions[self._name]
+        slots = current_app.extensions.setdefault(self._name, threading.BoundedSemaphore(self._most))
         if not slots.acquire(blocking=False):
             raise full
-        return slots.release
-
-    def _make(self, state: BlueprintSetupState, most: int) -> None:
-        state.app.extensions[self._name] = threading.BoundedSemaphore(most)
+        return slots.release  # type: ignore[no-any-return]  # extensions have no types

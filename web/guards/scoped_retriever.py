@@ -99,12 +99,13 @@ class ScopedRetriever(LiveRetriever):
         """Return the facts of a generation, which name its documents: only of collections that the scope has whole."""
         if not self._has_whole(collection):
             raise self._missing(collection)
-        return self._ask_within(collection, lambda inner: inner.describe(collection))
+        return self._ask_within(collection, None, lambda inner, _: inner.describe(collection))
 
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Search the documents of the scope."""
-        narrowed = replace(request, filter=self._scope.narrowed(request.collection, request.only))
-        return self._ask_within(request.collection, lambda inner: inner.search(narrowed, embedded))
+        return self._ask_within(
+            request.collection, request.only, lambda inner, only: inner.search(replace(request, filter=only), embedded)
+        )
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         """Embed texts of the caller."""
@@ -120,50 +121,50 @@ class ScopedRetriever(LiveRetriever):
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document of the scope."""
-        allowed = self._scope.narrowed(collection, filter)
-        return self._ask_within(collection, lambda inner: inner.document(id, collection, allowed))
+        return self._ask_within(collection, filter, lambda inner, only: inner.document(id, collection, only))
 
     def sections(
         self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document of the scope, and its passages by heading."""
-        allowed = self._scope.narrowed(collection, filter)
-        return self._ask_within(collection, lambda inner: inner.sections(id, collection, whole, allowed))
+        return self._ask_within(collection, filter, lambda inner, only: inner.sections(id, collection, whole, only))
 
     def original(
         self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None
     ) -> tuple[str, BinaryIO]:
         """Open the file of a document of the scope."""
-        allowed = self._scope.narrowed(collection, filter)
-        return self._ask_within(collection, lambda inner: inner.original(id, collection, allowed))
+        return self._ask_within(collection, filter, lambda inner, only: inner.original(id, collection, only))
 
     def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
         """Return headings from all over a collection that the scope has whole; of others, none."""
-        found = self._ask_within(collection, lambda inner: inner.headings(collection))
+        found = self._ask_within(collection, None, lambda inner, _: inner.headings(collection))
         return found if self._has_whole(collection) else []
 
     def suggest(
         self, typed: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None, most: int = SUGGESTED
     ) -> list[Suggestion]:
         """Suggest titles and headings of documents of the scope."""
-        allowed = self._scope.narrowed(collection, filter)
-        return self._ask_within(collection, lambda inner: inner.suggest(typed, collection, allowed, most))
+        return self._ask_within(collection, filter, lambda inner, only: inner.suggest(typed, collection, only, most))
 
     def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         """Return every document of the scope."""
-        allowed = self._scope.narrowed(collection, filter)
-        return self._ask_within(collection, lambda inner: inner.documents(collection, allowed))
+        return self._ask_within(collection, filter, lambda inner, only: inner.documents(collection, only))
 
     def close(self) -> None:
         """Stop background work and release files."""
         self._inner.close()
 
-    def _ask_within(self, collection: str, ask: Callable[[LiveRetriever], Found]) -> Found:
-        """Ask about a collection. Raises CollectionMissing, which names collections of the scope alone."""
+    def _ask_within(
+        self, collection: str, wanted: Filter | None, ask: Callable[[LiveRetriever, Filter | None], Found]
+    ) -> Found:
+        """Ask about a collection, with a filter ANDed with that of the scope.
+
+        Raises CollectionMissing, which names collections of the scope alone.
+        """
         if not self._scope.has(collection):
             raise self._missing(collection)
         try:
-            return ask(self._inner)
+            return ask(self._inner, self._scope.narrowed(collection, wanted))
         except CollectionMissing as error:
             raise self._missing(collection) from error
 

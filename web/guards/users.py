@@ -23,15 +23,22 @@ _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which W
 _LEAST_SECRET = 16  # characters
 _SECRET_HEADER = "X-Proxy-Secret"  # noqa: S105 - its name
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-
-class ProxyUsers:
-    """Reads who a request comes from; of no use unless `user_header` is set."""
+class Users:
+    """Says which user makes a request."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings; raises SettingsError for some that cannot be."""
-        self._networks = tuple(map(_network, _parts(settings.user_proxies)))
+        """Take the settings; raises SettingsError for some that cannot be, or a file of rules that cannot be read."""
+        if not settings.rules:
+            raise SettingsError("users need rules: write [[access]] into the file of --config")
+        self._rules = AccessRules(settings.rules_path)
+        self._networks = []
+        for text in filter(None, map(str.strip, settings.user_proxies.split(","))):
+            try:
+                self._networks.append(ipaddress.ip_network(text))
+            except ValueError as error:
+                message = f"--user-proxies: {text[:80]!r} is not an address or a network: {error}"
+                raise SettingsError(message) from None
         self._secret = settings.proxy_secret
         if not self._networks and not self._secret:
             raise SettingsError(
@@ -46,11 +53,26 @@ class ProxyUsers:
                 raise SettingsError(f"{name[:80]!r} is not the name of a header, such as X-Forwarded-User")
         if len({name.lower() for name in names}) < len(names):
             raise SettingsError(f"user_header, groups_header and {_SECRET_HEADER} must differ")
-        keys = [f"HTTP_{name.upper().replace('-', '_')}" for name in names]
-        self._user, self._groups, self._secret_header = keys
+        self._user, self._groups, self._secret_header = (f"HTTP_{n.upper().replace('-', '_')}" for n in names)
         self._shown = settings.user_header
 
-    def user_of(self, environ: Mapping[str, Any]) -> User | None:
+    def caller(self, role: str) -> Caller | None:
+        """Return the user of the request under way, for a route of a role; None where it names none.
+
+        Raises Unauthorized for a user that cannot be read, Forbidden where another site may have made a browser send
+        it, and KeysError while there are no rules.
+        """
+        user = self._user_of(request.environ)
+        if user is None:
+            return None
+        if role == "write" and _is_from_another_site():
+            raise Forbidden("A page of another site may not change anything in the name of a user.")
+        rights = self._rules.rights(user)
+        if rights is None:
+            return Caller(USER + user.name, None)
+        return Caller(USER + user.name, rights.role, scope=rights.sees, writes=rights.writes)
+
+    def _user_of(self, environ: Mapping[str, Any]) -> User | None:
         """Return the user whom a trusted proxy names; None where it names none, or is none.
 
         Raises Unauthorized for a name that cannot be one: then nobody knows who asks.
@@ -67,31 +89,18 @@ class ProxyUsers:
         return User(name, tuple(dict.fromkeys(filter(None, groups))))
 
     def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:
-        if self._networks and not any(_is_within(address, network) for network in self._networks):
-            return False
+        if self._networks:
+            try:
+                found = ipaddress.ip_address(address.partition("%")[0])
+            except ValueError:  # of a Unix socket there is none
+                return False
+            found = getattr(found, "ipv4_mapped", None) or found
+            if not any(found in network for network in self._networks):
+                return False
         if not self._secret:
             return True
         given = str(environ.get(self._secret_header, "")).encode("latin-1", "replace")
         return hmac.compare_digest(given, self._secret.encode())
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _network(text: str) -> Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
-        raise SettingsError(f"--user-proxies: {text[:80]!r} is not an address or a network: {error}") from None
-
-
-def _is_within(address: str, network: Network) -> bool:
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:  # of a Unix socket there is none
-        return False
-    return (getattr(found, "ipv4_mapped", None) or found) in network
 
 
 def _text(value: str) -> str | None:
@@ -101,34 +110,6 @@ def _text(value: str) -> str | None:
     except UnicodeError:
         return None
     return text if text and len(text) <= LONGEST and text.isprintable() else None
-
-
-class Users:
-    """Says which user makes a request."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Take the settings; raises SettingsError for some that cannot be, or a file of rules that cannot be read."""
-        if not settings.rules:
-            raise SettingsError("users need rules: write [[access]] into the file of --config")
-        self._rules = AccessRules(settings.rules_path)
-        self._proxies = ProxyUsers(settings)
-
-    def caller(self, role: str) -> Caller | None:
-        """Return the user of the request under way, for a route of a role; None where it names none.
-
-        Raises Unauthorized for a user that cannot be read, Forbidden where another site may have made a browser send
-        it, and KeysError while there are no rules.
-        """
-        user = self._proxies.user_of(request.environ)
-        if user is not None and role == "write" and _is_from_another_site():
-            raise Forbidden("A page of another site may not change anything in the name of a user.")
-        return None if user is None else self._with_rights(user)
-
-    def _with_rights(self, user: User) -> Caller:
-        rights = self._rules.rights(user)
-        if rights is None:
-            return Caller(USER + user.name, None)
-        return Caller(USER + user.name, rights.role, scope=rights.sees, writes=rights.writes)
 
 
 def _is_from_another_site() -> bool:

@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
@@ -22,8 +22,8 @@ from rag.errors import SettingsError
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # never traced
+FIELDS = "fields"  # attribute of a record that carries them
 _TRACING = "opentelemetry.instrumentation.flask"
-_FIELDS = "fields"  # attribute of a record that carries them
 _PLAIN = re.compile(r"[\w.:/@%+,-]+", re.ASCII)
 
 requests = logging.getLogger("pilotlight.request")
@@ -37,15 +37,18 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Add the fields to the message."""
-        pairs = [f"{name}={_quoted(value)}" for name, value in _fields(record).items()]
-        return " ".join([super().formatMessage(record), *pairs])
+        shown = [super().formatMessage(record)]
+        for name, value in _fields(record).items():
+            text = str(value)
+            shown.append(f"{name}={text if _PLAIN.fullmatch(text) else json.dumps(text)}")
+        return " ".join(shown)
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object a line: time (UTC), level, logger, message, the fields, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return time (UTC), level, logger, message, the fields, and the traceback if there is one."""
+        """Return the line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -56,6 +59,13 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    fields = dict(getattr(record, FIELDS, {}))
+    if "request_id" not in fields and has_request_context() and (request_id := g.get("request_id")):
+        fields["request_id"] = request_id  # so that an error's traceback is found from the answer that says it
+    return fields
 
 
 class ServerLogger(Logger):  # type: ignore[misc]
@@ -82,24 +92,6 @@ def configure(log_format: str) -> None:
     logging.basicConfig(handlers=[handler], force=True)
     logging.getLogger().setLevel(logging.WARNING)
     logging.getLogger("pilotlight").setLevel(logging.INFO)
-
-
-def write(level: int, message: str, fields: Mapping[str, Any]) -> None:
-    """Log one line about a request."""
-    if requests.isEnabledFor(level):
-        requests.log(level, message, extra={_FIELDS: fields})
-
-
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    fields = dict(getattr(record, _FIELDS, {}))
-    if "request_id" not in fields and has_request_context() and (request_id := g.get("request_id")):
-        fields["request_id"] = request_id  # so that an error's traceback is found from the answer that says it
-    return fields
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
 def check_tracing() -> bool:

@@ -1,9 +1,12 @@
-"""Measurements of the server, for Prometheus at `/metrics` and for the status page.
+"""Measurements of every request, for Prometheus at `/metrics`, the status page and the log.
 
 Workers count into files of a folder that they share (see `worker_folder`); each adds up those of all.
 """
 
+import logging
 import os
+import re
+import secrets
 import sqlite3
 import sys
 import threading
@@ -16,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from flask import Blueprint, Response, current_app
+from flask import Blueprint, Flask, Response, current_app, g, has_app_context, has_request_context, request
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -31,8 +34,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from rag.query.results import Answer
+from rag.serving.live import LiveRetriever
+from rag.serving.pushed_queue import PushedQueue
+from web.observe import logs
 from web.observe.worker_folder import FOLDER_VARIABLE, claim_number
-from web.openapi import Content, operation
+from web.openapi import Content, Operation
 
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")
 SECONDS = (
@@ -43,7 +49,10 @@ BATCH_TEXTS = (1, 2, 4, 8, 16, 32)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
 MINUTES = 60
+REQUEST_ID = "X-Request-Id"
+_SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _READINESS = "/readyz"  # its 503 is an answer, and no failure
+_QUIET = frozenset({"/livez", _READINESS, "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
 _IDLE = {"dense": "lexical", "lexical": "dense"}  # the stage that a mode leaves out
 _PUSHED = {  # name of the metric: field of `PushedQueue.waiting`
     "waiting": ("queued", "Changes that wait to be indexed."),
@@ -74,9 +83,9 @@ class Throughput:
         shape = (MINUTES, 3)  # minute since 1970, searches, errors
         if folder is None:
             self._rows = np.zeros(shape, np.int64)
-            return
-        path = folder / f"minutes-{number}.ring"
-        self._rows = np.memmap(path, np.int64, "r+" if path.exists() else "w+", shape=shape)
+        else:
+            path = folder / f"minutes-{number}.ring"
+            self._rows = np.memmap(path, np.int64, "r+" if path.exists() else "w+", shape=shape)
 
     def add(self, *, searches: int = 0, errors: int = 0) -> None:
         """Count something that happens now."""
@@ -112,33 +121,38 @@ class Metrics:
     """The counters of one application; safe to use from several threads."""
 
     def __init__(self, status: Status, waiting: Waiting | None = None) -> None:
-        self._registry = CollectorRegistry()
         folder = Path(os.environ[FOLDER_VARIABLE]) if FOLDER_VARIABLE in os.environ else None
         self._slot = claim_number(folder) if folder else None  # held as long as this object
         number = self._slot.number if self._slot else 0
-        if folder:
-            _count_into(folder, number)
-        self._collected = CollectorRegistry() if folder else self._registry
         self._throughput = Throughput(folder, number)
-        self._stages = self._histogram(
-            "search_stage_seconds", "Time of one stage of a search.", "stage mode collection"
-        )
-        self._requests = self._counter("http_requests", "Requests answered.", "method route status")
-        self._seconds = self._histogram("http_request_seconds", "Time until an answer begins.", "route")
-        self._refused = self._counter("requests_refused", "Requests refused, by reason.", "reason")
-        self._batch = self._histogram("model_batch_texts", "Queries in one run of the model.", "", BATCH_TEXTS)
-        self._queue = self._gauge("model_queue", "Queries that waited for the model when its last run ended.")
-        self._open = self._gauge("http_requests_in_progress", "Requests being answered.")
-        self._compiled = self._counter(
-            "model_compilations", "Graphs that engine `compile` has compiled since the start."
-        )
-        self._insights = self._counter(
-            "insights_searches", "Searches that were written to the record of what people ask, or dropped.", "outcome"
-        )
+        registry = self._collected = CollectorRegistry()
+        if folder:
+            for stale in folder.glob(f"gauge_live*_{number}.db"):
+                stale.unlink()  # what the worker that died with this number had open
+            values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
+            multiprocess.MultiProcessCollector(self._collected, str(folder))  # type: ignore[no-untyped-call]
+            registry = CollectorRegistry()
+        own: Any = {"namespace": "pilotlight", "registry": registry}
+
+        def gauge(name: str, text: str) -> Gauge:
+            return Gauge(name, text, multiprocess_mode="livesum", **own)
+
+        def timer(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=SECONDS, **own)
+
+        self._stages = timer("search_stage_seconds", "Time of one stage of a search.", "stage", "mode", "collection")
+        self._requests = Counter("http_requests", "Requests answered.", ("method", "route", "status"), **own)
+        self._seconds = timer("http_request_seconds", "Time until an answer begins.", "route")
+        self._refused = Counter("requests_refused", "Requests refused, by reason.", ("reason",), **own)
+        self._batch = Histogram("model_batch_texts", "Queries in one run of the model.", buckets=BATCH_TEXTS, **own)
+        self._queue = gauge("model_queue", "Queries that waited for the model when its last run ended.")
+        self.in_progress = gauge("http_requests_in_progress", "Requests being answered.")
+        text = "Graphs that engine `compile` has compiled since the start."
+        self._compiled = Counter("model_compilations", text, **own)
+        text = "Searches that were written to the record of what people ask, or dropped."
+        self._insights = Counter("insights_searches", text, ("outcome",), **own)
         self._graphs = 0
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
-        if folder:
-            multiprocess.MultiProcessCollector(self._collected, str(folder))  # type: ignore[no-untyped-call]
         self._collected.register(_StateCollector(status, waiting))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
@@ -148,7 +162,10 @@ class Metrics:
             if (milliseconds := took.get(stage)) and stage != _IDLE.get(mode):
                 self._child(self._stages, stage, mode, collection).observe(milliseconds / 1000)
         self._throughput.add(searches=1)
-        self._count_graphs()
+        dynamo = sys.modules.get("torch._dynamo.utils")  # only where the engine `compile` has loaded it
+        if dynamo and (graphs := dynamo.counters["stats"]["unique_graphs"]) > self._graphs:
+            self._compiled.inc(graphs - self._graphs)
+            self._graphs = graphs
 
     def batch(self, texts: int, waiting: int) -> None:
         """Count one run of the model, as `QueryBatcher` tells it."""
@@ -158,14 +175,6 @@ class Metrics:
     def recorded(self, outcome: str, number: int) -> None:
         """Count searches that were written, or could not be, as `Recorder` tells it."""
         self._child(self._insights, outcome).inc(number)
-
-    def began(self) -> None:
-        """Count a request that has come."""
-        self._open.inc()
-
-    def ended(self) -> None:
-        """Count a request that is over, however it ended."""
-        self._open.dec()
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer."""
@@ -185,18 +194,18 @@ class Metrics:
 
     def overview(self) -> Overview:
         """Return the distribution of each stage's time, over modes and collections, and the last hour's searches."""
-        stages: dict[str, dict[float, float]] = {stage: {} for stage in STAGES}
+        cumulative: dict[str, dict[float, float]] = {stage: {} for stage in STAGES}
         for sample in (sample for metric in self._collected.collect() for sample in metric.samples):
             if sample.name == "pilotlight_search_stage_seconds_bucket":
-                counts, bound = stages[sample.labels["stage"]], float(sample.labels["le"])
+                counts, bound = cumulative[sample.labels["stage"]], float(sample.labels["le"])
                 counts[bound] = counts.get(bound, 0) + sample.value
-        return Overview({stage: _apart(counts) for stage, counts in stages.items()}, self._throughput.last_hour())
-
-    def _count_graphs(self) -> None:
-        dynamo = sys.modules.get("torch._dynamo.utils")  # only where the engine `compile` has loaded it
-        if dynamo and (graphs := dynamo.counters["stats"]["unique_graphs"]) > self._graphs:
-            self._compiled.inc(graphs - self._graphs)
-            self._graphs = graphs
+        stages: dict[str, list[tuple[float, int]]] = {}
+        for stage, counts in cumulative.items():
+            before, stages[stage] = 0.0, []
+            for bound, count in sorted(counts.items()):
+                stages[stage].append((bound, int(count - before)))
+                before = count
+        return Overview(stages, self._throughput.last_hour())
 
     def _child(self, metric: Any, *labels: str) -> Any:
         key = (metric, *labels)
@@ -204,15 +213,6 @@ class Metrics:
         if child is None:
             child = self._children[key] = metric.labels(*labels)
         return child
-
-    def _counter(self, name: str, text: str, labels: str = "") -> Counter:
-        return Counter(f"pilotlight_{name}", text, labels.split(), registry=self._registry)
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"pilotlight_{name}", text, registry=self._registry, multiprocess_mode="livesum")
-
-    def _histogram(self, name: str, text: str, labels: str, buckets: tuple[float, ...] = SECONDS) -> Histogram:
-        return Histogram(f"pilotlight_{name}", text, labels.split(), registry=self._registry, buckets=buckets)
 
 
 class _StateCollector(Collector):
@@ -253,22 +253,62 @@ def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> 
     return family
 
 
-def _count_into(folder: Path, number: int) -> None:
-    for stale in folder.glob(f"gauge_live*_{number}.db"):
-        stale.unlink()  # what the worker that died with this number had open
-    values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
+def install(app: Flask, retriever: LiveRetriever, pushes: PushedQueue | None) -> None:
+    """Watch an application. Comes before all other hooks, so that requests which they refuse are counted too."""
+    app.extensions["metrics"] = metrics = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
+    app.extensions["stop_tracing"] = logs.start_tracing(app)
+    app.register_blueprint(blueprint)
+
+    def begin() -> None:
+        g.began = time.perf_counter()
+        given = request.headers.get(REQUEST_ID, "")
+        g.request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
+        g.searches = []
+        metrics.in_progress.inc()
+
+    def end(response: Response) -> Response:
+        response.headers[REQUEST_ID] = g.request_id
+        seconds = time.perf_counter() - g.began
+        route = request.url_rule.rule if request.url_rule else NO_ROUTE
+        metrics.answered(request.method, route, response.status_code, seconds)
+        _log(route, response.status_code, seconds)
+        return response
+
+    def leave(error: BaseException | None) -> None:
+        if "began" in g:  # not in a context that a test makes
+            metrics.in_progress.dec()
+
+    app.before_request(begin)
+    app.after_request(end)
+    app.teardown_request(leave)
 
 
-def _apart(cumulative: dict[float, float]) -> list[tuple[float, int]]:
-    before, apart = 0.0, []
-    for bound, count in sorted(cumulative.items()):
-        apart.append((bound, int(count - before)))
-        before = count
-    return apart
+def _log(route: str, status: int, seconds: float) -> None:
+    """Write the line of a request to the log."""
+    level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
+    if status < 400 and route in _QUIET:
+        level = logging.DEBUG
+    fields: dict[str, Any] = {"request_id": g.request_id, "method": request.method, "route": route}
+    fields |= {"status": status, "ms": round(seconds * 1000, 2)}
+    if caller := getattr(g.get("caller"), "name", ""):
+        fields["key"] = caller
+    if len(g.searches) == 1:
+        fields |= g.searches[0]
+    elif g.searches:
+        fields |= {"searches": len(g.searches), "hits": sum(each["hits"] for each in g.searches)}
+    logs.requests.log(level, "request", extra={logs.FIELDS: fields})
+
+
+def note_search(answer: Answer, *, mode: str, collection: str, k: int) -> None:
+    """Count a search that was answered, for the application of this context, and keep it for the log."""
+    if has_app_context():
+        current_app.extensions["metrics"].searched(answer, mode, collection)
+    if has_request_context():
+        g.searches.append({"collection": collection, "mode": mode, "k": k, "hits": len(answer.hits)})
 
 
 @blueprint.get("/metrics")
-@operation(
+@Operation(
     summary="Counters and times of all workers, in the Prometheus text format.",
     role="read",
     whole=True,

@@ -6,18 +6,15 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # names the folder; the Prometheus client calls it so
-_MARK = "worker-{}.pid"
 _PREFIX = "pilotlight-server-"
 _LOCK = "server.lock"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerFolder:
+class WorkerFolder(NamedTuple):
     """The folder, which its server removes in the end."""
 
     path: Path
@@ -50,8 +47,7 @@ def shared_file(name: str) -> Path | None:
     return Path(folder) / name if folder else None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerNumber:
+class WorkerNumber(NamedTuple):
     """The number of this process among the workers; another gets it only when this process is gone."""
 
     number: int
@@ -59,19 +55,16 @@ class WorkerNumber:
 
 
 def claim_number(folder: Path) -> WorkerNumber:
-    """Take the lowest free number. A worker that replaces one that died takes its number, and goes on with its files.
+    """Take the lowest free number; a worker that replaces one that died goes on with its files.
 
     So counts never go back, and there are no more files than there were workers at a time.
     """
     for number in itertools.count():
-        held = (folder / _MARK.format(number)).open("a+", encoding="ascii")
+        held = (folder / f"worker-{number}.pid").open("a+", encoding="ascii")
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             held.close()
-            continue
-        held.truncate(0)
-        held.write(str(os.getpid()))
-        held.flush()
-        return WorkerNumber(number, held)
+        else:
+            return WorkerNumber(number, held)
     raise AssertionError("there is always another number")

@@ -14,6 +14,7 @@ from rag.errors import SettingsError
 from rag.settings import Settings
 
 YEAR_S = 365 * 24 * 3600  # safe because each address has a digest of what is there
+FRESH_S = 3600  # a page that has the script of the search box asks for a newer one after this time
 LARGEST_LOGO = 500_000  # bytes
 MOST_NAME = 60  # characters
 KINDS = {
@@ -27,10 +28,7 @@ KINDS = {
 LIGHT, DARK, CONTRAST = (0xF4, 0xF2, 0xEC), (0x1D, 0x1D, 0x22), 4.6
 _COLOUR = re.compile(r"#([0-9a-fA-F]{6})")
 
-Colour = tuple[int, int, int]
-
-FRESH_S = 3600  # a page that has the script of the search box asks for a newer one after this time
-_SCRIPT = Path(__file__).parents[1] / "static" / "embed.js"
+Colour = tuple[int, ...]  # red, green, blue; 0 to 255
 
 blueprint = Blueprint("assets", __name__)
 
@@ -44,25 +42,20 @@ class Brand:
     logo_type: str
     style: str  # CSS; empty for our own colour
 
-    @classmethod
-    def of(cls, settings: Settings) -> "Brand":
-        """Read what the settings name. Raises SettingsError."""
-        name = " ".join(settings.site_name.split())
-        if not 0 < len(name) <= MOST_NAME:
-            raise SettingsError(f"--site-name must have 1 to {MOST_NAME} characters, not {len(name)}")
-        logo, logo_type = _logo(settings.site_logo) if settings.site_logo else (None, "")
-        return cls(name, logo, logo_type, _style(settings.site_accent) if settings.site_accent else "")
-
 
 def register(app: Flask, settings: Settings) -> None:
     """Give all pages the brand. Raises SettingsError."""
-    brand = Brand.of(settings)
-    app.extensions["brand"] = brand
-    app.jinja_env.globals["brand"] = brand
+    name = " ".join(settings.site_name.split())
+    if not 0 < len(name) <= MOST_NAME:
+        raise SettingsError(f"--site-name must have 1 to {MOST_NAME} characters, not {len(name)}")
+    logo, logo_type = _read_logo(settings.site_logo) if settings.site_logo else (None, "")
+    brand = Brand(name, logo, logo_type, _style(settings.site_accent) if settings.site_accent else "")
 
     def address(file: str, content: bytes) -> str:
         return url_for("assets.branding", file=file, v=hashlib.sha256(content).hexdigest()[:12])
 
+    app.extensions["brand"] = brand
+    app.jinja_env.globals["brand"] = brand
     app.jinja_env.globals["logo"] = lambda: address("logo", brand.logo or b"")
     app.jinja_env.globals["accent"] = lambda: address("style.css", brand.style.encode())
 
@@ -72,12 +65,14 @@ def branding(file: str) -> Response:
     """Answer with the operator's logo, or colour as a style sheet."""
     brand: Brand = current_app.extensions["brand"]
     if file == "style.css" and brand.style:
-        return _lasting(brand.style.encode(), "text/css")
-    if file != "logo" or brand.logo is None:
+        response = Response(brand.style, mimetype="text/css")
+    elif file == "logo" and brand.logo is not None:
+        response = Response(brand.logo, mimetype=brand.logo_type)
+        # an SVG that is opened by itself is a document, which could have scripts
+        response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+    else:
         raise NotFound
-    response = _lasting(brand.logo, brand.logo_type)
-    # an SVG that is opened by itself is a document, which could have scripts
-    response.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+    response.headers["Cache-Control"] = f"public, max-age={YEAR_S}, immutable"
     return response
 
 
@@ -97,13 +92,13 @@ def script() -> Response:
     return response
 
 
-def _lasting(content: bytes, media_type: str) -> Response:
-    response = Response(content, mimetype=media_type)
-    response.headers["Cache-Control"] = f"public, max-age={YEAR_S}, immutable"
-    return response
+@cache
+def _packed_script() -> tuple[bytes, bytes, str]:
+    plain = (Path(__file__).parents[1] / "static" / "embed.js").read_bytes()
+    return plain, gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16]
 
 
-def _logo(text: str) -> tuple[bytes, str]:
+def _read_logo(text: str) -> tuple[bytes, str]:
     path = Path(text).expanduser()
     media_type = KINDS.get(path.suffix.lower())
     if media_type is None:
@@ -122,21 +117,18 @@ def _style(text: str) -> str:
     found = _COLOUR.fullmatch(text.strip())
     if not found:
         raise SettingsError(f"--site-accent must be a colour such as #b3261e, not {text!r}")
-    red, green, blue = bytes.fromhex(found[1])
-    accent = (red, green, blue)
-    return (
-        f":root {{ --accent: {_hex(accent)}; "
-        f"--link: light-dark({_hex(legible(accent, LIGHT))}, {_hex(legible(accent, DARK))}); }}\n"
-    )
+    accent: Colour = tuple(bytes.fromhex(found[1]))
+    light, dark = (bytes(legible(accent, background)).hex() for background in (LIGHT, DARK))
+    return f":root {{ --accent: #{found[1].lower()}; --link: light-dark(#{light}, #{dark}); }}\n"
 
 
 def legible(colour: Colour, background: Colour) -> Colour:
     """Return the colour, made darker or lighter by as much as it takes to be read on a background."""
     towards = 0 if _luminance(background) > 0.5 else 255
-    for step in range(21):
+    for step in range(20):
         mixed = tuple(round(part + (towards - part) * step / 20) for part in colour)
-        if contrast(mixed, background) >= CONTRAST:  # type: ignore[arg-type]  # three parts, as a colour has
-            return mixed  # type: ignore[return-value]
+        if contrast(mixed, background) >= CONTRAST:
+            return mixed
     return (towards, towards, towards)
 
 
@@ -149,13 +141,3 @@ def contrast(one: Colour, other: Colour) -> float:
 def _luminance(colour: Colour) -> float:
     linear = [part / 255 / 12.92 if part <= 10 else ((part / 255 + 0.055) / 1.055) ** 2.4 for part in colour]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def _hex(colour: Colour) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
-
-
-@cache
-def _packed_script() -> tuple[bytes, bytes, str]:
-    plain = _SCRIPT.read_bytes()
-    return plain, gzip.compress(plain, mtime=0), hashlib.sha256(plain).hexdigest()[:16]

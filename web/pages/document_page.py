@@ -6,23 +6,21 @@ from functools import partial
 from typing import Annotated, Any
 
 from flask import Blueprint, Response, abort, render_template, url_for
-from markupsafe import Markup
 from msgspec import Meta
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
 from rag.messages import InCollection
 from rag.query.results import is_source_code, section_within
-from web.api.requests import collection_field, limits, read_collection, read_query, retriever
-from web.display_urls import file_of, is_file, link_to, places
+from web.api.requests import collection_field, read_query, retriever, settings
+from web.display_urls import link_to, place_of, places
 from web.guards.limits import ConcurrencyLimit
-from web.openapi import HTML, Content, operation
+from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
 
 SHOWN = 60  # passages of one page, about
 LONGEST = 40  # passages of a section; the rest of a longer one is shown as another
 BEFORE = 10  # passages, at least, that may stand before the section that is asked for
-MOST_AT_ONCE = 4  # files that one worker sends
 PIECE = 1 << 16  # bytes
 
 
@@ -34,10 +32,6 @@ class ReadRequest(InCollection):
         None
     )
     q: Annotated[str, Meta(description="query of the search to go back to")] = ""
-
-
-blueprint = Blueprint("reading", __name__, url_prefix="/document")
-_slots = ConcurrencyLimit(blueprint, MOST_AT_ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +47,13 @@ class ShownSection:
         """The text of a link to the section: its heading, or how it begins."""
         return self.heading or str(self.passages[0]["text"]).strip().partition("\n")[0]
 
-    def pieces(self, marked: str, *, is_code: bool) -> list[tuple[Markup, bool]]:
-        """Return the passages as HTML, and whether each is the marked one."""
-        return [(make_text(passage["text"], is_code=is_code), passage["id"] == marked) for passage in self.passages]
+
+blueprint = Blueprint("reading", __name__, url_prefix="/document")
+_slots = ConcurrencyLimit("originals", 4)  # files that one worker sends
 
 
 @blueprint.get("/<id>")
-@operation(
+@Operation(
     summary="Show a document",
     role="read",
     description="The text as indexed: around a passage, which is marked, or from a section onwards.",
@@ -70,14 +64,20 @@ class ShownSection:
 def read(id: str) -> str:
     """Show a document around a passage or from a section on."""
     given = read_query(ReadRequest, "a document")
-    collection, marked = given.collection, given.passage
-    document, parts = retriever().sections(id, collection, whole=marked)
+    document, parts = retriever().sections(id, given.collection, whole=given.passage)
     sections = sections_of(document["title"], parts)
-    is_code = is_source_code(document["content_type"])
-    current = _current(sections, marked, given.section)
+    current = 0
+    if given.section is not None:
+        current = min(given.section, len(sections)) - 1
+    else:
+        for place, section in enumerate(sections):
+            if any(each["id"] == given.passage for each in section.passages):
+                current = place
+                break
     shown = window(sections, current, before=BEFORE if given.section is None else 0)
-    named = places(collection)
-    kept: dict[str, Any] = collection_field(collection)
+    url, named = document["url"], places(given.collection)
+    is_code = is_source_code(document["content_type"])
+    kept: dict[str, Any] = collection_field(given.collection)
     asking: dict[str, Any] = {"q": given.q} if given.q else {}
 
     def near(place: int) -> tuple[str, str] | None:
@@ -89,15 +89,18 @@ def read(id: str) -> str:
             anchor = url_for("reading.read", id=id, section=sections[place].number, **asking, **kept) + anchor
         return anchor, sections[place].name
 
+    has_original = settings().originals and url[:5].lower() == "file:"
     return render_template(
         "document.html",
         document=document,
-        title=document["title"] or named.of(document["url"]),
-        link=link_to(document["url"]),
-        place=named.of(document["url"]),
-        original=url_for("reading.original", id=id, **kept) if has_original(document["url"]) else None,
-        file=file_of(document["url"]),
-        sections=[(sections[place], sections[place].pieces(marked, is_code=is_code)) for place in shown],
+        title=document["title"] or named.of(url),
+        link=link_to(url),
+        place=named.of(url),
+        original=url_for("reading.original", id=id, **kept) if has_original else None,
+        file=place_of(url.partition("!/")[0]).rpartition("/")[2],  # the archive or e-mail, where it is within one
+        sections=[sections[place] for place in shown],
+        marked=given.passage,
+        html=lambda text: make_text(text, is_code=is_code),
         previous=near(current - 1),
         next=near(current + 1),
         before=near(shown.start - 1),
@@ -107,7 +110,7 @@ def read(id: str) -> str:
 
 
 @blueprint.get("/<id>/original")
-@operation(
+@Operation(
     summary="Download the file that a document was read from",
     role="read",
     description="Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, "
@@ -118,12 +121,11 @@ def read(id: str) -> str:
 )
 def original(id: str) -> Response:
     """Send a file to be saved: a browser never shows it here, where its scripts would be ours."""
-    if not limits().originals:
+    if not settings().originals:
         abort(501, "This server does not offer downloads; its operator can allow them with the setting originals.")
-    name, file = retriever().original(id, read_collection())
+    name, file = retriever().original(id, read_query(InCollection).collection)
     try:
-        full = ServiceUnavailable("Too many downloads are running: try again shortly.")
-        give_back = _slots.take(full)
+        give_back = _slots.take(ServiceUnavailable("Too many downloads are running: try again shortly."))
     except BaseException:
         file.close()
         raise
@@ -134,11 +136,6 @@ def original(id: str) -> Response:
     response.call_on_close(give_back)
     response.call_on_close(file.close)
     return response
-
-
-def has_original(url: str) -> bool:
-    """Return whether the file of a document may be downloaded."""
-    return limits().originals and is_file(url)
 
 
 def sections_of(title: str, parts: Iterable[tuple[str, list[dict[str, Any]]]]) -> list[ShownSection]:
@@ -164,11 +161,3 @@ def window(sections: Sequence[ShownSection], current: int, *, before: int) -> ra
         room -= len(sections[stop].passages)
         stop += 1
     return range(first, stop)
-
-
-def _current(sections: Sequence[ShownSection], marked: str, asked: int | None) -> int:
-    """Place of the section that is asked for, or that has the marked passage; the first where there is none."""
-    if asked is not None:
-        return min(asked, len(sections)) - 1
-    places = (place for place, one in enumerate(sections) if any(each["id"] == marked for each in one.passages))
-    return next(places, 0)

@@ -1,29 +1,36 @@
-"""The pages of the operator: the index served, its freshness and speed; and the questions of readers, with CSV."""
+"""The pages of the operator: the index served, its freshness and speed; and the questions of readers, with CSV.
+
+Charts are geometry and labels here; the templates draw them as SVG.
+"""
 
 import sqlite3
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from flask import Blueprint, Response, current_app, render_template
-from flask.typing import ResponseReturnValue
 from msgspec import Meta
 
 from rag.errors import InsightsError, NotReady
 from rag.insights.report import MOST_DAYS, Report, report
 from rag.messages import InCollection, Request
 from rag.serving.pushed_queue import PushedQueue
-from web.api.requests import limits, read_collection, read_query, retriever
+from web.api.requests import read_query, recorder, retriever, settings
 from web.display_urls import Link, Places, distinct, link_to
-from web.insights import required
-from web.observe.metrics import Metrics
-from web.openapi import HTML, Content, operation
-from web.pages import charts
+from web.observe.metrics import Metrics, Minute
+from web.openapi import HTML, Content, Operation
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
 BUILD_STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")  # as they follow each other
 FAILURES = 10  # that are listed
 OFFERED = (1, 7, 30, 90)  # days
+HUNDREDTHS = 100.0  # width of a row's drawing, and height of a column's
+SHARES = (0.5, 0.95, 0.99)
+
+Buckets = Sequence[tuple[float, int]]  # upper bound in seconds, how many between it and the bound before
+status = Blueprint("status", __name__)
+insights = Blueprint("insights", __name__)
 
 
 class InsightsRequest(Request):
@@ -39,12 +46,24 @@ class TableRequest(InsightsRequest):
     table: Literal["asked", "unanswered", "days"] = "asked"
 
 
-status = Blueprint("status", __name__)
-insights = Blueprint("insights", __name__)
+class Bar(NamedTuple):
+    """One row of a lying bar chart."""
+
+    label: str
+    value: str
+    width: float  # of HUNDREDTHS
+
+
+class Column(NamedTuple):
+    """One column of a chart over time; heights are of HUNDREDTHS."""
+
+    label: str
+    lower: float
+    upper: float
 
 
 @status.get("/status")
-@operation(
+@Operation(
     summary="Show the status page",
     role="read",
     whole=True,
@@ -56,7 +75,7 @@ def show_status() -> str:
     """Show the index of a collection, the speed of this server and the last build."""
     metrics: Metrics = current_app.extensions["metrics"]
     state = retriever().status()
-    collection = read_collection()
+    collection = read_query(InCollection).collection
     index: dict[str, Any] | None = None
     with suppress(NotReady):  # the page says why, by the status
         index = retriever().describe(collection)
@@ -66,7 +85,7 @@ def show_status() -> str:
         pushes: PushedQueue | None = current_app.extensions["pushes"]
         pushed = pushes.waiting().get(collection) if pushes else None
     total = overview.stages.get("total", [])
-    columns, most = charts.throughput(overview.minutes)
+    columns, most = _columns([(_minute(one), one.searches, one.errors) for one in overview.minutes])
     return render_template(
         "status.html",
         status=state,
@@ -74,10 +93,10 @@ def show_status() -> str:
         index=index,
         pushed=pushed,
         **(_of_index(index) if index else {}),
-        histogram=charts.histogram(total),
+        histogram=histogram(total),
         searches=sum(count for _, count in total),
-        quantiles=charts.quantiles(total),
-        stages=[(label, charts.quantiles(overview.stages.get(name, []))) for name, label in STAGES.items()],
+        quantiles=quantiles(total),
+        stages=[(label, quantiles(overview.stages.get(name, []))) for name, label in STAGES.items()],
         columns=columns,
         most=most,
         hour=sum(minute.searches for minute in overview.minutes),
@@ -90,8 +109,10 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     seconds = report.get("seconds", {})
     named = Places(index["sources"])
     names = distinct([named.of(source) for source in index["sources"]], index["sources"])
+    stages = [(name, seconds[name]) for name in BUILD_STAGES if name in seconds]
+    longest = max((value for _, value in stages), default=0) or 1
     return {
-        "age": charts.age(index["created_at"], datetime.now(UTC)),
+        "age": age(index["created_at"], datetime.now(UTC)),
         "sources": [Link(link_to(source).href, name) for source, name in zip(index["sources"], names, strict=True)],
         "report": report,
         "failures": [
@@ -104,13 +125,13 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
         ],
         "counts": [(name, report.get(name, {}).get("count", 0)) for name in ("new", "changed", "gone")]
         + [("unchanged", report.get("unchanged", 0))],
-        "build": charts.durations((name, seconds[name]) for name in BUILD_STAGES if name in seconds),
+        "build": [Bar(name, f"{value:,.1f} s", HUNDREDTHS * value / longest) for name, value in stages],
         "took": seconds.get("total"),
     }
 
 
 @insights.get("/insights")
-@operation(
+@Operation(
     summary="Show what people ask",
     role="read",
     whole=True,
@@ -123,14 +144,21 @@ def show_insights() -> str:
     """Show the most asked, what is asked without a good answer, times and days."""
     asked = read_query(InsightsRequest)
     found = _report(asked)
-    columns, most = charts.days(found.days)
+    columns, most = _columns(
+        (
+            f"{day}: {one.asked:,} asked, {one.unanswered:,} without a good answer",
+            one.asked - one.unanswered,
+            one.unanswered,
+        )
+        for day, one in found.days
+    )
     return render_template(
-        "insights.html", found=found, days=asked.days, offered=OFFERED, kept=limits(), columns=columns, most=most
+        "insights.html", found=found, days=asked.days, offered=OFFERED, kept=settings(), columns=columns, most=most
     )
 
 
 @insights.get("/api/v1/insights.csv")
-@operation(
+@Operation(
     summary="Return a table of what people ask as CSV.",
     description="A cell that would be a formula has an apostrophe before it.",
     role="read",
@@ -140,7 +168,7 @@ def show_insights() -> str:
     responses={200: Content("text/csv", {"type": "string"})},
     errors=(501,),
 )
-def as_table() -> ResponseReturnValue:
+def as_table() -> Response:
     """Answer with one of the tables of the page."""
     asked = read_query(TableRequest)
     headers = {"Content-Disposition": f'attachment; filename="pilotlight-{asked.table}.csv"'}
@@ -149,8 +177,67 @@ def as_table() -> ResponseReturnValue:
 
 def _report(asked: InsightsRequest) -> Report:
     """Return the figures of the days and the collection that are asked for. Raises InsightsError."""
-    required()
+    recorder()  # raises where nothing is kept
     try:
-        return report(limits().insights_folder, asked.days, asked.collection or None)
+        return report(settings().insights_folder, asked.days, asked.collection or None)
     except (sqlite3.Error, OSError) as error:
         raise InsightsError(f"what people ask cannot be read: {error}") from error
+
+
+def histogram(buckets: Buckets) -> list[Bar]:
+    """Lay out a histogram, from the first to the last bucket that has anything in it."""
+    filled = [place for place, (_, count) in enumerate(buckets) if count]
+    if not filled:
+        return []
+    most = max(count for _, count in buckets)
+    bars = []
+    for place in range(filled[0], filled[-1] + 1):
+        bound, count = buckets[place]
+        label = f"> {_spell(buckets[place - 1][0])}" if bound == float("inf") else f"≤ {_spell(bound)}"
+        bars.append(Bar(label, f"{count:,}", HUNDREDTHS * count / most))
+    return bars
+
+
+def quantiles(buckets: Buckets) -> list[str]:
+    """Return the durations within which SHARES of all fall, interpolated within a bucket; none if there are none."""
+    total = sum(count for _, count in buckets)
+    found: list[str] = []
+    for share in SHARES if total else ():
+        rank, below, lower = share * total, 0, 0.0
+        for bound, count in buckets:
+            if count and below + count >= rank:
+                if bound < float("inf"):  # else nothing is known of how far those over the last bound are over it
+                    lower += (bound - lower) * (rank - below) / count
+                break
+            below, lower = below + count, bound
+        found.append(_spell(lower))
+    return found
+
+
+def age(moment: str, now: datetime) -> str:
+    """Say how long ago a moment was, given by ISO 8601."""
+    minutes = int((now - datetime.fromisoformat(moment)).total_seconds()) // 60
+    for unit, size in (("day", 1440), ("hour", 60), ("minute", 1)):
+        if minutes >= size:
+            count = minutes // size
+            return f"{count} {unit}{'s' * (count > 1)} ago"
+    return "just now"
+
+
+def _columns(counts: Iterable[tuple[str, int, int]]) -> tuple[list[Column], int]:
+    """Lay out labels with two counts each, the second above the first; also return the most of both together."""
+    counts = list(counts)
+    most = max((lower + upper for _, lower, upper in counts), default=0)
+    scale = HUNDREDTHS / max(most, 1)
+    return [Column(label, lower * scale, upper * scale) for label, lower, upper in counts], most
+
+
+def _minute(minute: Minute) -> str:
+    searches = "search" if minute.searches == 1 else "searches"
+    errors = f", {minute.errors:,} failed" if minute.errors else ""
+    return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {searches}{errors}"
+
+
+def _spell(seconds: float) -> str:
+    value, unit = (seconds, "s") if seconds >= 1 else (seconds * 1000, "ms")
+    return f"{value:.0f} {unit}" if value >= 10 else f"{round(value, 1):g} {unit}"

@@ -1,12 +1,12 @@
 """The search page, rendered here in full so that it works without JavaScript: form, filters, and hits by page."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
+from urllib.parse import unquote, urlencode, urlsplit
 
 from flask import Blueprint, g, render_template, request, url_for
-from markupsafe import Markup
 from msgspec import Meta, structs
 from werkzeug.exceptions import UnsupportedMediaType
 
@@ -14,29 +14,54 @@ from rag.decoding import is_blank
 from rag.errors import NotReady, NotThere
 from rag.messages import Request
 from rag.query.explain import in_words
-from rag.query.options import DEFAULT_COLLECTION, FURTHEST, MAX_K, MAX_QUERY_CHARS
-from rag.query.request import Collection, Mode
+from rag.query.facets import FACETS, Share
+from rag.query.filters import METADATA, parameters_of
+from rag.query.options import DEFAULT_COLLECTION, FURTHEST, MAX_K, MAX_QUERY_CHARS, MODES
+from rag.query.request import Collection, Mode, SearchRequest
 from rag.query.results import Answer, Hit, is_source_code, section_within
 from web.api.requests import (
     collection_field,
     is_filter,
-    limits,
     parse_query_string,
     retriever,
     run,
     search_of_parameters,
+    settings,
 )
-from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, places
+from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, distinct, is_of_web, place_of, places
 from web.guards.limits import MAX_BODY_BYTES, read_body
-from web.openapi import HTML, Content, operation
-from web.pages.refinements import PageSearch
+from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_section, make_snippet
 
-STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences")
+STAGES = ("total", "embed", "dense", "lexical", "fuse", "rerank", "sentences")
 EXAMPLES = 4
 ALSO = 3  # addresses of the same passage that are shown
 FORM = "application/x-www-form-urlencoded"
 DESCRIPTION = "Empty and unknown fields are ignored, so links with tracking parameters still work."
+HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
+KINDS = {
+    "application/json": "JSON",
+    "application/pdf": "PDF",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "Word document",
+    "application/epub+zip": "Book",
+    "application/vnd.ms-excel": "Table",
+    "application/vnd.oasis.opendocument.spreadsheet": "Table",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "Slides",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "Table",
+    "application/x-ipynb+json": "Notebook",
+    "application/xhtml+xml": "Web page",
+    "message/rfc822": "E-mail",
+    "text/csv": "Table",
+    "text/html": "Web page",
+    "text/markdown": "Markdown",
+    "text/mdx": "Markdown",
+    "text/plain": "Text",
+    "text/tab-separated-values": "Table",
+    "text/x-rst": "reStructuredText",
+}
+
+Pair = tuple[str, str]
+blueprint = Blueprint("page", __name__)
 
 
 class PageFields(Request):
@@ -52,40 +77,91 @@ class PageFields(Request):
     open: Annotated[str, Meta(description="id of a passage to show with its whole section")] = ""
 
 
-blueprint = Blueprint("page", __name__)
-
-
 @dataclass(frozen=True, slots=True)
-class ShownHit:
-    """One hit."""
+class PageSearch:
+    """A search as it stands in the address of the page, whose filters are links that work without JavaScript."""
 
-    id: str
-    rank: int
-    link: Link
-    section: str
-    why: list[tuple[str, str]]  # the steps to its score, each with its name; none unless asked for
-    snippet: Markup
-    whole: Markup | None  # with its section, where that was asked for
-    citation: str
-    also: list[Link]
-    beyond: int  # such addresses that are not shown
+    search: SearchRequest  # its query may be blank
+    places: Places  # names files
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The collection, if it is another than the default one, and the filter, in their usual order."""
+        return (*collection_field(self.search.collection).items(), *parameters_of(self.search.only))
+
+    @property
+    def per_document(self) -> str:
+        """The most hits of a document, as they were asked for; empty for the default."""
+        return "" if self.search.per_document is None else str(self.search.per_document)
+
+    def asking(self, query: str) -> str:
+        """Return the address of the first hits of another query."""
+        return PageSearch(structs.replace(self.search, query=query), self.places).address()
+
+    def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
+        """Return the address of the first hits of this search, narrowed to other things or with more parameters."""
+        search = self.search
+        kept = [("q", search.query)] if search.query else []
+        kept += [("mode", search.mode)] if search.mode != MODES[0] else []
+        narrowed = self.pairs if pairs is None else pairs
+        kept += [(name, self.places.display_value(name, value)) for name, value in narrowed]
+        more = {"per_document": self.per_document, "explain": "true" if search.explain else "", **more}
+        kept += [(name, str(value)) for name, value in more.items() if value]
+        return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
+
+    def narrowed(self) -> list[dict[str, str]]:
+        """Return what the search is narrowed to: fields to carry along, each with the address of a search without."""
+        found = []
+        for place, (name, value) in enumerate(self.pairs):
+            others = [*self.pairs[:place], *self.pairs[place + 1 :]]
+            # all passages of one page were asked for; of several, that would be a list of one page again
+            limit = "" if name == "url_prefix" else self.per_document
+            heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
+            label = f"{heading} {_label(name, value, self.places)}"
+            without = self.address(others, per_document=limit)
+            shown = self.places.display_value(name, value)
+            found.append({"name": name, "value": shown, "label": label, "without": without})
+        return found
+
+    def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[dict[str, Any]]:
+        """Return the filters to offer: values that some of the documents found have and others have not."""
+        facets: list[dict[str, Any]] = []
+        for name in FACETS:
+            others = [pair for pair in self.pairs if pair[0] != name]  # a deeper folder takes the place of its parent
+            set_already = len(others) < len(self.pairs) and name != "path"
+            shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
+            is_source_again = name == "path" and bool(facets) and _are_sources(shares, counts.get("source", ()))
+            if len(shares) > 1 and not set_already and not is_source_again:
+                values = [share["value"] for share in shares]
+                labels = distinct([_label(name, value, self.places) for value in values], values)
+                choices = [
+                    {"label": label, "count": share["count"], "address": self.address([*others, (name, value)])}
+                    for label, value, share in zip(labels, values, shares, strict=True)
+                ]
+                facets.append({"heading": HEADINGS[name], "choices": choices})
+        return facets
 
 
-@dataclass(frozen=True, slots=True)
-class PageHits:
-    """The hits of one page, in its best one's place."""
+def _are_sources(folders: Sequence[Share], sources: Sequence[Share]) -> bool:
+    """Return whether each folder has the documents of one source, so that choosing either is the same."""
+    paths = [(urlsplit(each["value"]).path.rstrip("/") + "/", each["count"]) for each in sources]
+    return len(folders) == len(sources) and all(
+        any(path.startswith(f"{each['value']}/") and count == each["count"] for path, count in paths)
+        for each in folders
+    )
 
-    title: str
-    place: str
-    language: str | None
-    date: str | None
-    passages: list[ShownHit]
-    more: int  # passages of it that were left out
-    all: str  # address of a search that gives these too
+
+def _label(name: str, value: str, places: Places) -> str:
+    if name == "content_type":
+        code = f"Code ({value.rpartition('/')[2].removeprefix('x-')})" if is_source_code(value) else value
+        return KINDS.get(value, code)
+    if name == "path":
+        return places.of_folder(unquote(value).removesuffix("!"))  # where an archive begins
+    return places.of(value) if name in ("source", "url_prefix") else place_of(value)
 
 
 @blueprint.get("/")
-@operation(
+@Operation(
     summary="Show the search page",
     role="read",
     description=DESCRIPTION,
@@ -100,7 +176,7 @@ def index() -> str:
 
 
 @blueprint.post("/")
-@operation(
+@Operation(
     summary="Show the search page for a query that is too long for an address",
     role="read",
     description=DESCRIPTION,
@@ -124,10 +200,10 @@ def _page(fields: bytes) -> str:
     }
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
-    status = retriever().status()
-    longest = MAX_QUERY_CHARS
+    status, known = retriever().status(), settings()
+    answers = known.answer_page if known.answer_url and known.answer_page != "off" else ""  # when they are written
     # for the page that shows an error too
-    g.form = {"query": query[:longest], "longest": longest, "status": status, "answers": _answers()}
+    g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
     named = places(parameters.get("collection", [DEFAULT_COLLECTION])[0])
     parameters = named.index_values(parameters)
     search = structs.replace(search_of_parameters({"q": ["?"], **parameters}), query=query)
@@ -139,60 +215,24 @@ def _page(fields: bytes) -> str:
         "mode": search.mode,
         "collection": search.collection,
         "collections": collections if offers else [],
-        "narrowed": [one for one in asked.narrowed() if not (offers and one.name == "collection")],
+        "narrowed": [one for one in asked.narrowed() if not (offers and one["name"] == "collection")],
     }
     if is_blank(query):
         examples = [(text, asked.asking(text)) for text in _examples(status, search.collection)]
         index = next((one for one in status.get("collections", []) if one["name"] == search.collection), status)
-        day = _day(index.get("created_at"))
+        created = index.get("created_at")
+        day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search_of_parameters({"q": [query], **parameters})  # raises for a query that is too long
     search = structs.replace(search, facets=True, expand="section" if opened else "none")
     repeats = bool(opened) or search.sentences  # what is shown already, with more of it
     answer = run(search, via=None if repeats else "page")
-    return render_template("page.html", **g.form, **_shown(answer, asked, opened, marks=search.sentences))
-
-
-def _shown(answer: Answer, asked: PageSearch, opened: str, *, marks: bool) -> dict[str, Any]:
-    return {
-        "state": "answer" if answer.hits else "none",
-        "pages": group_hits(answer.hits, asked),
-        "passages": len(answer.hits),
-        "is_close": answer.close,
-        "meant": _meant(answer.did_you_mean, asked),
-        "also": answer.also_searched,
-        "bounds": [(what, ", ".join(names)) for what, names in _bounds(answer) if names],
-        "facets": asked.facets(answer.facets or {}),
-        "asked": asked,
-        "opened": opened,
-        "question": asked.question() if _answers() else None,
-        "next": answer.next,
-        "search_id": answer.search_id,
-        "unmarked": answer.close and not marks and any(not hit.highlights for hit in answer.hits),
-        "took": [
-            (stage, milliseconds(answer.took_ms[stage])) for stage in ("total", *STAGES) if answer.took_ms.get(stage)
-        ],
-    }
-
-
-def _answers() -> str:
-    """When an answer is written: `button` or `auto`; empty where none is."""
-    known = limits()
-    return known.answer_page if known.answer_url and known.answer_page != "off" else ""
-
-
-def _meant(text: str | None, asked: PageSearch) -> dict[str, str] | None:
-    """The query that was probably meant, and its address."""
-    return {"text": text, "address": asked.asking(text)} if text else None
-
-
-def _bounds(answer: Answer) -> list[tuple[str, list[str]]]:
-    return [("Only with", answer.required), ("Without", answer.excluded)]
+    return render_template("page.html", **g.form, **_shown(answer, asked), opened=opened, asked=asked)
 
 
 def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
-    """Questions for the start page: the operator's, or headings from all over the index."""
-    if chosen := [text for part in limits().examples.split("|") if (text := part.strip())]:
+    """Return questions for the start page: the operator's, or headings from all over the index."""
+    if chosen := [text for part in settings().examples.split("|") if (text := part.strip())]:
         return [] if chosen == ["none"] else chosen
     if not status["ready"]:
         return []
@@ -202,50 +242,77 @@ def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
         return []
 
 
-def _day(moment: str | None) -> str | None:
-    return f"{datetime.fromisoformat(moment):%-d %b %Y}" if moment else None
+def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
+    """Return what the page shows of an answer."""
+    search, took, meant = asked.search, answer.took_ms, answer.did_you_mean
+    question: dict[str, Any] | None = None  # the body of a request that has an answer written from the first hits
+    if g.form["answers"]:
+        question = {"query": search.query, "mode": search.mode, "collection": search.collection}
+        question |= {} if search.per_document is None else {"per_document": search.per_document}
+        question["filter"] = search.only.as_dict() if search.only else {}
+    bounds = (("Only with", answer.required), ("Without", answer.excluded))
+    unmarked = answer.close and not search.sentences and any(not hit.highlights for hit in answer.hits)
+    return {
+        "state": "answer" if answer.hits else "none",
+        "pages": _pages(answer.hits, asked),
+        "passages": len(answer.hits),
+        "is_close": answer.close,
+        "meant": {"text": meant, "address": asked.asking(meant)} if meant else None,
+        "also": answer.also_searched,
+        "bounds": [(what, ", ".join(names)) for what, names in bounds if names],
+        "facets": asked.facets(answer.facets or {}),
+        "question": question,
+        "next": answer.next,
+        "search_id": answer.search_id,
+        "unmarked": unmarked,
+        "took": [(stage, _milliseconds(took[stage])) for stage in STAGES if took.get(stage)],
+    }
 
 
-def milliseconds(value: float) -> str:
-    """Spell a duration, given in milliseconds, to two or three digits."""
+def _milliseconds(value: float) -> str:
     return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
 
 
-def group_hits(hits: Iterable[Hit], asked: PageSearch) -> list[PageHits]:
-    """Group hits, best first, by the page that they are of; `section_text` is shown where a hit has it."""
+def _pages(hits: Iterable[Hit], asked: PageSearch) -> list[dict[str, Any]]:
+    """Return the hits by the page that they are of, in the place of its best one."""
     groups: dict[str, list[Hit]] = {}
-    places = asked.places
     for hit in hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
+    others = [pair for pair in asked.pairs if pair[0] != "url_prefix"]
     return [
-        PageHits(
-            title=own[0].title or places.of(url),
-            place=places.of(url),
-            language=own[0].language,
-            date=own[0].date,
-            passages=[_passage(hit, asked) for hit in own],
-            more=own[-1].more,
-            all=asked.within(url),
-        )
-        for url, own in groups.items()
+        {
+            "title": group[0].title or asked.places.of(url),
+            "place": asked.places.of(url),
+            "language": group[0].language,
+            "date": group[0].date,
+            "passages": [_passage(hit, asked) for hit in group],
+            "more": group[-1].more,  # passages of it that were left out
+            "all": asked.address([*others, ("url_prefix", url)], per_document="0"),
+        }
+        for url, group in groups.items()
     ]
 
 
-def _passage(hit: Hit, asked: PageSearch) -> ShownHit:
+def _passage(hit: Hit, asked: PageSearch) -> dict[str, Any]:
     section = section_within(hit.title, hit.section)
     is_code = is_source_code(hit.content_type)
-    return ShownHit(
-        id=hit.id,
-        rank=hit.rank,
-        link=_link(hit, asked),
-        section=section,
-        why=list(in_words(hit.explanation)) if hit.explanation else [],
-        snippet=make_snippet(hit.text, hit.highlights, hit.sentence, is_code=is_code),
-        whole=make_section(hit.section_text, hit.text, hit.highlights, is_code=is_code) if hit.section_text else None,
-        citation=_citation(hit, section, asked.places),
-        also=[asked.places.link_to(url) for url in hit.duplicates[:ALSO]],
-        beyond=len(hit.duplicates[ALSO:]),
-    )
+    whole = hit.section_text and make_section(hit.section_text, hit.text, hit.highlights, is_code=is_code)
+    # title, section, address and date, as far as they are known, in one line
+    name = " › ".join(" ".join(part.split()) for part in (hit.title, section) if part)
+    place = hit.url if is_of_web(hit.url) else asked.places.of(hit.url)
+    citation = ", ".join(filter(None, (f"“{name}”" if name else "", place, hit.date)))
+    return {
+        "id": hit.id,
+        "rank": hit.rank,
+        "link": _link(hit, asked),
+        "section": section,
+        "why": list(in_words(hit.explanation)) if hit.explanation else [],  # the steps to its score
+        "snippet": make_snippet(hit.text, hit.highlights, hit.sentence, is_code=is_code),
+        "whole": whole or None,  # with its section, where that was asked for
+        "citation": BIDI_CONTROLS.sub("", citation),
+        "also": [asked.places.link_to(url) for url in hit.duplicates[:ALSO]],
+        "beyond": len(hit.duplicates[ALSO:]),
+    }
 
 
 def _link(hit: Hit, asked: PageSearch) -> Link:
@@ -255,10 +322,3 @@ def _link(hit: Hit, asked: PageSearch) -> Link:
     kept: dict[str, Any] = collection_field(asked.search.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.search.query, **kept, _anchor="passage")
     return Link(address, asked.places.of(hit.url))
-
-
-def _citation(hit: Hit, section: str, places: Places) -> str:
-    """Title, section, address and date, as far as they are known, in one line."""
-    name = " › ".join(" ".join(part.split()) for part in (hit.title, section) if part)
-    parts = [f"“{name}”" if name else "", hit.url if is_of_web(hit.url) else places.of(hit.url), hit.date or ""]
-    return BIDI_CONTROLS.sub("", ", ".join(filter(None, parts)))

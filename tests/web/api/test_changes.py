@@ -129,7 +129,7 @@ def test_a_full_disk(index: Path, sender: FlaskClient, monkeypatch: pytest.Monke
 
 def test_where_nothing_is_built(index: Path) -> None:
     sender = client_for(index)
-    limits = sender.application.extensions["limits"]
+    limits = sender.application.extensions["settings"]
     sender.application.extensions["pushes"] = PushedQueue(replace(limits, store="milvus://db:1/docs"))
     assert_problem(sender.post(URL, json=PAGE), 409)
     assert_problem(sender.delete(URL, query_string={"url": PAGE["url"]}), 409)

@@ -19,7 +19,7 @@ from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.guards import access
-from web.openapi import operation, operations
+from web.openapi import Operation, operations
 
 SEARCH = "/api/v1/search?q=index"
 BROWSER = {"Accept": "text/html,*/*;q=0.8"}
@@ -34,7 +34,7 @@ def make(file: KeyFile, **settings: Any) -> FlaskClient:
     app = create_app(FakeRetriever(), replace(Settings(), keys=str(file.path), **settings))
 
     @app.post("/write")
-    @operation(summary="Change something.", role="write", responses={200: {}})
+    @Operation(summary="Change something.", role="write", responses={200: {}})
     def write() -> dict[str, str]:
         return {"by": access.caller().name}
 

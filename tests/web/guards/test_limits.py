@@ -19,8 +19,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import MAX_SEARCH_BYTES
-from web.guards.token_buckets import PLACES, TokenBuckets
+from web.guards.limits import MAX_SEARCH_BYTES, PLACES, TokenBuckets
 
 SEARCH = "/api/v1/search?q=index"
 

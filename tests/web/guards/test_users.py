@@ -19,7 +19,7 @@ from tests.web.guards.test_access import bearer
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.guards.scoped_retriever import caller
-from web.openapi import operation
+from web.openapi import Operation
 
 RULES = """
 [settings]
@@ -67,8 +67,8 @@ def make(rules: Path, **settings: Any) -> FlaskClient:
         found = caller()
         return {"name": found.name, "role": found.role, "all": found.scope.is_all}
 
-    app.get("/who")(operation(summary="Who asks.", role="read", responses={200: {}})(told))
-    app.post("/change")(operation(summary="Change.", role="write", responses={200: {}})(lambda: told()))
+    app.get("/who")(Operation(summary="Who asks.", role="read", responses={200: {}})(told))
+    app.post("/change")(Operation(summary="Change.", role="write", responses={200: {}})(lambda: told()))
     return app.test_client()
 
 

@@ -73,7 +73,7 @@ def test_a_request_is_a_span_that_does_not_tell_its_query(collector: Collector) 
     client.get("/api/v1/search?q=secret+words", headers={"traceparent": PARENT})
     retriever.error = ValueError("broken")
     client.get("/api/v1/search?q=secret", environ_overrides={"REMOTE_ADDR": "203.0.113.9"})
-    app.extensions["telemetry"].close()
+    app.extensions["stop_tracing"]()
     answered, failed = collector.spans
     assert answered.name == failed.name == "GET /api/v1/search"
     assert answered.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
@@ -89,7 +89,7 @@ def test_a_service_may_be_named(collector: Collector, monkeypatch: pytest.Monkey
     monkeypatch.setenv("OTEL_SERVICE_NAME", "search-of-docs")
     app = create_app(FakeRetriever(), Settings())
     app.test_client().get("/livez")
-    app.extensions["telemetry"].close()
+    app.extensions["stop_tracing"]()
     assert collector.services == {"search-of-docs"}
 
 
@@ -99,7 +99,7 @@ def test_a_collector_that_is_down_disturbs_nobody(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     app = create_app(FakeRetriever(), Settings())
     assert app.test_client().get("/api/v1/search?q=x").status_code == 200
-    app.extensions["telemetry"].close()
+    app.extensions["stop_tracing"]()
 
 
 def test_a_missing_library_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

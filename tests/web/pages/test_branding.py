@@ -11,7 +11,7 @@ from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from web.app import create_app
-from web.pages.assets import CONTRAST, DARK, LIGHT, Brand, contrast, legible
+from web.pages.assets import CONTRAST, DARK, LIGHT, contrast, legible
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 
@@ -57,7 +57,7 @@ def test_without_one_there_is_ours() -> None:
 )
 def test_what_cannot_be_used_is_said(changes: dict[str, str], said: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(said)):
-        Brand.of(replace(Settings(), **changes))  # type: ignore[arg-type]
+        create_app(FakeRetriever(), replace(Settings(), **changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("colour", [(255, 255, 0), (0, 0, 0), (255, 255, 255), (128, 128, 128), (10, 20, 90)])

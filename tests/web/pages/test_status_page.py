@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from tests.web.fakes import FakeRetriever
 from web.observe.metrics import Minute, Overview
-from web.pages.charts import age, histogram, quantiles
+from web.pages.operator_pages import age, histogram, quantiles
 
 REPORT = {
     "new": {"count": 3, "examples": []},
