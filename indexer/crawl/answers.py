@@ -43,7 +43,7 @@ _MAIN_PARTS = {  # of the archives that Office files and books are
     b"ppt/presentation": f"{_OFFICE}.presentationml.presentation",
     b"META-INF/container.xml": "application/epub+zip",
 }
-_FIRST_PARTS = (b"[Content_Types].xml", b"_rels/", b"docProps/", *_MAIN_PARTS)
+_FIRST_PARTS = (b"[Content_Types].xml", b"_rels/", b"docProps/")
 _WORKBOOKS = ("Workbook".encode("utf-16-le"), "Book".encode("utf-16-le"))
 _STATED = re.compile(rb".{26}\x08\x00.{2}mimetype([\w./+-]+)", re.DOTALL)  # the first entry of EPUB and OpenDocument
 _BINARY = frozenset({"pdf", "word", "slides", "sheets", "epub"})  # readers of formats that are no text
@@ -97,21 +97,13 @@ def is_missing(error: FetchError) -> bool:
     return error.status is not None and 400 <= error.status < 500
 
 
-# Headers
-
-
 def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
     """Return the headers that describe the page, without secrets, and none that describe the client."""
     return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _OF_PAGE])
 
 
 def canonical_of(url: str, links: Iterable[str]) -> str | None:
-    """Return the canonical address on the same site that Link headers name, or None if it is the page's own.
-
-    Args:
-        url: normalised address of the page.
-        links: values of the headers.
-    """
+    """Return the canonical address on the same site that Link headers name, or None if it is the page's own."""
     for target, parameters in _LINK.findall(", ".join(links)[:_MAX_LINK_HEADERS]):
         relation = _RELATION.search(parameters)
         if relation is not None and "canonical" in (relation[1] or relation[2] or "").lower().split():
@@ -165,9 +157,6 @@ def product_token(agent: str) -> str | None:
     return token[1].lower() if token else None
 
 
-# Media types
-
-
 def media_type(header: str) -> tuple[str, str | None]:
     """Return the media type of a Content-Type header, empty if it has none, and its charset."""
     found = _MEDIA_TYPE.match(header.strip().lower())
@@ -185,24 +174,18 @@ def names_of(url: str, disposition: str) -> tuple[str, ...]:
 
 def may_be_read(declared: str, names: tuple[str, ...], head: bytes) -> bool:
     """Return whether a body that begins so may be of a type that is read; see `actual_type`."""
-    may_be_office = head.startswith(_ZIP) and any(part in head for part in _FIRST_PARTS)
+    may_be_office = head.startswith(_ZIP) and any(part in head for part in (*_MAIN_PARTS, *_FIRST_PARTS))
     return may_be_office or head.startswith(_OLE) or actual_type(declared, names, head) in CONTENT_TYPES
 
 
 def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
-    """Return the media type of a body: of its header, or where that is vague or wrong, of its name and first bytes.
-
-    Args:
-        declared: media type of the header, or empty.
-        names: file names, see `names_of`.
-        body: the whole body.
-    """
-    named = next(filter(None, map(content_type_of, names)), None)
+    """Return the media type of a body: of its header, or where that is vague or wrong, of its name and first bytes."""
+    named = next(filter(None, map(content_type_of, names)), "")
     if (binary := _binary_type(body, named)) is not None:
         return binary
-    is_markup, has_text = _is_markup(body), is_text(body)
+    is_markup, has_text = _begins_with(_MARKUP, body), is_text(body)
     is_page = declared.startswith(("text/", "application/xhtml"))
-    if declared in CONTENT_TYPES and (is_page or not (is_markup or (has_text and _is_binary(declared)))):
+    if declared in CONTENT_TYPES and (is_page or not (is_markup or (has_text and reader_of(declared) in _BINARY))):
         # a server that knows no media types sends pages as plain text
         return "text/html" if declared == "text/plain" and named == "text/html" and is_markup else declared
     is_vague = _VAGUE.match(declared) is not None
@@ -210,7 +193,7 @@ def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
         return declared
     if is_markup:
         return "text/html"
-    if named in CONTENT_TYPES and not _is_binary(named):
+    if named in CONTENT_TYPES and reader_of(named) not in _BINARY:
         return named
     is_unnamed = not any("." in name for name in names) and not body.lstrip(_BLANKS).startswith(b"<")
     return "text/plain" if is_vague and is_unnamed else declared
@@ -220,7 +203,7 @@ def is_list(body: bytes) -> bool:
     """Return whether a body begins as a sitemap or feed, or is a text of addresses, one a line."""
     head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     if head.startswith(b"<"):
-        return _LIST.match(head, _after_prolog(head)) is not None
+        return _begins_with(_LIST, head)
     lines = [line.strip() for line in head.splitlines()]
     return bool(head) and all(_ADDRESS.match(line) for line in (lines[:-1] or lines) if line)
 
@@ -235,9 +218,9 @@ def _parameter(header: str, name: str) -> str:
         return ""
 
 
-def _binary_type(body: bytes, named: str | None) -> str | None:
+def _binary_type(body: bytes, named: str) -> str | None:
     """Return the type of a body that begins as PDF, Office, EPUB and OpenDocument files do, or None."""
-    if body.startswith(b"%PDF-") or body[:HEAD].lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
+    if body[:HEAD].lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
         return "application/pdf"
     if body.startswith(_OLE):
         return "application/vnd.ms-excel" if any(name in body for name in _WORKBOOKS) else None
@@ -246,26 +229,12 @@ def _binary_type(body: bytes, named: str | None) -> str | None:
     if (stated := _STATED.match(body)) is not None:
         return next((kind for kind in CONTENT_TYPES if stated[1].startswith(kind.encode())), None)
     kinds = (kind for part, kind in _MAIN_PARTS.items() if part in body)
-    return next(kinds, named if named is not None and _is_binary(named) else None)
+    return next(kinds, named if reader_of(named) in _BINARY else None)
 
 
-def _is_binary(content_type: str) -> bool:
-    return reader_of(content_type) in _BINARY
-
-
-def _is_markup(body: bytes) -> bool:
+def _begins_with(element: re.Pattern[bytes], body: bytes) -> bool:
+    """Return whether an element comes first, after an XML declaration, instructions, comments and blanks."""
     head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
-    return _MARKUP.match(head, _after_prolog(head)) is not None
-
-
-def _after_prolog(head: bytes) -> int:
-    """Return where the first element begins: after an XML declaration, instructions, comments and blanks."""
-    at = 0
-    while True:
-        while at < len(head) and head[at] in _BLANKS:
-            at += 1
-        end = next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin, at)), None)
-        if end is None:
-            return at
-        found = head.find(end, at)
-        at = len(head) if found < 0 else found + len(end)
+    while end := next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin)), None):
+        head = head.partition(end)[2].lstrip(_BLANKS)
+    return element.match(head) is not None

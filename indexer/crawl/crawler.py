@@ -15,7 +15,7 @@ from indexer import memory
 from indexer.crawl.answers import Answer, Unavailable, canonical_of, refresh_of, robots_directives
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request, Traffic
 from indexer.crawl.journal import Journal
-from indexer.crawl.links import ONLY_LINKS, read_links
+from indexer.crawl.links import ONLY_LINKS, read_links, robots_of
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.renderer import Renderer
 from indexer.crawl.robots import Robots, fetch_robots
@@ -31,22 +31,7 @@ from indexer.urls import normalise, origin, place_refusal
 
 _ADDRESSES, _ADDRESSES_PER_PAGE = 100_000, 4  # addresses remembered of a site, and more for each page of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
-
-
-@dataclass(frozen=True, slots=True)
-class _Queued:
-    """An address in the frontier."""
-
-    url: str
-    depth: int  # links from the start
-
-
-@dataclass(frozen=True, slots=True)
-class _Visit:
-    """The result of reading an address."""
-
-    page: Page | Known
-    alias: Page | None = None  # the page that named this one as its canonical address
+Read = tuple[Page | Known, Page | None]  # a page, and the one that named it as its canonical address
 
 
 class _RedirectRefused(NotWanted):
@@ -54,7 +39,7 @@ class _RedirectRefused(NotWanted):
 
 
 class _MovedToHttps(_RedirectRefused):
-    """The start page is at the same place under https."""
+    """The start page is at the same place under https: `url`."""
 
     def __init__(self, url: str) -> None:
         super().__init__(f"moved to {url}")
@@ -104,7 +89,7 @@ class _Crawl:
         self._context, self._limits, self._earlier = context, limits, context.earlier
         self._source, self._within = context.source, context.within
         self._journal = services.journal
-        self._renderer = Renderer(context, services.browser, services.traffic, services.sessions)
+        self._renderer = Renderer(context, services.browser, services.traffic)
         self._fetcher = Fetcher(limits, services.traffic, services.sessions)
         self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
         self._readers = ReaderPool()
@@ -113,8 +98,8 @@ class _Crawl:
         self._why_nowhere: str | None = None  # why the start page has no links; empty if it has; None: it was not read
         self._follows = True  # whether links of pages are followed
         self._robots = Robots("", limits.user_agent)
-        self._frontier: deque[_Queued] = deque()
-        self._fetches: deque[tuple[_Queued, Future[_Visit]]] = deque()
+        self._frontier: deque[tuple[str, int]] = deque()  # addresses, and links from the start
+        self._fetches: deque[tuple[str, int, Future[Read]]] = deque()
         self._seen: set[str] = set()  # addresses enqueued or refused
         self._max_seen = _ADDRESSES + _ADDRESSES_PER_PAGE * limits.max_pages
         self._yielded: set[str] = set()  # addresses of pages
@@ -131,16 +116,48 @@ class _Crawl:
         self._fetcher.close()
 
     def fetch_start(self, start: str) -> list[Item]:
-        """Read the start page; if it is a list of pages, only those that it lists are read."""
-        read = self._open(start)
-        page, self._is_open = read.page, True
+        """Read robots.txt and the start page; https instead of http on the same host is followed.
+
+        If it is a list of pages, only those that it lists are read.
+        """
+        try:
+            try:
+                self._enter_site(start)
+                page, alias = self._read(start, CONTENT_TYPES | TYPES)
+            except _MovedToHttps as move:
+                self._enter_site(move.url)
+                page, alias = self._read(move.url, CONTENT_TYPES | TYPES)
+        except FetchError as error:
+            raise SourceError(f"cannot read {start}: {error}") from error
+        self._is_open = True
         self._seen |= {start, page.url}
         self._requested = 1
         if isinstance(page, Page) and is_listing(page):
-            return self._enqueue_list(page)
+            self._follows = False
+            try:
+                lists = self._lists.read((), page)
+            except FetchError as error:
+                raise SourceError(f"cannot read {page.url}: {error}") from error
+            if not lists.pages:
+                raise SourceError(f"{page.url} lists no page of {self._site}")
+            return [*lists.notes, *self._enqueue(lists.pages, 0)]
         if (refusal := self._refusal(page.url)) is not None:
             return [Skip(page.url, refusal), *self._enqueue(page.links, 1)]
-        return self._accept(_Queued(start, 0), read)
+        return self._accept(start, 0, page, alias)
+
+    def _enter_site(self, start: str) -> None:
+        """Read the rules of a site. Raises FetchError."""
+        site = self._site = origin(start)
+        self._robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
+        self._fetcher.turns.delay = max(self._limits.delay, self._robots.delay)
+        self._renderer.enter_site(site, self._robots, self._fetcher, self._readers.borrowed)
+        if not self._robots.allows(start):
+            raise NotWanted(f"{site}/robots.txt disallows it")
+
+    @property
+    def _lists(self) -> ListReader:
+        pages, lend = self._limits.max_pages, self._readers.borrowed
+        return ListReader(self._site, self._robots, self._fetcher, self._within, pages, lend)
 
     def enqueue_sitemaps(self) -> list[Item]:
         """Enqueue the pages of the site's sitemaps, as if the start page had links to them.
@@ -176,24 +193,24 @@ class _Crawl:
         """Keep the fetcher threads busy; return False when no fetch is under way or due."""
         ahead = memory.share(self._limits.concurrency * _AHEAD)
         while self._frontier and len(self._fetches) < ahead and not self._over_limit():
-            queued = self._frontier.popleft()
+            url, depth = self._frontier.popleft()
             self._requested += 1
-            self._fetches.append((queued, self._pool.submit(self._read_or_known, queued.url)))
+            self._fetches.append((url, depth, self._pool.submit(self._read_or_known, url)))
         return bool(self._fetches)
 
     def next_items(self) -> list[Item]:
         """Wait for the fetch that was submitted first, and return its items."""
-        queued, future = self._fetches.popleft()
+        url, depth, future = self._fetches.popleft()
         try:
-            return self._accept(queued, future.result())
+            return self._accept(url, depth, *future.result())
         except NotWanted as error:
-            return [Skip(queued.url, str(error))]
+            return [Skip(url, str(error))]
         except FetchError as error:
-            return [Failure(queued.url, str(error))]
+            return [Failure(url, str(error))]
 
     def leftovers(self) -> list[Item]:
         """Return skips for requests of scripts that were refused, and for addresses over a limit."""
-        return [*self._renderer.refused(), *(Skip(queued.url, self._over_limit()) for queued in self._frontier)]
+        return [*self._renderer.refused(), *(Skip(url, self._over_limit()) for url, _ in self._frontier)]
 
     def _over_limit(self) -> str:
         """Return which limit of the crawl is reached; empty if none is."""
@@ -202,61 +219,18 @@ class _Crawl:
         full = self._requested >= self._limits.max_pages
         return f"over the limit of {self._limits.max_pages:,} pages" if full else ""
 
-    def _enqueue_list(self, page: Page) -> list[Item]:
-        """Enqueue the pages of a list, and those of the lists that it leads to."""
-        self._follows = False
-        try:
-            lists = self._lists.read((), page)
-        except FetchError as error:
-            raise SourceError(f"cannot read {page.url}: {error}") from error
-        if not lists.pages:
-            raise SourceError(f"{page.url} lists no page of {self._site}")
-        return [*lists.notes, *self._enqueue(lists.pages, 0)]
-
-    @property
-    def _lists(self) -> ListReader:
-        return ListReader(
-            self._site,
-            self._robots,
-            self._fetcher,
-            within=self._within,
-            max_pages=self._limits.max_pages,
-            lend=self._readers.borrowed,
-        )
-
-    def _open(self, start: str) -> _Visit:
-        """Read robots.txt and the start page; https instead of http on the same host is followed."""
-        try:
-            self._enter_site(origin(start), start)
-            try:
-                return self._read(start, CONTENT_TYPES | TYPES)
-            except _MovedToHttps as move:
-                self._enter_site(origin(move.url), move.url)
-                return self._read(move.url, CONTENT_TYPES | TYPES)
-        except FetchError as error:
-            raise SourceError(f"cannot read {start}: {error}") from error
-
-    def _enter_site(self, site: str, start: str) -> None:
-        """Read the rules of the site. Raises FetchError."""
-        self._site = site
-        self._robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
-        self._fetcher.turns.delay = max(self._limits.delay, self._robots.delay)
-        self._renderer.enter_site(site, self._robots, self._fetcher.turns, self._readers.borrowed)
-        if not self._robots.allows(start):
-            raise NotWanted(f"{site}/robots.txt disallows it")
-
-    def _accept(self, queued: _Queued, read: _Visit) -> list[Item]:
+    def _accept(self, url: str, depth: int, page: Page | Known, alias: Page | None) -> list[Item]:
         """Return the skips of a page's links, and the page; several pages may have the same content."""
-        page, items = read.page, list[Item]()
-        if read.alias is not None:  # maybe one of many that name one address; only its links count
-            self._bytes += len(read.alias.body)
-            items += self._follow(read.alias, queued.depth + 1)
+        items = list[Item]()
+        if alias is not None:  # maybe one of many that name one address; only its links count
+            self._bytes += len(alias.body)
+            items += self._follow(alias, depth + 1)
         if page.url in self._yielded:
-            return [*items, Skip(queued.url, "leads to a page already read")]
+            return [*items, Skip(url, "leads to a page already read")]
         self._seen.add(page.url)
         self._yielded.add(page.url)
         self._bytes += len(page.body) if isinstance(page, Page) else 0
-        items += self._follow(page, queued.depth + 1)
+        items += self._follow(page, depth + 1)
         self.submit_fetches()  # so that fetching goes on while others use this page
         return [*items, page]
 
@@ -284,12 +258,11 @@ class _Crawl:
             elif not self._robots.allows(url):
                 skips.append(Skip(url, "robots.txt disallows it"))
             else:
-                self._frontier.append(_Queued(url, depth))
-        due = self._requested + len(self._frontier)
-        self._context.report_due(min(due, self._limits.max_pages))
+                self._frontier.append((url, depth))
+        self._context.report_due(min(self._requested + len(self._frontier), self._limits.max_pages))
         return skips
 
-    def _read_or_known(self, url: str) -> _Visit:
+    def _read_or_known(self, url: str) -> Read:
         """Read one page, or return its record if it is out of reach; runs in a fetcher thread."""
         try:
             return self._read(url)
@@ -297,26 +270,25 @@ class _Crawl:
             record = self._earlier.page_behind(url)
             if record is None or not self._robots.allows(record.url):
                 raise
-            return _Visit(Known(replace(record, source=self._source), kept=str(error)))
+            return Known(replace(record, source=self._source), kept=str(error)), None
 
-    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Visit:
+    def _read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> Read:
         """Read one page, or the one at its canonical address if that is there and names no other."""
         page, canonical = self._fetch(url, types)
-        if canonical is None or isinstance(page, Known) or not self._is_wanted(canonical):
-            return _Visit(page)
+        if canonical is None or isinstance(page, Known):
+            return page, None
+        if not self._robots.allows(canonical) or self._refusal(canonical) is not None:
+            return page, None
         if canonical in self._yielded and canonical not in self._doubted:  # only its address counts then
-            return _Visit(replace(page, url=canonical), page)
+            return replace(page, url=canonical), page
         try:
             named, further = self._fetch(canonical, CONTENT_TYPES)
         except FetchError:
-            return _Visit(page)
+            return page, None
         if named.url != canonical or further is not None:
             self._doubted.add(page.url)  # before it is yielded, so that a page that names it in turn stays too
-            return _Visit(page)
-        return _Visit(_requested_as(named, url), page)
-
-    def _is_wanted(self, url: str) -> bool:
-        return self._robots.allows(url) and self._refusal(url) is None
+            return page, None
+        return _requested_as(named, url), page
 
     def _fetch(self, url: str, types: Collection[str], hops: tuple[str, ...] = ()) -> tuple[Page | Known, str | None]:
         """Fetch one page and find its links, unless it is unchanged; return its canonical address if it is another.
@@ -325,8 +297,7 @@ class _Crawl:
         """
         answer = self._answer(url, types)
         record, session = self._unchanging(answer.url), self._fetcher.session(answer.url)
-        directives = robots_directives(answer.headers)
-        noindex, nofollow = bool(directives & {"noindex", "none"}), bool(directives & {"nofollow", "none"})
+        noindex, nofollow = robots_of(robots_directives(answer.headers))
         if answer.is_unchanged and record is not None:
             if session:
                 session.add_witness(answer.url)
@@ -360,10 +331,13 @@ class _Crawl:
             session.add_witness(answer.url)
         if not self._is_open:
             self._why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
-        urls = () if nofollow else links.urls
-        page = replace(page, links=urls, noindex=noindex or links.noindex, reading=links.reading)
-        if links.leads_on:
-            page = replace(page, left_out=links.leads_on)
+        page = replace(
+            page,
+            links=() if nofollow else links.urls,
+            noindex=noindex or links.noindex,
+            left_out=links.leads_on or page.left_out,
+            reading=links.reading,
+        )
         return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
 
     def _answer(self, url: str, types: Collection[str]) -> Answer:
@@ -385,23 +359,6 @@ class _Crawl:
             self._journal.put(url, answer)
         return answer
 
-    def _check_session(self, session: Session, url: str, *, is_certain: bool) -> None:
-        """Raise SessionEnded if the session has ended, as the answer of an address suggests."""
-        is_alive = session.is_alive(self._is_refused)
-        if is_alive is False or (is_alive is None and is_certain):
-            kinds = ", ".join(session.kinds)
-            raise SessionEnded(f"{self._site} asks to log in at {url}: its {kinds} must be renewed")
-
-    def _is_refused(self, url: str, as_stranger: bool) -> bool:
-        """Return whether a page that was read before is now answered by a login. Raises FetchError."""
-        try:
-            answer = self._fetcher.get(url, Request(scope=_refuse_redirect, as_stranger=as_stranger))
-        except FetchError as error:
-            if error.status in (401, 403) or isinstance(error, _RedirectRefused):
-                return True
-            raise
-        return read_links(answer.as_page(self._source, url), self._readers.borrowed).asks_password
-
     def _validators(self, url: str) -> Mapping[str, str]:
         record = self._unchanging(url)
         return conditions(record) if record else {}
@@ -409,6 +366,27 @@ class _Crawl:
     def _unchanging(self, url: str) -> PageRecord | None:
         """Return the record of a page, unless all are read again as others are drawn than before."""
         return None if self._renderer.differs else self._earlier.unchanging_page(url)
+
+    def _check_session(self, session: Session, url: str, *, is_certain: bool) -> None:
+        """Raise SessionEnded if the session has ended, as the answer of an address suggests."""
+
+        def refuse(target: str) -> None:
+            raise _RedirectRefused("a redirect")
+
+        def is_refused(witness: str, as_stranger: bool) -> bool:
+            """Return whether a page that was read before is now answered by a login. Raises FetchError."""
+            try:
+                answer = self._fetcher.get(witness, Request(scope=refuse, as_stranger=as_stranger))
+            except FetchError as error:
+                if error.status in (401, 403) or isinstance(error, _RedirectRefused):
+                    return True
+                raise
+            return read_links(answer.as_page(self._source, witness), self._readers.borrowed).asks_password
+
+        is_alive = session.is_alive(is_refused)
+        if is_alive is False or (is_alive is None and is_certain):
+            kinds = ", ".join(session.kinds)
+            raise SessionEnded(f"{self._site} asks to log in at {url}: its {kinds} must be renewed")
 
     def _check_redirect(self, url: str) -> None:
         if origin(url) != self._site:
@@ -423,20 +401,12 @@ class _Crawl:
             raise _RedirectRefused(f"redirect to a page that is {refusal}")
 
     def _refusal(self, url: str) -> str | None:
+        """Return why an address of the site is left out, or None."""
+        refusal = place_refusal(url, self._within) or self._limits.scope.refusal(url)
         session = self._fetcher.session(url)
-        return (
-            place_refusal(url, self._within)
-            or self._limits.scope.refusal(url)
-            or (session.refusal(url) if session else None)
-        )
+        return refusal or (session.refusal(url) if session else None)
 
 
 def _requested_as(page: Page | Known, url: str) -> Page | Known:
     """Return a page with the address that it was requested at."""
-    if isinstance(page, Known):
-        return Known(replace(page.record, requested=url))
-    return replace(page, requested=url)
-
-
-def _refuse_redirect(url: str) -> None:
-    raise _RedirectRefused("a redirect")
+    return Known(replace(page.record, requested=url)) if isinstance(page, Known) else replace(page, requested=url)

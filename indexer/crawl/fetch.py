@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
 
+import certifi
 import httpcore
 import httpx
 
@@ -29,7 +28,7 @@ from indexer.crawl.answers import (
     page_headers,
     retry_after,
 )
-from indexer.crawl.guard import GuardedPool
+from indexer.crawl.guard import GuardedBackend
 from indexer.crawl.sessions import Session, Sessions
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
@@ -44,27 +43,16 @@ _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_MODIFIED = 304
 _TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)  # media types of which none is packed
-_NETWORK_ERRORS = (httpcore.NetworkError, ssl.SSLError)
-_STOPPED = "the crawl is being stopped"
-
-
-def allow_all(url: str) -> None:
-    """Allow redirects to anywhere; addresses are still checked."""
-
-
-def unconditional(url: str) -> Mapping[str, str]:
-    """Return no validators."""
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """How one address is fetched."""
 
-    scope: Callable[[str], None] = allow_all  # called with each redirect; raises NotWanted to refuse it
+    scope: Callable[[str], object] = str  # called with each redirect; raises NotWanted to refuse it
     types: Collection[str] | None = CONTENT_TYPES  # accepted, by header, name and first bytes; None: any, by header
     cut_at: int | None = None  # bytes kept of a longer body, which is refused otherwise
-    validators: Callable[[str], Mapping[str, str]] = unconditional  # headers for each hop, such as If-None-Match
+    validators: Callable[[str], Mapping[str, str]] = lambda _: {}  # headers for each hop, such as If-None-Match
     lists: Collection[str] | None = ()  # types that may be as long as a sitemap; None: any
     may_be_missing: bool = False  # whether a 4xx status counts as an answer, not as a failure
     headers: Mapping[str, str] = field(default_factory=dict)  # in addition to the usual ones, or in their place
@@ -74,22 +62,19 @@ class Request:
 ANY_PAGE = Request()
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """A fetch under way."""
-
-    request: Request
-    deadline: float  # time.monotonic() at which the page must be there; waiting for one's turn moves it
-
-
 class Fetcher:
-    """A guarded HTTP client, shared by the fetcher threads of one crawl."""
+    """A guarded HTTP client, shared by the fetcher threads of one crawl; proxy variables are never read."""
 
     def __init__(self, limits: CrawlLimits, traffic: "Traffic | None" = None, sessions: Sessions | None = None) -> None:
         self._limits = limits
         self._sessions = sessions or Sessions()
         self._traffic = traffic or Traffic()
-        self._pool = GuardedPool(allow_private=limits.allow_private, connections=limits.concurrency + 1)
+        self._backend = GuardedBackend(allow_private=limits.allow_private)
+        context = ssl.create_default_context()  # the authorities of this machine
+        context.load_verify_locations(certifi.where())
+        self._pool = httpcore.ConnectionPool(
+            context, max_connections=limits.concurrency + 1, keepalive_expiry=15.0, network_backend=self._backend
+        )
         self._timeouts = dict.fromkeys(("read", "write", "pool"), limits.timeout)
         self._timeouts["connect"] = min(limits.timeout, _CONNECT)
         self._headers = {
@@ -100,22 +85,18 @@ class Fetcher:
         }
         self.turns = Turns(limits.delay)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def abort(self) -> None:
+        """End every fetch that is under way, in whatever thread."""
+        self.turns.stopped.set()
+        self._backend.abort()
 
     def close(self) -> None:
         """Close the connections."""
         self._pool.close()
 
-    def abort(self) -> None:
-        """End every fetch that is under way, in whatever thread."""
-        self.turns.stopped.set()
-        self._pool.backend.abort()
+    def session(self, url: str) -> Session | None:
+        """Return the session with the origin of an address, or None."""
+        return self._sessions.of(url)
 
     def get(self, url: str, request: Request = ANY_PAGE) -> Answer:
         """Fetch a normalised address.
@@ -126,10 +107,10 @@ class Fetcher:
             FetchError: anything else that went wrong, in one line.
             CredentialsError: a secret for its origin cannot be read.
         """
-        attempt = _Attempt(request, time.monotonic() + self._limits.timeout)
+        self._backend.deadline = time.monotonic() + self._limits.timeout
         for number in range(_ATTEMPTS):
             try:
-                return self._follow_redirects(url, attempt)
+                return self._follow_redirects(url, request)
             except FetchError as error:
                 backoff = _BACKOFF * 2**number
                 pause = error.pause if isinstance(error, Unavailable) else 0.0
@@ -137,42 +118,33 @@ class Fetcher:
                     self.turns.hold(pause)
                 if not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE:
                     raise
-                if not pause and (time.monotonic() + backoff >= attempt.deadline or self.turns.stopped.wait(backoff)):
+                is_late = time.monotonic() + backoff >= self._backend.deadline
+                if not pause and (is_late or self.turns.stopped.wait(backoff)):
                     raise
         raise AssertionError("unreachable")
 
-    def session(self, url: str) -> Session | None:
-        """Return the session with the origin of an address, or None."""
-        return self._sessions.of(url)
-
-    def _follow_redirects(self, url: str, attempt: _Attempt) -> Answer:
+    def _follow_redirects(self, url: str, request: Request) -> Answer:
+        """Send a request for each hop, each in its turn, and count it."""
         for _ in range(MAX_REDIRECTS + 1):
-            answer = self._counted_hop(url, attempt)
+            self._backend.deadline += self.turns.wait()  # waiting takes no time of the page
+            began, size, failed = time.monotonic(), 0, True
+            try:
+                answer = self._send(url, request)
+                size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
+            except FetchError as error:
+                failed = not (request.may_be_missing and is_missing(error))
+                raise
+            finally:
+                self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
             if isinstance(answer, Answer):
                 return replace(answer, url=without_session(answer.url))
             if answer != url:
-                attempt.request.scope(answer)
+                request.scope(answer)
             url = answer
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
-    def _counted_hop(self, url: str, attempt: _Attempt) -> Answer | str:
-        """Send one request in its turn; return the answer, or the address that it redirects to."""
-        attempt.deadline += self.turns.wait()
-        self._pool.backend.set_deadline(attempt.deadline)
-        began = time.monotonic()
-        size, failed = 0, True
-        try:
-            answer = self._hop(url, attempt)
-            size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
-        except FetchError as error:
-            failed = not (attempt.request.may_be_missing and is_missing(error))
-            raise
-        finally:
-            self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
-        return answer
-
-    def _hop(self, url: str, attempt: _Attempt) -> Answer | str:
-        request = attempt.request
+    def _send(self, url: str, request: Request) -> Answer | str:
+        """Send one request; return its answer, or the address that it redirects to."""
         session = None if request.as_stranger else self._sessions.of(url)
         validators = request.validators(url)
         sent = {**self._headers, **request.headers, **validators, **(session.headers(url) if session else {})}
@@ -182,8 +154,9 @@ class Fetcher:
             if session is not None:
                 session.take_cookies(url, headers.get_list("Set-Cookie"))
                 redact = session.redact
+            fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
             if status == _NOT_MODIFIED and validators:
-                return Answer(url, b"", "", None, page_headers(headers, redact), _now(), is_unchanged=True)
+                return Answer(url, b"", "", None, page_headers(headers, redact), fetched_at, is_unchanged=True)
             if status in _REDIRECTS:
                 location = redact(headers.get("Location", "").encode()).decode("utf-8", "replace")
                 target = normalise(url, location, keep_session=True)
@@ -194,70 +167,66 @@ class Fetcher:
                 raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=retry_after(headers) or 0.0)
             if not 200 <= status < 300:
                 raise FetchError(f"HTTP {status}", status=status)
-            content_type, body = self._typed_body(response, headers, url, attempt)
+            content_type, body = self._typed_body(response, headers, url, request)
             charset = media_type(headers.get("Content-Type", ""))[1]
-            return Answer(url, redact(body), content_type, charset, page_headers(headers, redact), _now())
+            return Answer(url, redact(body), content_type, charset, page_headers(headers, redact), fetched_at)
+
+    @contextmanager
+    def _connected(self, url: str, headers: Mapping[str, str], *, is_secret: bool) -> Iterator[httpcore.Response]:
+        """Send a GET request and yield its answer; raises FetchError."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            raise NotWanted(f"{parts.scheme}: is not fetched, only http and https are")
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        # in pieces, as httpcore itself leaves out what follows a semicolon
+        address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
+        sent = [("Host", parts.netloc), *headers.items()]
+        try:
+            with self._pool.stream("GET", address, headers=sent, extensions={"timeout": self._timeouts}) as response:
+                yield response
+        except httpcore.TimeoutException as error:
+            raise Unavailable(f"no complete answer within {self._limits.timeout:g} s") from error
+        except (httpcore.ProtocolError, httpcore.NetworkError, ssl.SSLError) as error:
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            if is_secret and isinstance(error, httpcore.ProtocolError):  # which may quote headers
+                reason = "an answer that is no HTTP"
+            raise Unavailable(reason, retry=not self.turns.stopped.is_set()) from error
+        except encodings.CutShort as error:
+            raise Unavailable(str(error)) from error
 
     def _typed_body(
-        self, response: httpcore.Response, headers: httpx.Headers, url: str, attempt: _Attempt
+        self, response: httpcore.Response, headers: httpx.Headers, url: str, request: Request
     ) -> tuple[str, bytes]:
         """Return the media type of an answer and its decoded body, or only its first bytes if it may be cut."""
-        request = attempt.request
-        declared, _ = media_type(headers.get("Content-Type", ""))
+        stated = headers.get("Content-Type", "")
+        declared, _ = media_type(stated)
         limit = self._limits.max_bytes if request.cut_at is None else request.cut_at
         most = max(limit, LONGEST_LIST) if request.lists is None or declared in request.lists else limit
-        parts = self._body(response, headers, most, attempt)
-        if request.types is None:
-            return declared, b"".join(parts)
+        parts = encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
+        if _TEXT.match(stated):
+            parts = encodings.without_gzip(parts)  # packed by an application without the server's knowledge, or twice
         names = names_of(url, headers.get("Content-Disposition", ""))
-        body, is_wanted = bytearray(), declared in request.types
+        body, is_wanted = bytearray(), request.types is None or declared in request.types
         for part in parts:
             body += part
+            if len(body) > most:
+                if request.cut_at is None:
+                    raise FetchError(f"larger than {most:,} bytes")
+                del body[most:]
+                break
             if not is_wanted and len(body) >= HEAD:
                 is_wanted = may_be_read(declared, names, bytes(body[:HEAD]))
                 if not is_wanted:
                     break
+            self._backend.remaining()
+        if request.types is None:
+            return declared, bytes(body)
         content_type = actual_type(declared, names, bytes(body))
         if content_type not in request.types:
             raise NotWanted(f"content type {declared or 'missing'} is not read")
         if content_type not in (request.lists or ()) and len(body) > limit:
             raise FetchError(f"larger than {limit:,} bytes")
         return content_type, bytes(body)
-
-    def _body(
-        self, response: httpcore.Response, headers: httpx.Headers, limit: int, attempt: _Attempt
-    ) -> Iterator[bytes]:
-        """Yield the decoded body in parts, or only its first bytes if it may be cut."""
-        parts = encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
-        if _TEXT.match(headers.get("Content-Type", "")):
-            parts = encodings.without_gzip(parts)  # packed by an application without the server's knowledge, or twice
-        size = 0
-        for part in parts:
-            size += len(part)
-            if size > limit:
-                if attempt.request.cut_at is None:
-                    raise FetchError(f"larger than {limit:,} bytes")
-                yield part[: limit - size]
-                return
-            yield part
-            if time.monotonic() > attempt.deadline:
-                raise Unavailable(f"no complete answer within {self._limits.timeout:g} s")
-
-    @contextmanager
-    def _connected(self, url: str, headers: Mapping[str, str], *, is_secret: bool) -> Iterator[httpcore.Response]:
-        """Send a request and yield its answer; raises FetchError."""
-        try:
-            with self._pool.get(url, headers, self._timeouts) as response:
-                yield response
-        except httpcore.TimeoutException as error:
-            raise Unavailable(f"no complete answer within {self._limits.timeout:g} s") from error
-        except httpcore.ProtocolError as error:
-            reason = "an answer that is no HTTP" if is_secret else _one_line(error)  # the error may quote headers
-            raise Unavailable(reason, retry=not self.turns.stopped.is_set()) from error
-        except _NETWORK_ERRORS as error:
-            raise Unavailable(_one_line(error), retry=not self.turns.stopped.is_set()) from error
-        except encodings.CutShort as error:
-            raise Unavailable(str(error)) from error
 
 
 class Turns:
@@ -267,8 +236,7 @@ class Turns:
         self.delay = delay  # seconds between requests
         self.stopped = threading.Event()  # wakes threads that wait
         self._lock = threading.Lock()
-        self._next_start = 0.0
-        self._barred_until = 0.0
+        self._next_start = self._barred_until = 0.0
 
     def wait(self) -> float:
         """Wait for one's turn; return the seconds waited. Raises FetchError, Unavailable if that would be too long."""
@@ -279,7 +247,7 @@ class Turns:
             wait = max(0.0, self._next_start - now)
             self._next_start = now + wait + self.delay
         if wait and self.stopped.wait(wait):
-            raise FetchError(_STOPPED)
+            raise FetchError("the crawl is being stopped")
         return wait
 
     def hold(self, seconds: float) -> None:
@@ -312,12 +280,3 @@ class Traffic:
         """Return all hosts, the slowest on average first."""
         with self._lock:
             return tuple(sorted(self._hosts.values(), key=lambda host: (-host.seconds / host.requests, host.host)))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text[:200] or type(error).__name__

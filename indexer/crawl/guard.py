@@ -1,4 +1,4 @@
-"""The one way out to the network: HTTP connections only to addresses that have been checked.
+"""The one way out to the network: TCP connections only to addresses that have been checked.
 
 A name is resolved once, all its addresses are checked, and the connection goes to a checked address, so there is no
 second look-up that could answer differently. Redirects are not followed here: each hop is a new request.
@@ -10,12 +10,11 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
-from urllib.parse import urlsplit
+from typing import Any
 
-import certifi
 import httpcore
 
 from indexer.errors import NotWanted
@@ -33,19 +32,13 @@ _NOT_PLAIN = {  # ranges that Python's is_global calls public, or that carry an 
     IPv6Network("fec0::/10"): "site-local",
 }
 _RELAY_6TO4 = ipaddress.IPv4Network("192.88.99.0/24")
-_SOCKET_OPTION = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
 def refusal(address: IPv4Address | IPv6Address) -> str | None:
     """Return why an address is not a plain public one, or None if it is."""
-    if address.is_unspecified:
-        return "unspecified"
-    if address.is_loopback:
-        return "loopback"
-    if address.is_link_local:
-        return "link-local"
-    if address.is_multicast:
-        return "multicast"
+    for kind in ("unspecified", "loopback", "link_local", "multicast"):
+        if getattr(address, f"is_{kind}"):
+            return kind.replace("_", "-")
     if isinstance(address, IPv4Address):
         if address in _RELAY_6TO4:
             return "6to4 relay"
@@ -76,82 +69,40 @@ def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> l
     return addresses
 
 
-class _Deadline(threading.local):
-    at: float = float("inf")  # time.monotonic() of the running request's end, per thread
-
-
-class _Stream(httpcore.NetworkStream):
-    """A stream whose every wait also ends at the deadline of the request that waits."""
-
-    def __init__(self, inner: httpcore.NetworkStream, backend: "GuardedBackend") -> None:
-        self._inner = inner
-        self._backend = backend
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._inner.read(max_bytes, self._backend.remaining(timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, self._backend.remaining(timeout))
-
-    def close(self) -> None:
-        self._backend.forget(self._inner)
-        self._inner.close()
-
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        secure = self._inner.start_tls(ssl_context, server_hostname, self._backend.remaining(timeout))
-        self._backend.forget(self._inner)
-        return self._backend.watch(secure)
-
-    def get_extra_info(self, info: str) -> object:
-        return self._inner.get_extra_info(info)
-
-
 class GuardedBackend(httpcore.NetworkBackend):
-    """Opens TCP connections to checked addresses only, each bounded by the caller's deadline."""
+    """Opens TCP connections to checked addresses only, each bounded by the deadline of its thread."""
 
     def __init__(self, *, allow_private: bool | tuple[str, ...]) -> None:
         self._allow_private = allow_private
         self._plain = httpcore.SyncBackend()
-        self._deadline = _Deadline()
+        self._deadline = threading.local()
         self._lock = threading.Lock()
-        self._open: set[httpcore.NetworkStream] = set()
-        self._aborted = False
+        self._open: set[_Stream] = set()
+        self._is_aborted = False
 
-    def set_deadline(self, at: float) -> None:
-        """Set the end of this thread's next requests, in seconds of `time.monotonic`."""
+    @property
+    def deadline(self) -> float:
+        """The `time.monotonic` at which the requests of this thread end."""
+        return getattr(self._deadline, "at", float("inf"))
+
+    @deadline.setter
+    def deadline(self, at: float) -> None:
         self._deadline.at = at
 
-    def remaining(self, timeout: float | None) -> float:
+    def remaining(self, timeout: float | None = None) -> float:
         """Return the seconds left to this thread, at most `timeout`. Raises httpcore.ReadTimeout if none are left."""
-        left = self._deadline.at - time.monotonic()
+        left = self.deadline - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout("the page took too long")
         return left if timeout is None else min(left, timeout)
 
-    def watch(self, stream: httpcore.NetworkStream) -> httpcore.NetworkStream:
-        """Remember an open stream so that `abort` can end it."""
-        with self._lock:
-            if self._aborted:
-                stream.close()
-                raise httpcore.ConnectError("the crawl is being stopped")
-            self._open.add(stream)
-        return _Stream(stream, self)
-
-    def forget(self, stream: httpcore.NetworkStream) -> None:
-        """Stop remembering a stream."""
-        with self._lock:
-            self._open.discard(stream)
-
     def abort(self) -> None:
         """Wake every thread that waits on a connection, and open no more."""
         with self._lock:
-            self._aborted = True
+            self._is_aborted = True
             for stream in self._open:
-                raw = stream.get_extra_info("socket")
-                if isinstance(raw, socket.socket):
-                    _shut_down(raw)
+                with suppress(OSError):  # the other side was faster
+                    stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     def connect_tcp(
         self,
@@ -159,7 +110,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Iterable[_SOCKET_OPTION] | None = None,
+        socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
         """Connect to a checked address of the host; the next is tried if one does not answer."""
         try:
@@ -171,57 +122,49 @@ class GuardedBackend(httpcore.NetworkBackend):
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
         for address in addresses:
             try:
-                stream = self._plain.connect_tcp(address, port, self.remaining(timeout), None, socket_options)
+                inner = self._plain.connect_tcp(address, port, self.remaining(timeout), None, socket_options)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
-            else:
-                return self.watch(stream)
+                continue
+            stream = _Stream(inner, self)
+            with self._lock:
+                if not self._is_aborted:
+                    self._open.add(stream)
+                    return stream
+            inner.close()
+            raise httpcore.ConnectError("the crawl is being stopped")
         raise failure
 
+    def forget(self, stream: "_Stream") -> None:
+        """Forget a stream that is closed."""
+        with self._lock:
+            self._open.discard(stream)
 
-class GuardedPool:
-    """HTTP connections over `GuardedBackend`, kept for the next request; proxy variables are never read.
 
-    Errors of the network are httpcore's; `indexer.crawl.fetch` turns them into ours.
-    """
+class _Stream(httpcore.NetworkStream):
+    """A stream whose every wait also ends at the deadline of the request that waits."""
 
-    def __init__(self, *, allow_private: bool | tuple[str, ...], connections: int) -> None:
-        self.backend = GuardedBackend(allow_private=allow_private)
-        context = ssl.create_default_context()  # the authorities of this machine
-        context.load_verify_locations(certifi.where())
-        self._pool = httpcore.ConnectionPool(
-            ssl_context=context,
-            max_connections=connections,
-            max_keepalive_connections=connections,
-            keepalive_expiry=15.0,
-            network_backend=self.backend,
-        )
+    def __init__(self, inner: httpcore.NetworkStream, backend: GuardedBackend) -> None:
+        self._inner, self._backend = inner, backend
 
-    def get(
-        self, url: str, headers: Mapping[str, str], timeouts: Mapping[str, float]
-    ) -> AbstractContextManager[httpcore.Response]:
-        """Send a GET request; no redirect is followed.
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, self._backend.remaining(timeout))
 
-        Args:
-            url: normalised address.
-            headers: of the request, without Host.
-            timeouts: in seconds, of `connect`, `read`, `write` and `pool`.
-
-        Raises:
-            NotWanted: it is not http or https, or, on connecting, the host has an address that is refused.
-        """
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https"):
-            raise NotWanted(f"{parts.scheme}: is not fetched, only http and https are")
-        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        # in pieces, as httpcore itself leaves out what follows a semicolon
-        address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
-        sent = [("Host", parts.netloc), *headers.items()]
-        return self._pool.stream("GET", address, headers=sent, extensions={"timeout": timeouts})
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._inner.write(buffer, self._backend.remaining(timeout))
 
     def close(self) -> None:
-        """Close idle connections."""
-        self._pool.close()
+        self._backend.forget(self)
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        self._inner = self._inner.start_tls(ssl_context, server_hostname, self._backend.remaining(timeout))
+        return self
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
@@ -231,10 +174,3 @@ def _has_no_headers(record: logging.LogRecord) -> bool:
 
 
 logging.getLogger("httpcore.http11").addFilter(_has_no_headers)
-
-
-def _shut_down(raw: socket.socket) -> None:
-    try:
-        raw.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return  # the other side was faster

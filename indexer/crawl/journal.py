@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -41,29 +42,22 @@ def base_of(live: Manifest | None, credentials: Sequence[Credential]) -> str:
 
 
 class Journal:
-    """Answers of sites by requested address. Safe to share between fetcher threads."""
+    """Answers of sites by requested address; methods raise sqlite3.Error. Safe to share between fetcher threads."""
 
     def __init__(self, path: Path, base: str) -> None:
-        """Open the journal of an interrupted crawl.
-
-        Args:
-            path: of the file; it is made with the first answer.
-            base: see `base_of`; answers over another base are dropped.
-        """
-        self._path = path
-        self._base = base
+        """Open the journal of an interrupted crawl; answers over another base, see `base_of`, are dropped."""
+        self._path, self._base = path, base
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
         if path.exists():
-            try:
+            found = None
+            with suppress(sqlite3.Error):  # cut off by a power failure: only time is lost
                 found = self._connect().execute("SELECT base FROM crawl").fetchall()
-            except sqlite3.Error:  # cut off by a power failure: only time is lost
-                found = []
             if found != [(base,)]:
                 self.drop()
 
     def get(self, url: str) -> Answer | None:
-        """Return the answer of an address, unless it is too old. Raises sqlite3.Error."""
+        """Return the answer of an address, unless it is too old."""
         with self._lock:
             if self._database is None:
                 return None
@@ -75,7 +69,7 @@ class Journal:
         return Answer(final, body, content_type, charset, httpx.Headers(raw), fetched_at, is_fresh=False)
 
     def put(self, url: str, answer: Answer) -> None:
-        """Store the answer of an address, for the next build too. Raises sqlite3.Error."""
+        """Store the answer of an address, for the next build too."""
         # byte for byte: servers send headers in any encoding or none
         headers = json.dumps([(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.headers.raw])
         row = (answer.url, answer.body, answer.content_type, answer.charset, headers, answer.fetched_at)
@@ -84,7 +78,7 @@ class Journal:
             database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (url, time.time(), *row))
 
     def forget(self, url: str) -> None:
-        """Remove the answer of an address. Raises sqlite3.Error."""
+        """Remove the answer of an address."""
         with self._lock:
             if self._database is not None:
                 self._database.execute("DELETE FROM answers WHERE requested = ?", (url,))
@@ -103,11 +97,8 @@ class Journal:
                 self._database = None
 
     def _connect(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        self._database = database
+        database = self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         # safe when the process is killed, which is its purpose; a page need not wait for the disk
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = OFF")
-        database.executescript(_SCHEMA)
+        database.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; {_SCHEMA}")
         database.execute("INSERT INTO crawl SELECT ? WHERE NOT EXISTS (SELECT * FROM crawl)", (self._base,))
         return database

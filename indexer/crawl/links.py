@@ -1,7 +1,7 @@
 """The links of a page, and whether it may be indexed and its links followed."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -13,13 +13,15 @@ from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Page, PageReading
 from indexer.urls import normalise, origin
 
-_MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+MARKUP = frozenset({"text/html", "application/xhtml+xml"})
+_MARKDOWN = frozenset({"text/markdown", "text/mdx"})
 # Links that are the same from every page of a folder; others may depend on the page's own name. Only these are worth
-# keeping, and long ones are not, or a page of them would fill the memory.
+# caching, and long ones are not, or a page of them would fill the memory.
 _OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
-ONLY_LINKS = Wanted(links=True)
+_LONGEST_CACHED = 300  # characters
 _LONGEST_NAME = 50  # characters
-_LONGEST_KEPT = 300  # characters
+ONLY_LINKS = Wanted(links=True)
+_from_folder = lru_cache(maxsize=10_000)(normalise)  # pages have most of their links in common with their neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -
     Raises:
         FetchError: the markup cannot be read, or takes too much time or memory.
     """
-    if not _is_markdown(page) and page.content_type not in _MARKUP:
+    is_named_markdown = page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
+    if page.content_type not in MARKUP | _MARKDOWN and not is_named_markdown:
         return Links(())
     try:
         with lend() as process:
@@ -62,25 +65,34 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -
 
 def _links(page: Page, answer: Mapping[str, Any]) -> Links:
     """Return the links in the answer of a reader, which is not trusted: it has parsed a stranger's page."""
-    directives = {str(word) for word in answer["directives"]}
-    noindex = bool(directives & {"noindex", "none"})
-    nofollow = bool(directives & {"nofollow", "none"})
+    noindex, nofollow = robots_of({str(word) for word in answer["directives"]})
     base = normalise(page.url, answer["base"] or "") or page.url
     canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
     if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
         canonical = None
-    found = _urls(answer["hrefs"], base, page.url)
+    site, folder = origin(page.url) + "/", normalise(base, ".") or base
+    urls: dict[str, None] = {}
+    for href in answer["hrefs"]:
+        is_cached = len(href) <= _LONGEST_CACHED and _OF_THE_FOLDER.match(href)
+        url = _from_folder(folder, href) if is_cached else normalise(base, href)
+        if url is not None and url.startswith(site):
+            urls[url] = None
     refresh = normalise(base, str(answer["refresh"])) if answer["refresh"] else None
     leads_on = one_line(str(answer["leads_on"]))[:_LONGEST_NAME]
     return Links(
-        () if nofollow else tuple(found),
+        () if nofollow else tuple(urls),
         noindex or bool(leads_on),
         canonical,
         asks_password=bool(answer["asks_password"]),
         refresh=refresh if refresh != page.url else None,
         leads_on=leads_on,
-        leads_nowhere=_why_nowhere(answer, len(found), nofollow=nofollow),
+        leads_nowhere=_why_nowhere(answer, len(urls), nofollow=nofollow),
     )
+
+
+def robots_of(directives: set[str]) -> tuple[bool, bool]:
+    """Return whether robots directives say `noindex`, and whether they say `nofollow`."""
+    return bool(directives & {"noindex", "none"}), bool(directives & {"nofollow", "none"})
 
 
 def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> str:
@@ -97,26 +109,3 @@ def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> st
     if answer["is_blank"] and answer["has_script"]:
         return "it has no links and hardly any text: its content is drawn by scripts, try --render"
     return "it has no links and hardly any text" if answer["is_blank"] else "it has no links"
-
-
-def _is_markdown(page: Page) -> bool:
-    """Return whether a page is Markdown, by its media type or, for servers that call it plain text, by its name."""
-    if page.content_type in ("text/markdown", "text/mdx"):
-        return True
-    return page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
-
-
-def _urls(hrefs: Iterable[str], base: str, page_url: str) -> dict[str, None]:
-    site = origin(page_url) + "/"
-    folder = normalise(base, ".") or base
-    found = (
-        _from_folder(folder, href)
-        if len(href) <= _LONGEST_KEPT and _OF_THE_FOLDER.match(href)
-        else normalise(base, href)
-        for href in hrefs
-    )
-    return dict.fromkeys(url for url in found if url is not None and url.startswith(site))
-
-
-# pages have most of their links in common with the others of their folder
-_from_folder = lru_cache(maxsize=10_000)(normalise)

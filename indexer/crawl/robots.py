@@ -5,7 +5,6 @@ rules take no more memory than the file.
 """
 
 import re
-from functools import partial
 from urllib.parse import urlsplit
 
 from protego import Protego
@@ -28,18 +27,10 @@ class Robots:
     """The rules one site gives to one crawler."""
 
     def __init__(self, text: str, user_agent: str) -> None:
-        self._rules = Protego.parse(_for_everybody(text, user_agent))
-
-    @property
-    def delay(self) -> float:
-        """Return the seconds between requests that the site asks for."""
-        delay = self._rules.crawl_delay("*") or 0.0
-        return min(max(delay, 0.0), _MAX_DELAY)
-
-    @property
-    def sitemaps(self) -> tuple[str, ...]:
-        """Return the sitemaps that the site names, as they are written there, each once."""
-        return tuple(dict.fromkeys(self._rules.sitemaps))
+        rules = Protego.parse(_for_everybody(text, user_agent))
+        self._rules = rules
+        self.delay = min(max(rules.crawl_delay("*") or 0.0, 0.0), _MAX_DELAY)  # seconds between requests
+        self.sitemaps = tuple(dict.fromkeys(rules.sitemaps))  # as they are written there
 
     def allows(self, url: str) -> bool:
         """Return whether the address may be fetched."""
@@ -52,8 +43,14 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
     Raises:
         FetchError: the site cannot be reached, fails on robots.txt, or has it elsewhere, so nothing may be fetched.
     """
+
+    def check_redirect(url: str) -> None:
+        here, there = urlsplit(site), urlsplit(url)
+        if origin(url) != site and not (there.scheme == "https" and there.netloc == here.netloc):
+            raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
+
     try:
-        request = Request(scope=partial(_check_redirect, site), types=None, cut_at=_MAX_BYTES, may_be_missing=True)
+        request = Request(scope=check_redirect, types=None, cut_at=_MAX_BYTES, may_be_missing=True)
         answer = fetcher.get(f"{site}/robots.txt", request)
     except FetchError as error:
         if is_missing(error):
@@ -82,8 +79,7 @@ def _for_everybody(text: str, user_agent: str) -> str:
         if agent := _AGENT.match(line):
             agents = agents if in_agents else set()
             in_agents = True
-            agents.update(product_token(part) for part in re.split("[,&]", agent[1]))
-            agents.discard(None)
+            agents |= {product_token(part) for part in re.split("[,&]", agent[1])} - {None}
             is_named |= name in agents
         elif _RULE.match(line):
             in_agents = False
@@ -94,10 +90,3 @@ def _for_everybody(text: str, user_agent: str) -> str:
         elif _SITEMAP.match(line):
             sitemaps.append(line)
     return "\n".join([*sitemaps, "User-agent: *", *(ours if is_named else others)])
-
-
-def _check_redirect(site: str, url: str) -> None:
-    """Raise NotWanted for a redirect to another site than the same one over https."""
-    here, there = urlsplit(site), urlsplit(url)
-    if origin(url) != site and not (there.scheme == "https" and there.netloc == here.netloc):
-        raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")

@@ -11,10 +11,12 @@ import json
 import re
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from email.message import Message
 from http.cookiejar import Cookie, CookieJar
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 from urllib.request import Request
 
@@ -38,8 +40,7 @@ class Sessions:
     """The sessions of a build, by origin."""
 
     def __init__(self, credentials: Iterable[Credential] = ()) -> None:
-        self.credentials = tuple(credentials)
-        self._by_origin = {credential.origin: Session(credential) for credential in self.credentials}
+        self._by_origin = {credential.origin: Session(credential) for credential in credentials}
 
     def of(self, url: str) -> "Session | None":
         """Return the session with the origin of a normalised address, None where there are no credentials."""
@@ -56,6 +57,7 @@ class Session:
         self._headers: dict[str, str] | None = None  # None: no request yet
         self._cookies = CookieJar()
         self._redaction = Redaction()
+        self.redact = self._redaction.redact  # returns an answer without the secrets that the origin was sent
         self._witnesses: deque[str] = deque(maxlen=_WITNESSES)
         self._proven = ""  # a witness that strangers are refused
 
@@ -65,8 +67,8 @@ class Session:
             if self._headers is None:
                 self._headers = headers_of(self._credential, self._redaction)
                 load_cookies(self._credential, self._cookies)
-                self._redaction.learn((), _values(self._cookies))
-        request = _cookie_request(url)
+                self._redaction.learn((), [cookie.value or "" for cookie in self._cookies])
+        request = Request(url)  # noqa: S310 - nothing is fetched: a jar takes addresses in this form
         self._cookies.add_cookie_header(request)
         cookie = request.get_header("Cookie")
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
@@ -78,13 +80,9 @@ class Session:
             if len(line) <= _MAX_COOKIE:
                 message["Set-Cookie"] = line
         if message and len(self._cookies) < _MAX_COOKIES:
-            answer = SimpleNamespace(info=lambda: message)
-            self._cookies.extract_cookies(answer, _cookie_request(url))  # type: ignore[arg-type]
-            self._redaction.learn((), _values(self._cookies))
-
-    def redact(self, text: bytes) -> bytes:
-        """Return an answer without the secrets that the origin was sent."""
-        return self._redaction.redact(text)
+            answer: Any = SimpleNamespace(info=lambda: message)
+            self._cookies.extract_cookies(answer, Request(url))  # noqa: S310 - as above
+            self._redaction.learn((), [cookie.value or "" for cookie in self._cookies])
 
     def refusal(self, url: str) -> str | None:
         """Return why an address is not fetched with the session: it would end it."""
@@ -114,23 +112,22 @@ class Redaction:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._secrets: dict[str, None] = {}
+        self._secrets: set[str] = set()
         self._cookies: dict[str, None] = {}  # the newest last
         self._spellings: tuple[bytes, ...] = ()  # the longest first
 
     def learn(self, secrets: Iterable[str], cookies: Iterable[str]) -> None:
         """Add secrets, and values of cookies; earlier ones stay, as answers to earlier requests may still come."""
         with self._lock:
-            before = [*self._secrets, *self._cookies]
-            self._secrets |= dict.fromkeys(secret for secret in secrets if len(secret) >= _MIN_SECRET)
-            for cookie in cookies:
-                if len(cookie) >= _MIN_COOKIE:
-                    self._cookies.pop(cookie, None)
-                    self._cookies[cookie] = None
-            while len(self._cookies) > _MAX_VALUES:
-                del self._cookies[next(iter(self._cookies))]
-            known = [*self._secrets, *self._cookies]
-            if known != before:
+            before = {*self._secrets, *self._cookies}
+            self._secrets.update(secret for secret in secrets if len(secret) >= _MIN_SECRET)
+            for value in cookies:
+                if len(value) >= _MIN_COOKIE:
+                    self._cookies.pop(value, None)
+                    self._cookies[value] = None
+            for value in [*self._cookies][:-_MAX_VALUES]:
+                del self._cookies[value]
+            if before != (known := {*self._secrets, *self._cookies}):
                 spellings = {text.encode() for secret in known for text in _spellings(secret)}
                 self._spellings = tuple(sorted(spellings, key=len, reverse=True))
 
@@ -141,9 +138,14 @@ class Redaction:
         return text
 
 
+def _spellings(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is written in text, addresses, forms, HTML and JSON."""
+    return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]
+
+
 def headers_of(credential: Credential, redaction: Redaction) -> dict[str, str]:
     """Read the secrets of a credential and return them as headers. Raises CredentialsError, which names the origin."""
-    try:
+    with _naming(credential):
         headers = {name: _read(place, _HEADER_VALUE) for name, place in credential.headers.items()}
         secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]  # Bearer TOKEN
         if credential.bearer is not None:
@@ -155,8 +157,6 @@ def headers_of(credential: Credential, redaction: Redaction) -> dict[str, str]:
             pair = base64.b64encode(f"{user}:{password}".encode()).decode()
             secrets += [password, pair] if basic.user == user else [user, password, pair]
             headers["Authorization"] = f"Basic {pair}"
-    except CredentialsError as error:
-        raise CredentialsError(f"credentials of {credential.origin}: {error}") from None
     redaction.learn(secrets, ())
     return headers
 
@@ -169,7 +169,7 @@ def load_cookies(credential: Credential, jar: CookieJar) -> None:
     place, host = credential.cookies, urlsplit(credential.origin).hostname or ""
     if place is None:
         return
-    try:
+    with _naming(credential):
         for number, line in enumerate(place.read().split("\n"), start=1):  # other line ends may be part of a value
             line = line.removesuffix("\r").removeprefix(_HTTP_ONLY)
             if not line.strip() or line.startswith("#"):
@@ -178,20 +178,19 @@ def load_cookies(credential: Credential, jar: CookieJar) -> None:
             if len(fields) != _COOKIE_FIELDS or not fields[4].partition(".")[0].lstrip("-").isdecimal():
                 wanted = f"a cookie in Netscape format, which has {_COOKIE_FIELDS} fields between tabs"
                 raise CredentialsError(f"{place}, line {number}: not {wanted}")
-            domain, subdomains, path, secure, expires, name, value = fields
+            domain, subdomains, path, secure, expiry, name, value = fields
             domain = domain.lstrip(".").lower()
             if host == domain or (subdomains == "TRUE" and host.endswith(f".{domain}")):
-                end = int(float(expires)) or None  # 0: the end of the browser's session
                 owner = f"[{host}]" if ":" in host else host
                 owner = owner if "." in owner else f"{owner}.local"  # as the jar names hosts without a dot
-                jar.set_cookie(_cookie(owner, path, name, value, secure == "TRUE", end))
+                expires = int(float(expiry)) or None  # 0: the end of the browser's session
+                where, tls, no_comment = (owner, False, False, path, True), secure == "TRUE", (None, None)
+                jar.set_cookie(Cookie(0, name, value, None, False, *where, tls, expires, not expires, *no_comment, {}))
         jar.clear_expired_cookies()
         if not len(jar):
             raise CredentialsError(
                 f"{place} has no valid cookie for {credential.origin}: export it again, or check the host"
             )
-    except CredentialsError as error:
-        raise CredentialsError(f"credentials of {credential.origin}: {error}") from None
 
 
 def check_credential(credential: Credential) -> None:
@@ -200,26 +199,17 @@ def check_credential(credential: Credential) -> None:
     load_cookies(credential, CookieJar())
 
 
+@contextmanager
+def _naming(credential: Credential) -> Iterator[None]:
+    """Name the origin in errors about its credentials."""
+    try:
+        yield
+    except CredentialsError as error:
+        raise CredentialsError(f"credentials of {credential.origin}: {error}") from None
+
+
 def _read(place: Place, allowed: re.Pattern[str]) -> str:
     text = place.read()
     if not allowed.fullmatch(text):
         raise CredentialsError(f"{place} has characters that no header can have")
     return text
-
-
-def _cookie(domain: str, path: str, name: str, value: str, is_secure: bool, expires: int | None) -> Cookie:
-    of_domain, of_path, rest = (domain, False, False), (path, True), dict[str, str]()
-    return Cookie(0, name, value, None, False, *of_domain, *of_path, is_secure, expires, not expires, None, None, rest)
-
-
-def _values(jar: CookieJar) -> list[str]:
-    return [cookie.value for cookie in jar if cookie.value]
-
-
-def _cookie_request(url: str) -> Request:
-    return Request(url)  # noqa: S310 - nothing is fetched: a jar takes addresses in this form
-
-
-def _spellings(secret: str) -> tuple[str, ...]:
-    """Return a secret as it is written in text, addresses, forms, HTML and JSON."""
-    return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]

@@ -1,3 +1,5 @@
+from contextlib import closing
+
 import pytest
 
 from indexer.crawl.fetch import Fetcher
@@ -60,6 +62,6 @@ def test_what_names_a_document_stays(path: str) -> None:
 def test_a_server_that_insists_on_a_session_is_asked_with_it(site: Site) -> None:
     site.routes["/a"] = redirect(f"/a;jsessionid={HEX}")
     site.routes[f"/a;jsessionid={HEX}"] = "words"
-    with Fetcher(SMALL) as fetcher:
+    with closing(Fetcher(SMALL)) as fetcher:
         answer = fetcher.get(f"{site.url}/a")
     assert (answer.url, answer.body) == (f"{site.url}/a", b"words")

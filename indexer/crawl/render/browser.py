@@ -1,4 +1,4 @@
-"""The browser of a build: started when the first page is to be drawn, shared by all sites, and replaced now and then.
+"""The browser of a build: started when the first page is to be drawn, and shared by all sites.
 
 It is driven by Playwright, whose event loop runs in a thread. When the build ends, however it does, Playwright's driver
 loses its standard input, and ends the browser and itself.
@@ -7,26 +7,50 @@ loses its standard input, and ends the browser and itself.
 import asyncio
 import os
 import shutil
+import tempfile
 import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 
 from embedder import cpu
 from indexer import memory
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.render.resources import MAX_REQUESTS, Drawn, Order
+from indexer.crawl.render.tabs import MAX_REQUESTS, Drawn, Order, Tab
 from indexer.decoding import one_line
 from indexer.errors import FetchError, RendererMissing
 
 _PACKAGE = "playwright"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+_LAUNCHER = Path(__file__).with_name("chromium.sh")  # takes the network away
+_FLAGS = [
+    # Requests that get past the interception end here: no name resolves, and the proxy does not exist.
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--proxy-server=http://nowhere.invalid:1",
+    "--proxy-bypass-list=<-loopback>",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-quic",
+    "--disable-gpu",
+    "--disable-3d-apis",
+    "--disable-remote-fonts",
+    "--disable-notifications",
+    "--deny-permission-prompts",
+    "--blink-settings=imagesEnabled=false",
+    "--js-flags=--max-old-space-size=512",  # MB
+]
+_LOG_MARKS = ("FATAL", "No usable sandbox", "error while loading", "not permitted")  # of lines in Chromium's log
+_MAX_FOLDER = 48  # characters of the folder for temporary files: Chromium has sockets below it
 _STARTING = 60.0  # seconds until the browser is there, on a busy machine
 _GRACE = 10.0  # seconds beyond a document's own, for the browser to take it as it is; and to end
-_LIFE = 400  # documents before the browser is replaced, so that its leaks do not add up
 _LOADERS = 6  # requests of documents that are answered at the same time
 _STOPPED = "the crawl is being stopped"
+
+
+class _Lost(Unavailable):
+    """The browser ended, or lost the document."""
 
 
 def find_chromium() -> str:
@@ -59,8 +83,7 @@ class Browser:
     """Draws documents, a few at a time. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._pages = memory.share(max(2, cpu.detect().cores))
-        self._places = threading.BoundedSemaphore(self._pages)
+        self._places = threading.BoundedSemaphore(memory.share(max(2, cpu.detect().cores)))
         self._lock = threading.Lock()
         self._running: _Running | None = None
         self._waiting: dict[Future[Drawn], threading.Event] = {}
@@ -101,23 +124,24 @@ class Browser:
             running.close()
 
     def _draw(self, order: Order, stop: threading.Event) -> Drawn:
+        lost = None
         with self._lock:
             if self._is_closed or stop.is_set():
                 raise FetchError(_STOPPED)
-            running, worn = self._running, None
-            if running is None or running.is_lost or running.count >= _LIFE:
-                worn, running = running, _Running(self._pages)
+            running = self._running
+            if running is None or running.is_lost:
+                lost, running = running, _Running()
                 self._running = running
-            running.count += 1
-            running.users += 1
-            future = running.submit(order)
+            future = asyncio.run_coroutine_threadsafe(running.draw(order), running.loop)
             self._waiting[future] = stop
-        if worn is not None and not worn.users:
-            worn.close()
+        if lost is not None:
+            lost.close()
         try:
             return future.result(order.seconds + order.delay * MAX_REQUESTS + _GRACE)
         except CancelledError:
-            raise FetchError(_STOPPED) from None
+            if stop.is_set() or self._is_closed:
+                raise FetchError(_STOPPED) from None
+            raise _Lost("the browser was lost") from None
         except TimeoutError:
             running.is_lost = True  # it hangs
             future.cancel()
@@ -125,75 +149,72 @@ class Browser:
         finally:
             with self._lock:
                 del self._waiting[future]
-                running.users -= 1
-                is_worn = running is not self._running and not running.users and not self._is_closed
-            if is_worn:
-                running.close()
-
-
-class _Lost(Unavailable):
-    """The browser ended, or lost the document."""
 
 
 class _Running:
     """One browser, and the event loop that drives it."""
 
-    def __init__(self, pages: int) -> None:
+    def __init__(self) -> None:
         """Start the browser; raises RendererMissing."""
         program = find_chromium()
-        self.count = self.users = 0  # documents so far, and those that are drawn
         self.is_lost = False
+        self._idle: list[Tab] = []
         self._loaders = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="browser", daemon=True)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="browser", daemon=True)
         self._thread.start()
-        starting = asyncio.run_coroutine_threadsafe(self._start(program, pages), self._loop)
+        starting = asyncio.run_coroutine_threadsafe(self._start(program), self.loop)
         try:
             starting.result(_STARTING)
         except Exception as error:
             starting.cancel()
             self._stop_loop()
-            from indexer.crawl.render.tabs import brief
-
-            why = one_line(brief(error)) if str(error) else f"it was not there within {_STARTING:g} s"
+            why = one_line(_brief(error)) if str(error) else f"it was not there within {_STARTING:g} s"
             raise RendererMissing(f"Chromium does not start ({why}); repair it, or set render to off") from error
 
-    def submit(self, order: Order) -> Future[Drawn]:
-        """Begin to draw a document."""
-        return asyncio.run_coroutine_threadsafe(self._draw(order), self._loop)
+    async def _start(self, program: str) -> None:
+        """Start Chromium, with neither the environment nor the network of the build."""
+        from playwright.async_api import async_playwright  # takes long to load
 
-    def close(self) -> None:
-        """End the browser, and wait until it is gone."""
-        with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(3 * _GRACE)
-        self._stop_loop()
+        folder = tempfile.gettempdir()
+        environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        environment["TMPDIR"] = folder if len(folder) < _MAX_FOLDER else "/tmp"  # noqa: S108 - Chromium makes its own
+        environment |= {"HOME": "/nonexistent", "PILOTLIGHT_CHROMIUM": program}
+        self._playwright = await async_playwright().start()
+        try:
+            self._chromium = await self._playwright.chromium.launch(
+                executable_path=_LAUNCHER if os.access(_LAUNCHER, os.X_OK) else program,
+                args=_FLAGS,
+                env={**environment},
+                chromium_sandbox=os.geteuid() != 0,
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+            )
+        except BaseException:
+            await self._playwright.stop()
+            raise
+        self._chromium.on("disconnected", lambda _: setattr(self, "is_lost", True))
 
-    async def _start(self, program: str, pages: int) -> None:
-        from indexer.crawl.render.tabs import Tab, launch  # Playwright, which takes long to load
-
-        self._playwright, self._chromium = await launch(program)
-        self._chromium.on("disconnected", lambda _: self._lose())
-        self._idle: asyncio.Queue[Tab] = asyncio.Queue()
-        for _ in range(pages):
-            self._idle.put_nowait(Tab(self._chromium, self._loaders))
-
-    def _lose(self) -> None:
-        self.is_lost = True
-
-    async def _draw(self, order: Order) -> Drawn:
+    async def draw(self, order: Order) -> Drawn:
+        """Draw a document in an idle page; see `Tab`."""
         from playwright.async_api import Error as PlaywrightError
 
-        from indexer.crawl.render.tabs import brief
-
-        tab = await self._idle.get()
+        tab = self._idle.pop() if self._idle else Tab(self._chromium, self._loaders)
         try:
             return await tab.draw(order)
         except PlaywrightError as error:
             lost = self.is_lost or not self._chromium.is_connected()
-            raise _Lost("the browser was lost" if lost else f"it cannot be drawn: {brief(error)}") from error
+            raise _Lost("the browser was lost" if lost else f"it cannot be drawn: {_brief(error)}") from error
         finally:
             await tab.clear()
-            self._idle.put_nowait(tab)
+            self._idle.append(tab)
+
+    def close(self) -> None:
+        """End the browser, and wait until it is gone."""
+        with suppress(Exception):
+            asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(3 * _GRACE)
+        self._stop_loop()
 
     async def _end(self) -> None:
         with suppress(Exception):
@@ -206,8 +227,15 @@ class _Running:
         await asyncio.gather(*pending, return_exceptions=True)
 
     def _stop_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_GRACE)
         if not self._thread.is_alive():
-            self._loop.close()
+            self.loop.close()
         self._loaders.shutdown(wait=False, cancel_futures=True)  # nobody needs what they fetch any more
+
+
+def _brief(error: Exception) -> str:
+    """Return the line of an error that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    marked = [line for line in lines if any(word in line for word in _LOG_MARKS)]
+    return (marked or [line for line in lines if line] or [type(error).__name__])[0][:300]

@@ -1,120 +1,126 @@
-"""Draws the pages of one site that need it: decides which, has them drawn, and makes pages of the documents."""
+"""Draws the pages of one site that need it: decides which, has them drawn, and makes pages of the documents.
+
+Their scripts load by GET, as robots.txt and the guard allow, without credentials of other origins. The browser gets no
+secret and reaches no machine: requests are sent here, as all of the crawler's are.
+"""
 
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Traffic, Turns
-from indexer.crawl.links import Links, read_links
+from indexer.crawl.fetch import Fetcher, Request, Traffic
+from indexer.crawl.links import MARKUP, Links, read_links
 from indexer.crawl.render.browser import Browser, check_installed
-from indexer.crawl.render.resources import Budget, Drawn, Order, Resources
-from indexer.crawl.robots import Robots
-from indexer.crawl.sessions import Sessions
-from indexer.errors import FetchError
-from indexer.generation.manifest import Manifest
+from indexer.crawl.render.tabs import Order, Resource
+from indexer.crawl.robots import Robots, fetch_robots
+from indexer.errors import FetchError, NotWanted
 from indexer.read.parsing import Wanted
-from indexer.read.reader_process import Lend, borrowed
+from indexer.read.reader_process import Lend
 from indexer.records import Page, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import normalise, origin
+from indexer.urls import normalise, origin, place_refusal
 
-_MARKUP = frozenset({"text/html", "application/xhtml+xml"})
-_OFF = "off"
+_SENT = {"accept": "Accept", "origin": "Origin"}  # headers of the browser that are sent on
+_RETURNED = ("access-control-allow-origin", "access-control-allow-credentials")
+_CACHE = 32_000_000  # bytes of scripts, which the pages of a site share
+_MAX_REFUSED = 100  # refusals that are reported
+
+
+@dataclass(slots=True)
+class Budget:
+    """The bytes that one page may still load, and a resource that it could not."""
+
+    bytes: int
+    unavailable: str = ""  # a resource that may be there at another time, and why
 
 
 class Renderer:
     """Draws pages of one site; does nothing where the limits do not want it. May be used by many threads."""
 
-    def __init__(self, context: SourceContext, browser: Browser | None, traffic: Traffic, sessions: Sessions) -> None:
+    def __init__(self, context: SourceContext, browser: Browser | None, traffic: Traffic) -> None:
         """Take a source; without a browser, the renderer starts its own.
 
         Raises RendererMissing: pages are to be drawn, and the package or the browser for it is missing.
         """
         limits, live = context.limits, context.earlier.manifest
-        self._limits, self._traffic, self._sessions = limits, traffic, sessions
-        self._within = context.within
-        self._stop = threading.Event()
-        self._resources: Resources | None = None
-        self._delay = 0.0
-        self._lend: Lend = borrowed
+        self._limits, self._within, self._mode = limits, context.within, limits.render
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._site = ""  # scheme://host:port; empty: nothing is drawn
+        # permission to reach all private addresses is for the site alone; named networks are for all
+        private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
+        self._others = Fetcher(replace(limits, allow_private=private), traffic)
+        self._robots: dict[str, Robots | FetchError] = {}  # by origin
+        self._scripts: dict[str, Resource] = {}  # by address, up to `_CACHE`
+        self._room = _CACHE
+        self._refused: dict[str, Skip] = {}  # by address, up to `_MAX_REFUSED`
         self._browser = self._own_browser = None
         # whether other pages are drawn than before: what is known of unchanged ones says nothing then
-        self.differs = live is not None and limits.render != _mode_of(live, context.source)
-        if limits.render != _OFF:
+        self.differs = False
+        if live is not None:
+            before = live.settings.get("crawl", {})
+            own = before.get("own", {}).get(context.source, {})
+            self.differs = self._mode != (own.get("render") or before.get("render") or "off")
+        if self._mode != "off":
             check_installed()
             self._own_browser = None if browser else Browser()
             self._browser = browser or self._own_browser
 
-    def enter_site(self, site: str, robots: Robots, turns: Turns, lend: Lend) -> None:
-        """Take the site (`scheme://host:port`), its rules, its turns, and what gives the processes that read pages."""
-        if self._browser is None:
-            return
-        if self._resources is not None:
-            self._resources.close()
-        self._delay, self._lend = turns.delay, lend
-        limits, within = self._limits, self._within
-        self._resources = Resources(site, robots, limits, turns, within, self._traffic, self._sessions)
+    def enter_site(self, site: str, robots: Robots, fetcher: Fetcher, lend: Lend) -> None:
+        """Take the site (`scheme://host:port`), its rules, what fetches from it, and what lends processes that read."""
+        self._site = site if self._browser is not None else ""
+        self._robots[site] = robots
+        self._fetcher, self._lend = fetcher, lend
+        self._others.turns = fetcher.turns
 
     def close(self) -> None:
         """Stop at once, whatever is being drawn."""
         self._stop.set()
         if self._browser is not None:
             self._browser.wake()
-        if self._resources is not None:
-            self._resources.close()
+        self._others.abort()
+        self._others.close()
         if self._own_browser is not None:
             self._own_browser.close()
 
     def refused(self) -> list[Skip]:
-        """Return what scripts asked for and were refused since the last time."""
-        return self._resources.refused() if self._resources is not None else []
+        """Return what scripts asked for and were refused."""
+        return [*self._refused.values()]
 
     def wanted(self, page: Page, wanted: Wanted) -> Wanted:
         """Return which parts are read of a page that may have to be drawn."""
-        if self._resources is None or page.content_type not in _MARKUP:
+        if not self._site or page.content_type not in MARKUP:
             return wanted
-        if self._limits.render == "on":
-            return Wanted()
-        return replace(wanted, is_drawn=_has_script(page))
+        return Wanted() if self._mode == "on" else replace(wanted, is_drawn=_has_script(page))
 
     def wants(self, page: Page, links: Links) -> bool:
         """Return whether a page is to be drawn."""
-        if self._resources is None or page.content_type not in _MARKUP:
-            return False
-        return self._limits.render == "on" or links.is_drawn
+        return bool(self._site) and page.content_type in MARKUP and (self._mode == "on" or links.is_drawn)
 
     def draw(self, page: Page, links: Links, wanted: Callable[[Page], Wanted]) -> tuple[Page, Links]:
         """Return a page, and its links, as its scripts draw it; `links` are those of the page as it was fetched.
 
-        `wanted` returns which parts of the drawn page are read beside its links.
-
         What comes of it depends on more than its own address, so it has no validators: the next build asks for it, and
-        draws it, again.
+        draws it, again. `wanted` returns which parts of the drawn page are read beside its links.
 
         Raises:
             Unavailable: it has no text yet, and not all that it needs was there; or it could not be drawn this time.
             FetchError: its document cannot be read, or the crawl is being stopped.
             SourceError: the browser does not start, or the site cannot be asked as its session wants it.
         """
-        assert self._browser is not None and self._resources is not None  # noqa: S101, PT018 - `wants` said so
-        budget = Budget(self._limits.render_bytes)
+        assert self._browser is not None  # noqa: S101 - `wants` said so
+        limits, delay, budget = self._limits, self._fetcher.turns.delay, Budget(self._limits.render_bytes)
         kind = f"{page.content_type}; charset={page.charset}" if page.charset else page.content_type
-        drawn = self._browser.draw(
-            Order(
-                url=page.url,
-                content_type=kind,
-                body=page.body,
-                seconds=self._limits.render_timeout,
-                delay=self._delay,
-                max_length=self._limits.max_bytes,
-                load=partial(self._resources.load, budget=budget),
-            ),
-            self._stop,
-        )
-        done = self._page(page, drawn)
-        why = self._missing(drawn, budget)
+        load = partial(self.load, budget)
+        order = Order(page.url, kind, page.body, limits.render_timeout, delay, limits.max_bytes, load)
+        drawn = self._browser.draw(order, self._stop)
+        if len(drawn.html) > limits.max_bytes:
+            raise FetchError(f"larger than {limits.max_bytes:,} bytes once it is drawn")
+        done = replace(page, body=drawn.html, content_type="text/html", charset="utf-8", content_hash="")
+        done = replace(done, etag=None, last_modified=None)
+        late = f"they were not done within {limits.render_timeout:g} s" if drawn.is_late else ""
+        why = budget.unavailable or late
         found = read_links(done, self._lend, replace(wanted(done), is_drawn=bool(why) and _has_script(done)))
         if found.is_drawn:
             raise Unavailable(f"its scripts have not drawn it: {why}")
@@ -123,30 +129,70 @@ class Renderer:
         asks = links.asks_password or found.asks_password
         return done, replace(found, urls=(*dict.fromkeys([*found.urls, *there]),), asks_password=asks)
 
-    def _page(self, page: Page, drawn: Drawn) -> Page:
-        if len(drawn.html) > self._limits.max_bytes:
-            raise FetchError(f"larger than {self._limits.max_bytes:,} bytes once it is drawn")
-        return replace(
-            page,
-            body=drawn.html,
-            content_type="text/html",
-            charset="utf-8",
-            etag=None,
-            last_modified=None,
-            content_hash="",  # taken anew
-        )
+    def load(self, budget: Budget, address: str, is_script: bool, headers: Mapping[str, str]) -> Resource | None:
+        """Return the resource at an address as the browser has it, or None where it is refused or cannot be fetched.
 
-    def _missing(self, drawn: Drawn, budget: Budget) -> str:
-        late = f"they were not done within {self._limits.render_timeout:g} s" if drawn.is_late else ""
-        return budget.unavailable or late
+        Raises CredentialsError: a secret for the site cannot be read.
+        """
+        url = normalise(address, "")
+        if url is None:
+            return None
+        resource = self._scripts.get(url) if is_script else None
+        if resource is None:
+            try:
+                if budget.bytes <= 0:
+                    raise NotWanted(f"over the limit of {self._limits.render_bytes:,} bytes that a page may load")
+                resource = self._fetch(url, headers)
+            except Unavailable as error:
+                budget.unavailable = f"{url}: {error}"
+                return None
+            except FetchError as error:
+                if error.status is not None and not isinstance(error, NotWanted):
+                    return Resource(error.status, "text/plain", b"")
+                if len(self._refused) < _MAX_REFUSED:
+                    self._refused.setdefault(url, Skip(url, f"asked for by a script: {error}"))
+                return None
+        with self._lock:
+            budget.bytes -= len(resource.body)  # the last one may be longer than the rest
+            if is_script and url not in self._scripts and len(resource.body) <= self._room:
+                self._scripts[url] = resource
+                self._room -= len(resource.body)
+        return resource
+
+    def _fetch(self, url: str, headers: Mapping[str, str]) -> Resource:
+        """Fetch a resource. Raises FetchError, NotWanted where it may not be fetched."""
+        site = origin(url)
+
+        def check(target: str) -> None:
+            if origin(target) != site:
+                raise NotWanted(f"redirect to another site ({origin(target)})")
+            session = self._fetcher.session(target) if site == self._site else None
+            if reason := place_refusal(target, self._within) or (session and session.refusal(target)):
+                raise NotWanted(reason)
+            if not self._rules(site).allows(target):
+                raise NotWanted("robots.txt disallows it")
+
+        check(url)
+        fetcher = self._fetcher if site == self._site else self._others
+        sent = {name: headers[key] for key, name in _SENT.items() if key in headers}
+        answer = fetcher.get(url, Request(scope=check, types=None, headers=sent, may_be_missing=True))
+        kind = f"{answer.content_type}; charset={answer.charset}" if answer.charset else answer.content_type
+        found = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
+        return Resource(200, kind, answer.body, found)
+
+    def _rules(self, site: str) -> Robots:
+        """Return the rules of an origin; raises FetchError, each time, where they cannot be read."""
+        rules = self._robots.get(site)
+        if rules is None:
+            try:
+                rules = fetch_robots(self._others, site, self._limits.user_agent)
+            except FetchError as error:
+                rules = error
+            self._robots[site] = rules
+        if isinstance(rules, FetchError):
+            raise rules
+        return rules
 
 
 def _has_script(page: Page) -> bool:
     return b"<script" in page.body.lower()
-
-
-def _mode_of(live: Manifest, source: str) -> str:
-    """Return which pages of a source were drawn in the build of a generation."""
-    crawl = live.settings.get("crawl", {})
-    mode = crawl.get("own", {}).get(source, {}).get("render") or crawl.get("render") or _OFF
-    return str(mode)

@@ -1,6 +1,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -15,13 +16,13 @@ SMALL = CrawlLimits(allow_private=True, timeout=20.0, max_bytes=10_000)
 
 
 def get(site: Site, path: str = "/p", limits: CrawlLimits = SMALL) -> bytes:
-    with Fetcher(limits) as fetcher:
+    with closing(Fetcher(limits)) as fetcher:
         return fetcher.get(site.url + path).body
 
 
 def test_answers_with_type_charset_and_headers(site: Site) -> None:
     site.routes["/p"] = Reply(b"x", 200, {"Content-Type": 'Text/HTML; charset="ISO-8859-1"', "ETag": '"e"'})
-    with Fetcher(SMALL) as fetcher:
+    with closing(Fetcher(SMALL)) as fetcher:
         answer = fetcher.get(f"{site.url}/p")
     assert (answer.body, answer.content_type, answer.charset) == (b"x", "text/html", "ISO-8859-1")
     assert answer.headers["etag"] == '"e"'
@@ -103,7 +104,7 @@ def test_conditional_requests_ask_each_hop_with_its_own_validators(site: Site) -
 
     site.routes["/old"] = note(redirect("/p"))
     site.routes["/p"] = note(Reply(b"", 304, {"X-Robots-Tag": "noindex"}))
-    with Fetcher(SMALL) as fetcher:
+    with closing(Fetcher(SMALL)) as fetcher:
         answer = fetcher.get(
             f"{site.url}/old", Request(validators=lambda url: {"If-None-Match": '"e"'} if url.endswith("/p") else {})
         )
@@ -164,7 +165,7 @@ def test_no_cookie_is_kept(site: Site) -> None:
         send(handler, Reply(b"x", 200, {"Content-Type": "text/html", "Set-Cookie": "a=1; Path=/"}))
 
     site.routes["/p"] = cookie
-    with Fetcher(SMALL) as fetcher:
+    with closing(Fetcher(SMALL)) as fetcher:
         fetcher.get(f"{site.url}/p")
         fetcher.get(f"{site.url}/p")
     assert seen == [None, None]
@@ -179,7 +180,7 @@ def test_abort_wakes_a_waiting_fetch(site: Site) -> None:
 
     site.routes["/p"] = silent
     errors: list[FetchError] = []
-    with Fetcher(CrawlLimits(allow_private=True, timeout=15.0)) as fetcher:
+    with closing(Fetcher(CrawlLimits(allow_private=True, timeout=15.0))) as fetcher:
 
         def run() -> None:
             try:
@@ -198,7 +199,7 @@ def test_abort_wakes_a_waiting_fetch(site: Site) -> None:
 
 def test_delay_spaces_the_requests(site: Site) -> None:
     site.routes["/p"] = "x"
-    with Fetcher(CrawlLimits(allow_private=True, timeout=20.0, delay=0.1)) as fetcher:
+    with closing(Fetcher(CrawlLimits(allow_private=True, timeout=20.0, delay=0.1))) as fetcher:
         began = time.monotonic()
         for _ in range(4):
             fetcher.get(f"{site.url}/p")

@@ -1,5 +1,6 @@
 import time
 import tracemalloc
+from contextlib import closing
 
 import pytest
 
@@ -14,7 +15,7 @@ AGENT = LIMITS.user_agent
 
 
 def rules(site: Site) -> Robots:
-    with Fetcher(LIMITS) as fetcher:
+    with closing(Fetcher(LIMITS)) as fetcher:
         return fetch_robots(fetcher, site.url, AGENT)
 
 
@@ -41,7 +42,7 @@ def test_our_own_name_is_matched(site: Site) -> None:
 def test_client_errors_mean_no_rules(site: Site, status: int) -> None:
     site.routes["/robots.txt"] = Reply(b"", status)
     traffic = Traffic()
-    with Fetcher(LIMITS, traffic) as fetcher:
+    with closing(Fetcher(LIMITS, traffic)) as fetcher:
         assert fetch_robots(fetcher, site.url, AGENT).allows(f"{site.url}/anything")
     assert [(host.requests, host.failed) for host in traffic.hosts()] == [(1, 0)], "an answer like any other"
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def sent_to(site: Site, credential: Credential) -> dict[str, str]:
     """Headers of a request with a credential."""
     seen: list[dict[str, str]] = []
     site.routes["/p"] = noting(seen, Reply(b"x"))
-    with Fetcher(LIMITS, sessions=Sessions([credential])) as fetcher:
+    with closing(Fetcher(LIMITS, sessions=Sessions([credential]))) as fetcher:
         fetcher.get(f"{site.url}/p")
     return seen[0]
 
@@ -96,7 +97,7 @@ def test_every_kind_goes_to_its_origin_and_no_other(site: Site, tmp_path: Path) 
         away = Reply(b"", 302, {"Location": f"{site.url}/r", "Set-Cookie": "theirs=x; Path=/"})
         other.routes["/q"] = noting(there, away)
         given = Credential(site.url, basic=Basic("me", SECRET), headers={"X-Key": SECRET}, cookies=cookies)
-        with Fetcher(LIMITS, sessions=Sessions([given])) as fetcher:
+        with closing(Fetcher(LIMITS, sessions=Sessions([given]))) as fetcher:
             assert fetcher.get(f"{site.url}/p").body == b"end"
     finally:
         other.close()
@@ -123,7 +124,7 @@ def test_cookies_that_a_site_sets_come_back_where_they_may(site: Site) -> None:
 
     site.routes["/set"] = sets
     site.routes["/p"] = site.routes["/deep/p"] = noting(seen, Reply(b"x"))
-    with Fetcher(LIMITS, sessions=Sessions([Credential(site.url)])) as fetcher:
+    with closing(Fetcher(LIMITS, sessions=Sessions([Credential(site.url)]))) as fetcher:
         for path in ("/set", "/p", "/deep/p"):
             answer = fetcher.get(f"{site.url}{path}")
             assert "Set-Cookie" not in answer.headers, "it would be in the journal"

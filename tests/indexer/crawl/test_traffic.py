@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -30,7 +31,7 @@ def test_retry_after_is_waited_for_and_does_not_count_as_time_of_the_page(site: 
 
 def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:
     site.routes["/p"] = Reply(b"", 429, {"Retry-After": "3600"})
-    with Fetcher(SMALL) as fetcher:
+    with closing(Fetcher(SMALL)) as fetcher:
         with pytest.raises(Unavailable, match="HTTP 429"):
             fetcher.get(f"{site.url}/p")
         with pytest.raises(Unavailable, match=r"asks to wait 3,\d\d\d s"):
@@ -40,7 +41,7 @@ def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:
 
 def test_abort_wakes_a_fetch_that_waits_for_retry_after(site: Site) -> None:
     site.routes["/p"] = Reply(b"", 503, {"Retry-After": "50"})
-    with Fetcher(SMALL) as fetcher, ThreadPoolExecutor(1) as pool:
+    with closing(Fetcher(SMALL)) as fetcher, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(fetcher.get, f"{site.url}/p")
         while not site.hits:
             assert not waiting.done()
@@ -52,7 +53,7 @@ def test_abort_wakes_a_fetch_that_waits_for_retry_after(site: Site) -> None:
 def test_requests_are_counted_by_host(site: Site) -> None:
     site.routes |= {"/p": "four", "/old": redirect("/p")}
     traffic = Traffic()
-    with Fetcher(SMALL, traffic) as fetcher:
+    with closing(Fetcher(SMALL, traffic)) as fetcher:
         fetcher.get(f"{site.url}/old")
         with pytest.raises(FetchError):
             fetcher.get(f"{site.url}/gone")

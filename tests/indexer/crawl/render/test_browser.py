@@ -17,9 +17,9 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.crawler import CrawlServices, crawl
-from indexer.crawl.render import tabs
+from indexer.crawl.render import browser as browser_module
 from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.resources import Order, Resource, ScriptRequest
+from indexer.crawl.render.tabs import Order, Resource
 from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[4]
 def browser() -> Iterator[Browser]:
     """A browser in the network of the test, so that nothing but what this program does keeps it from there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tabs, "_LAUNCHER", Path("/nowhere"))
+        patch.setattr(browser_module, "_LAUNCHER", Path("/nowhere"))
         found = Browser()
         yield found
         found.close()
@@ -227,7 +227,7 @@ def test_what_a_page_may_use_up(site: Site, browser: Browser) -> None:
 
 def test_a_browser_that_is_killed_is_replaced(browser: Browser) -> None:
     lost = b"<script>document.title = 'A'</script>"
-    order = Order("https://docs.test/", "text/html", lost, 10.0, 0.0, 10_000, lambda ask: None)
+    order = Order("https://docs.test/", "text/html", lost, 10.0, 0.0, 10_000, lambda *ask: None)
     assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
     kill_chromium()
     assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
@@ -240,8 +240,8 @@ def test_a_browser_that_is_killed_is_replaced(browser: Browser) -> None:
 def test_a_document_in_whose_middle_the_browser_is_killed_is_drawn_again(browser: Browser) -> None:
     asked = []
 
-    def load(ask: ScriptRequest) -> Resource:
-        asked.append(ask.url)
+    def load(url: str, *ask: object) -> Resource:
+        asked.append(url)
         if len(asked) == 1:
             kill_chromium()
         return Resource(200, "text/javascript", b"document.title = 'Drawn'")
@@ -251,7 +251,7 @@ def test_a_document_in_whose_middle_the_browser_is_killed_is_drawn_again(browser
     assert b"<title>Drawn</title>" in browser.draw(order, threading.Event()).html
     assert asked == ["https://docs.test/a.js"] * 2
     asked.clear()
-    order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, lambda ask: asked.clear() or load(ask))
+    order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, lambda *ask: asked.clear() or load(*ask))
     with pytest.raises(Unavailable, match="was lost"):
         browser.draw(order, threading.Event())
 

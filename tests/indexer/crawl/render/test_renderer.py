@@ -16,7 +16,7 @@ from indexer.crawl.answers import Unavailable
 from indexer.crawl.crawler import CrawlServices, crawl
 from indexer.crawl.render import browser as browser_module
 from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.resources import Drawn, Order, ScriptRequest
+from indexer.crawl.render.tabs import Drawn, Order
 from indexer.errors import RendererMissing
 from indexer.records import Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -46,7 +46,7 @@ class Drawer:
             raise Unavailable("the browser was lost")
         text = self.text
         if self.data:
-            given = order.load(ScriptRequest(order.url.rpartition("/")[0] + self.data, False, {}))
+            given = order.load(order.url.rpartition("/")[0] + self.data, False, {})
             text = given.body.decode() if given else ""
         html = order.body.decode().replace("<div id=root></div>", f"<div id=root>{text}</div>")
         return Drawn(html.encode(), self.moves, self.is_late)
@@ -167,7 +167,7 @@ def test_a_browser_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPat
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     browser = Browser()
-    order = Order("https://docs.test/", "text/html", b"", 5.0, 0.0, 1_000, lambda ask: None)
+    order = Order("https://docs.test/", "text/html", b"", 5.0, 0.0, 1_000, lambda *ask: None)
     with pytest.raises(
         RendererMissing, match=r"^Chromium does not start \(.*No usable sandbox!\); repair it, or"
     ) as told:

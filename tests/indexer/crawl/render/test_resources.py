@@ -1,21 +1,30 @@
 """What scripts of a page may load, without a browser: the crawler's own rules hold for each request."""
 
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Turns
-from indexer.crawl.render.resources import Budget, Resource, Resources, ScriptRequest
+from indexer.crawl.fetch import Fetcher, Traffic
+from indexer.crawl.render.renderer import Budget, Renderer
+from indexer.crawl.render.tabs import Resource
 from indexer.crawl.robots import Robots
 from indexer.crawl.sessions import Sessions
 from indexer.credentials import Credential, InEnvironment
+from indexer.read.reader_process import borrowed
+from indexer.source_context import SourceContext
 from tests.indexer.server import Reply, Site, redirect
 
 NEAR = ("127.0.0.2/32", "127.0.0.3/32")
 JSON = {"Content-Type": "application/json; charset=utf-8"}
-Make = Callable[..., Resources]
+Make = Callable[..., Renderer]
+
+
+class NoBrowser:
+    """Stands for a browser: nothing is drawn here."""
+
+    def wake(self) -> None: ...
 
 
 @pytest.fixture
@@ -33,22 +42,27 @@ def other() -> Iterator[Site]:
 
 
 @pytest.fixture
-def make(site: Site) -> Iterator[Make]:
-    made: list[Resources] = []
+def make(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr("indexer.crawl.render.renderer.check_installed", lambda: None)
+    with ExitStack() as opened:
 
-    def of(rules: str = "", sessions: Sessions | None = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
-        allowed = CrawlLimits(**{"allow_private": NEAR, "timeout": 5.0, "render": "on", **limits})  # type: ignore[arg-type]
-        robots = Robots(rules, allowed.user_agent)
-        made.append(Resources(site.url, robots, allowed, Turns(0.0), within, None, sessions))
-        return made[-1]
+        def of(rules: str = "", sessions: Sessions | None = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
+            given = {"allow_private": NEAR, "timeout": 5.0, "render": "on", "within": {site.url: within}}
+            allowed = CrawlLimits(**{**given, **limits})  # type: ignore[arg-type]
+            renderer = Renderer(SourceContext(site.url, allowed), NoBrowser(), Traffic())  # type: ignore[arg-type]
+            fetcher = opened.enter_context(closing(Fetcher(allowed, sessions=sessions)))
+            renderer.enter_site(site.url, Robots(rules, allowed.user_agent), fetcher, borrowed)
+            opened.callback(renderer.close)
+            opened.callback(fetcher.abort)
+            return renderer
 
-    yield of
-    for one in made:
-        one.close()
+        yield of
 
 
-def load(resources: Resources, url: str, *, script: bool = False, left: int = 10**6, **headers: str) -> Resource | None:
-    return resources.load(ScriptRequest(url, script, headers), Budget(left))
+def load(
+    resources: Renderer, url: str, *, script: bool = False, budget: Budget | None = None, **headers: str
+) -> Resource | None:
+    return resources.load(budget or Budget(10**6), url, script, headers)
 
 
 def test_an_answer_has_what_the_page_may_see_of_it(site: Site, make: Make) -> None:
@@ -75,7 +89,6 @@ def test_robots_of_each_origin_are_asked(site: Site, other: Site, make: Make) ->
     assert load(resources, f"{other.url}/lib.js") is not None
     assert (site.hits, other.hits) == ([], ["/robots.txt", "/lib.js"])
     assert {skip.reason for skip in resources.refused()} == {"asked for by a script: robots.txt disallows it"}
-    assert resources.refused() == [], "each is told once"
 
 
 def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, make: Make) -> None:
@@ -124,9 +137,9 @@ def test_limits(site: Site, make: Make) -> None:
     site.routes["/app.js"] = site.routes["/data"] = Reply(b"x" * 1_000)
     resources, budget = make(max_bytes=2_000), Budget(1_500)
     for _ in range(4):
-        resources.load(ScriptRequest(f"{site.url}/app.js", True, {}), budget)
+        load(resources, f"{site.url}/app.js", script=True, budget=budget)
     assert site.hits == ["/app.js"], "a script is loaded once"
-    assert resources.load(ScriptRequest(f"{site.url}/data", False, {}), budget) is None, "but counts for each page"
+    assert load(resources, f"{site.url}/data", budget=budget) is None, "but counts for each page"
     site.routes["/large"] = Reply(b"x" * 3_000)
     assert load(resources, f"{site.url}/large") is None
     assert sorted(skip.reason.partition(": ")[2] for skip in resources.refused()) == [
@@ -137,22 +150,5 @@ def test_limits(site: Site, make: Make) -> None:
 def test_what_is_unavailable_is_remembered_for_the_page(site: Site, make: Make) -> None:
     site.routes["/data"] = Reply(b"", 503)
     budget = Budget(1_000)
-    assert make().load(ScriptRequest(f"{site.url}/data", False, {}), budget) is None
+    assert load(make(), f"{site.url}/data", budget=budget) is None
     assert budget.unavailable.endswith("/data: HTTP 503")
-
-
-def test_closing_ends_what_is_under_way(site: Site, make: Make) -> None:
-    came, ended = threading.Event(), threading.Event()
-
-    def slow(handler: object) -> None:
-        came.set()
-        site.stopping.wait(30)
-
-    site.routes["/slow"] = slow
-    resources = make(timeout=30.0)
-    waiting = threading.Thread(target=lambda: (load(resources, f"{site.url}/slow"), ended.set()))
-    waiting.start()
-    assert came.wait(10)
-    resources.close()
-    assert ended.wait(10)
-    waiting.join()
