@@ -13,12 +13,11 @@ import secrets
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import BinaryIO
 
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation.generation import Generation
@@ -49,27 +48,16 @@ from indexer.publish.publish import (
 from indexer.publish.source_settings import without_leave
 from indexer.publish.verification import problems_of, verify
 
-Result = TypeVar("Result")
-
 _COPY = 1 << 20  # bytes read at once
-_HEADERS = 16 * tarfile.BLOCKSIZE  # bytes of a member before its content; a header that is longer is refused
 _PADDING = 1 << 20  # bytes of zeros that may follow the end
 _GZIP = b"\x1f\x8b"
 
 
 def export_archive(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write a generation into an archive, which appears whole or not at all; return its manifest. Needs no lock.
+    """Write a generation, the live one by default, into an archive; return its manifest. Needs no lock.
 
-    Args:
-        index_dir: the index, or the folder of a collection.
-        file: the archive; replaced if it exists, compressed with gzip if it ends in `.gz` or `.tgz`.
-        generation_id: which generation; the live one by default.
-
-    Raises:
-        IndexMissing: there is no such generation.
-        IndexCorrupt: it is not as it was published.
-        IndexUnreadable: a file of it cannot be read for now.
-        ArchiveError: the archive cannot be written.
+    The file appears whole or not at all, and is compressed with gzip if it ends in `.gz` or `.tgz`.
+    Raises IndexMissing, IndexCorrupt or IndexUnreadable for the generation, ArchiveError for the file.
     """
     name = current_id(index_dir) if generation_id is None else generation_id
     folder = generation_folder(index_dir, name)
@@ -95,18 +83,11 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
 
 
 def export_documents(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write the documents of a generation as JSON Lines, one document a line; return its manifest.
-
-    Takes and raises what `export_archive` does.
-    """
-    generation = Generation.open(index_dir, generation_id)
-    try:
-        with _replacing(file) as target:
-            for document in generation.documents():
-                target.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+    """Write the documents of a generation as JSON Lines, as `export_archive` does; return its manifest."""
+    with closing(Generation.open(index_dir, generation_id)) as generation, _replacing(file) as target:
+        for document in generation.documents():
+            target.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
         return generation.manifest
-    finally:
-        generation.close()
 
 
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
@@ -115,29 +96,25 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
     Returns its manifest as it is in the archive; leave to reach private addresses is not imported. The generation keeps
     its id; if that is published here already, it is made live, and repaired if it is damaged.
 
-    Args:
-        index_dir: the index; made if it is missing.
-        file: as `export_archive` wrote it.
-        collection: which of the index; made if it is missing.
-        keep_generations: how many to keep, the live one included.
-
     Raises:
         ArchiveError: the file cannot be read, is cut short, or is not such an archive.
         ConfigError: no collection can have this name.
-        BuildLocked: another process is writing the index.
-        IndexUnwritable: the folder cannot be written, is full, or holds something else.
+        BuildLocked, IndexUnwritable: the index cannot be written.
     """
     target = collection_dir(index_dir, collection)
-    with _opened(file) as stream, disk_errors(index_dir):
-        archive = _Archive(file, stream)
-        content = archive.manifest()
+    with _opened(file) as archive, disk_errors(index_dir):
+        generation_id, content = archive.manifest()
         prepare(index_dir)
         prepare(target)
         with writer_lock(target):
-            folder = start(target, archive.generation, len(content))
+            folder = start(target, generation_id, len(content))
             try:
                 (folder / MANIFEST).write_bytes(content)
-                manifest = _checked(file, folder)
+                try:
+                    manifest = read_manifest(folder)
+                except IndexCorrupt as error:
+                    reason = str(error).partition(";")[0]
+                    raise ArchiveError(f"{file}: its manifest cannot be used: {reason}") from error
                 (folder / MANIFEST).write_bytes(without_leave(manifest).to_bytes())
                 check_space(target, size_of(manifest))
                 archive.extract(folder, manifest.files)
@@ -151,136 +128,106 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
     return manifest
 
 
-def _checked(file: Path, folder: Path) -> Manifest:
-    try:
-        return read_manifest(folder)
-    except IndexCorrupt as error:
-        raise ArchiveError(f"{file}: its manifest cannot be used: {str(error).partition(';')[0]}") from error
-
-
 def _admit(index_dir: Path, folder: Path, file: Path) -> None:
     """Publish an extracted generation, or the one that is published under its id if that is the same and whole."""
     published = index_dir / GENERATIONS / folder.name
-    if not published.exists():
-        install(index_dir, folder)
-    elif not problems_of(checks := verify(published)) and _same(published, folder):
-        make_live(index_dir, folder.name)
-    elif checks[0].ok and not _same(published, folder):
-        raise ArchiveError(f"{file}: {index_dir} has another generation {folder.name}; import it elsewhere")
-    else:
+    if published.exists():
+        checks = verify(published)
+        if checks[0].ok:  # its manifest; two are the same but for settings that an import leaves out
+            if without_leave(read_manifest(published)) != without_leave(read_manifest(folder)):
+                raise ArchiveError(f"{file}: {index_dir} has another generation {folder.name}; import it elsewhere")
+            if not problems_of(checks):
+                make_live(index_dir, folder.name)
+                return
         remove(index_dir, folder.name)
-        install(index_dir, folder)
-
-
-def _same(folder: Path, other: Path) -> bool:
-    """Return whether two whole generations have the same manifest, but for settings that an import leaves out."""
-    return without_leave(read_manifest(folder)) == without_leave(read_manifest(other))
+    install(index_dir, folder)
 
 
 class _Archive:
-    """Reads an archive from front to back."""
+    """Reads an archive from front to back, header by header, so that no extended header can fill the memory."""
 
-    def __init__(self, file: Path, stream: BufferedReader | gzip.GzipFile) -> None:
-        """Read the first header. Raises ArchiveError."""
+    def __init__(self, file: Path, stream: BinaryIO | gzip.GzipFile) -> None:
         self._file = file
-        self._stream = _Limited(stream, file)
-        self.generation = ""
-        self._tar = self._guarded(lambda: tarfile.TarFile(fileobj=cast(IO[bytes], self._stream), errors="strict"))
-        self._tar.copybufsize = _COPY  # type: ignore[attr-defined]  # of the standard library, but not in its stubs
+        self._stream = stream
+        self._top = ""  # id of the generation, which is the folder of every member
 
-    def manifest(self) -> bytes:
-        """Return the content of the first member, whose name has the id of the generation."""
+    def manifest(self) -> tuple[str, bytes]:
+        """Return the id of the generation and the content of the first member, which has to be its manifest."""
         info = self._next()
-        self.generation, _, member = info.name.partition("/") if info else ("", "", "")
-        if info is None or not is_generation_id(self.generation) or member != MANIFEST or info.size > LARGEST:
+        self._top, _, member = info.name.partition("/") if info else ("", "", "")
+        if info is None or not is_generation_id(self._top) or member != MANIFEST or not 0 <= info.size <= LARGEST:
             raise self._wrong("does not begin with the manifest of a generation")
-        self._stream.left = info.size + tarfile.BLOCKSIZE
         content = io.BytesIO()
-        with cast(IO[bytes], self._tar.extractfile(info)) as source:
-            self._guarded(lambda: shutil.copyfileobj(source, content, _COPY))
-        if len(content.getvalue()) < info.size:
-            raise self._wrong("is cut short")
-        return content.getvalue()
+        self._copy(info.size, content)
+        return self._top, content.getvalue()
 
     def extract(self, folder: Path, records: dict[str, FileRecord]) -> None:
         """Write every other member into a new folder."""
         missing = dict(records)
         while info := self._next():
-            name, member = info.name, info.name.removeprefix(f"{self.generation}/")
+            member = info.name.removeprefix(f"{self._top}/")
             record = missing.pop(member, None)  # a manifest only has names that are safe
-            if record is None or name != f"{self.generation}/{member}":
-                raise self._wrong(f"has a member {name[:100]!r} that its manifest does not name, or has it twice")
+            if record is None or info.name != f"{self._top}/{member}":
+                raise self._wrong(f"has a member {info.name[:100]!r} that its manifest does not name, or has it twice")
             if info.size != record.size:
-                raise self._wrong(f"has {name} with {info.size:,} bytes instead of {record.size:,}")
-            info.name, self._stream.left = member, info.size + tarfile.BLOCKSIZE
-            self._guarded(partial(self._tar.extract, info, folder, filter="data"))
+                raise self._wrong(f"has {info.name} with {info.size:,} bytes instead of {record.size:,}")
+            try:
+                (folder / member).parent.mkdir(exist_ok=True)
+                with (folder / member).open("xb") as target:
+                    self._copy(info.size, target)
+            except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+                raise self._wrong("has one name for two things") from error
         if missing:
             raise self._wrong(f"lacks {', '.join(sorted(missing)[:3])}")
-        self._stream.left = _PADDING
-        rest = self._stream.read(_PADDING)
+        rest = self._read(_PADDING)
         if any(rest) or len(rest) == _PADDING:
             raise self._wrong("has data after its end")
 
     def _next(self) -> tarfile.TarInfo | None:
-        """Return the next member, None at the end. Raises ArchiveError unless it is an ordinary file."""
-        self._stream.left = _HEADERS
-        info = self._guarded(self._tar.next)
-        if info and (info.type != tarfile.REGTYPE or info.pax_headers or info.sparse is not None):
+        """Return the next member, which is an ordinary file, or None at the end."""
+        block = self._read(tarfile.BLOCKSIZE)
+        if block == bytes(tarfile.BLOCKSIZE):
+            return None
+        try:
+            info = tarfile.TarInfo.frombuf(block, tarfile.ENCODING, "strict")
+        except (tarfile.HeaderError, ValueError) as error:
+            raise self._wrong("is cut short, or not one that pilotlight export wrote") from error
+        if info.type != tarfile.REGTYPE:
             raise self._wrong(f"has a member {info.name[:100]!r} that is not an ordinary file")
         return info
 
-    def _guarded(self, step: Callable[[], Result]) -> Result:
+    def _copy(self, size: int, target: BinaryIO) -> None:
+        """Copy the content of a member, and pass over what fills up its last block."""
+        left = size
+        while left:
+            piece = self._read(min(left, _COPY))
+            if not piece:
+                raise self._wrong("is cut short")
+            target.write(piece)
+            left -= len(piece)
+        self._read(-size % tarfile.BLOCKSIZE)
+
+    def _read(self, size: int) -> bytes:
         try:
-            return step()
-        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise self._wrong("has one name for two things") from error
-        except tarfile.ReadError as error:
-            raise self._wrong("is cut short, or not one that pilotlight export wrote") from error
-        except (tarfile.TarError, ValueError) as error:
-            raise self._wrong("is not an archive that pilotlight export wrote") from error
-
-    def _wrong(self, what: str) -> ArchiveError:
-        return ArchiveError(f"{self._file}: the archive {what}; export it again")
-
-
-class _Limited:
-    """The stream of an archive; it gives no more bytes than `left`, so that no header can fill the memory."""
-
-    def __init__(self, stream: BufferedReader | gzip.GzipFile, file: Path) -> None:
-        self._stream = stream
-        self._file = file
-        self.left = _HEADERS
-
-    def read(self, size: int) -> bytes:
-        if size > self.left:
-            raise ArchiveError(f"{self._file}: the archive has a header that is no export's; export it again")
-        self.left -= size
-        return self._guarded(lambda: self._stream.read(size))
-
-    def seek(self, place: int) -> int:
-        return self._guarded(lambda: self._stream.seek(place))
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-    def _guarded(self, step: Callable[[], Result]) -> Result:
-        try:
-            return step()
+            return self._stream.read(size)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ArchiveError(f"{self._file}: the archive cannot be unpacked ({error}); export it again") from error
         except OSError as error:
             raise ArchiveError(f"cannot read {self._file}: {error.strerror or error}") from error
 
+    def _wrong(self, what: str) -> ArchiveError:
+        return ArchiveError(f"{self._file}: the archive {what}; export it again")
+
 
 @contextmanager
-def _opened(file: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
+def _opened(file: Path) -> Iterator[_Archive]:
     try:
         raw = file.open("rb")
         is_packed = raw.peek(len(_GZIP)).startswith(_GZIP)
     except OSError as error:
         raise ArchiveError(f"cannot read {file}: {error.strerror or error}") from error
     with raw:
-        yield gzip.GzipFile(fileobj=raw) if is_packed else raw
+        yield _Archive(file, gzip.GzipFile(fileobj=raw) if is_packed else raw)
 
 
 @contextmanager

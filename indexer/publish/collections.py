@@ -29,7 +29,6 @@ from indexer.generation.layout import (
 )
 from indexer.generation.manifest import Manifest, is_generation_id, read_manifest
 
-_UNKNOWN = "a process that has only just started"
 _BRIEF, _CHANGING = 30.0, 1.0  # seconds that a brief holder is waited for, and one that has no note yet, or any more
 _LOOK = 0.05  # seconds between two tries: flock waits for ever or not at all
 
@@ -38,33 +37,28 @@ _LOOK = 0.05  # seconds between two tries: flock waits for ever or not at all
 def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
     """Hold the right to write an index; the file stays, the lock on it goes with the process.
 
-    Args:
-        index_dir: the index.
-        is_brief: whether it is held for a moment, again and again: others wait for that instead of failing.
-
-    Raises:
-        BuildLocked: another process holds it; the message says which.
-        OSError: the file cannot be made.
+    Others wait for a lock that `is_brief`, held for a moment again and again. Raises BuildLocked, which says by whom.
     """
-    path = index_dir / LOCK
+    path, began = index_dir / LOCK, time.monotonic()
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
-        began = time.monotonic()
-        while not _is_taken(handle):
-            holder = _holder(handle)
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                holder = _holder(handle)
             patience = _BRIEF if holder.get("brief") else 0.0 if holder else _CHANGING
             if is_brief or time.monotonic() >= began + patience:
-                who = "process {pid} on {host}, since {since}".format(**holder) if holder else _UNKNOWN
+                who = "a process that has only just started"
+                if holder:
+                    who = "process {pid} on {host}, since {since}".format(**holder)
                 raise BuildLocked(f"another process is writing {index_dir}: {who}; wait for it to end, or stop it")
             time.sleep(_LOOK)
-        if not os.path.samestat(os.fstat(handle), os.stat(path)):  # dropped, and made anew, since it was opened
+        if not os.path.samestat(os.fstat(handle), os.stat(path)):  # dropped, and made again, since it was opened
             raise BuildLocked(f"{index_dir} has just been dropped by another process; try again")
-        note = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds"),
-            "brief": is_brief,
-        }
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        note = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "brief": is_brief}
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps(note).encode() + b"\n", 0)
         try:
@@ -75,15 +69,6 @@ def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
-def _is_taken(handle: int) -> bool:
-    """Take the lock if nobody has it."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _holder(handle: int) -> dict[str, object]:
     """Return what the holder has noted; nothing where that is not there yet."""
     try:
@@ -91,23 +76,6 @@ def _holder(handle: int) -> dict[str, object]:
         return {name: note[name] for name in ("pid", "host", "since")} | {"brief": note.get("brief", False)}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """One published generation, as its manifest describes it."""
-
-    id: str
-    live: bool
-    created_at: str | None  # ISO 8601, UTC; None, like the counts, where the manifest cannot be read
-    documents: int | None
-    chunks: int | None
-    bytes: int | None
-    problem: str  # what is wrong with the manifest; empty if nothing is
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return asdict(self)
 
 
 def list_collections(index_dir: Path) -> dict[str, Path]:
@@ -123,11 +91,7 @@ def list_collections(index_dir: Path) -> dict[str, Path]:
 def drop_collection(index_dir: Path, name: str) -> None:
     """Remove a named collection with all its generations; servers stop answering from it.
 
-    Raises:
-        ConfigError: it is the default one, or no collection can have this name.
-        IndexMissing: there is no such collection.
-        BuildLocked: another process is writing it.
-        OSError: it cannot be removed.
+    Raises ConfigError for the default one, IndexMissing or BuildLocked.
     """
     folder = collection_dir(index_dir, name)
     if name == DEFAULT:
@@ -165,16 +129,32 @@ def size_of(manifest: Manifest) -> int:
     return sum(record.size for record in manifest.files.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One published generation, as its manifest describes it."""
+
+    id: str
+    live: bool
+    created_at: str | None  # ISO 8601, UTC; None, like the counts, where the manifest cannot be read
+    documents: int | None
+    chunks: int | None
+    bytes: int | None
+    problem: str  # what is wrong with the manifest; empty if nothing is
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        return asdict(self)
+
+
 def list_generations(index_dir: Path) -> list[Published]:
     """Describe every published generation of one collection, newest first; its files are not checked."""
-    live = live_id(index_dir)
-    return [_describe(index_dir / GENERATIONS / name, name == live) for name in generation_ids(index_dir)]
-
-
-def _describe(folder: Path, live: bool) -> Published:
-    try:
-        manifest = read_manifest(folder)
-    except (IndexCorrupt, IndexUnreadable) as error:
-        return Published(folder.name, live, None, None, None, None, str(error))
-    counts = manifest.counts
-    return Published(folder.name, live, manifest.created_at, counts.documents, counts.chunks, size_of(manifest), "")
+    live, found = live_id(index_dir), []
+    for name in generation_ids(index_dir):
+        try:
+            manifest = read_manifest(index_dir / GENERATIONS / name)
+        except (IndexCorrupt, IndexUnreadable) as error:
+            found.append(Published(name, name == live, None, None, None, None, str(error)))
+            continue
+        documents, chunks, size = manifest.counts.documents, manifest.counts.chunks, size_of(manifest)
+        found.append(Published(name, name == live, manifest.created_at, documents, chunks, size, ""))
+    return found

@@ -16,54 +16,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable
+from indexer.generation import layout
 from indexer.generation.generation import Generation
-from indexer.generation.layout import (
-    BUILDING,
-    COLLECTIONS,
-    CURRENT,
-    GENERATIONS,
-    INSIGHTS,
-    JOBS,
-    KEYS,
-    LOCK,
-    OF_OLDER_VERSIONS,
-    PUSHED,
-    REPOSITORIES,
-    current_id,
-)
+from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, OF_OLDER_VERSIONS, current_id
 from indexer.generation.manifest import MANIFEST, Manifest, is_generation_id, read_manifest
 from indexer.publish.collections import generation_ids, live_id, older_ids, size_of, writer_lock
 from indexer.publish.verification import problems_of, verify
 
-_OURS = frozenset(
-    {
-        BUILDING,
-        COLLECTIONS,
-        CURRENT,
-        f"{CURRENT}.new",
-        GENERATIONS,
-        INSIGHTS,
-        JOBS,
-        KEYS,
-        LOCK,
-        PUSHED,
-        REPOSITORIES,
-        *OF_OLDER_VERSIONS,
-    }
-)
+_OURS = {BUILDING, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK, layout.COLLECTIONS, layout.INSIGHTS, layout.JOBS}
+_OURS |= {layout.KEYS, layout.PUSHED, layout.REPOSITORIES, *OF_OLDER_VERSIONS}
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
 
 
 def prepare(index_dir: Path) -> None:
-    """Make the index folder, unless there is one; needs no lock.
-
-    Raises:
-        IndexUnwritable: the path is not a folder, or a folder with something else in it.
-        OSError: it cannot be made.
-    """
+    """Make the index folder, unless there is one; needs no lock. Raises IndexUnwritable if it is something else."""
     if index_dir.exists() and not index_dir.is_dir():
         raise IndexUnwritable(f"{index_dir} is a file; name a folder for the index")
-    _make(index_dir)
+    missing = [folder for folder in (index_dir, *index_dir.parents) if not folder.is_dir()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)  # so that a power cut leaves none of them out
     strangers = sorted({entry.name for entry in index_dir.iterdir()} - _OURS)
     if strangers and not (index_dir / LOCK).exists():
         raise IndexUnwritable(
@@ -72,16 +44,9 @@ def prepare(index_dir: Path) -> None:
 
 
 def start(index_dir: Path, generation_id: str | None = None, size: int | None = None) -> Path:
-    """Remove what killed writers left behind, and make the folder of a generation.
+    """Remove what killed writers left behind, and make the folder of a generation, with a new id by default.
 
-    Args:
-        index_dir: the index.
-        generation_id: of the generation; a new one unless it is given.
-        size: bytes the generation will need; those of the live one unless it is given.
-
-    Raises:
-        IndexUnwritable: the disk has too little room.
-        OSError: the folder cannot be made.
+    Raises IndexUnwritable if the disk has no room for so many bytes, by default those of the live generation.
     """
     building = index_dir / BUILDING
     building.mkdir(exist_ok=True)
@@ -91,7 +56,10 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
             shutil.rmtree(leftover)
     for name in OF_OLDER_VERSIONS:
         (index_dir / name).unlink(missing_ok=True)
-    check_space(index_dir, _live_size(index_dir) if size is None else size)
+    if size is None:
+        with suppress(IndexMissing, IndexCorrupt):
+            size = size_of(read_manifest(index_dir / GENERATIONS / current_id(index_dir)))
+    check_space(index_dir, size or 0)
     folder = building / (generation_id or _new_id(index_dir))
     folder.mkdir()
     return folder
@@ -108,29 +76,17 @@ def check_space(folder: Path, size: int) -> None:
 
 
 def publish(index_dir: Path, folder: Path, manifest: Manifest) -> None:
-    """Make a finished generation the live one.
+    """Write the manifest of a generation whose files are written, and make it the live one.
 
-    Args:
-        index_dir: the index.
-        folder: as `start` gave it, with every file of the manifest written.
-        manifest: written here.
-
-    Raises:
-        IndexUnwritable: what is on disk is not what was written.
-        OSError: the disk is full or failing; the live generation is as it was.
+    Raises IndexUnwritable if what is on disk is not what was written; the live generation is then as it was.
     """
-    complete(folder, manifest)
-    install(index_dir, folder)
-
-
-def complete(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest, and have all of a generation on disk, read back once. Raises as `publish` does."""
-    _write(folder / MANIFEST, manifest.to_bytes())
+    (folder / MANIFEST).write_bytes(manifest.to_bytes())
     flush(folder, manifest)
     try:
         Generation(folder).close()
     except IndexCorrupt as error:
         raise IndexUnwritable(f"cannot read back what was written; check the disk: {error}") from error
+    install(index_dir, folder)
 
 
 def flush(folder: Path, manifest: Manifest) -> None:
@@ -146,31 +102,26 @@ def install(index_dir: Path, folder: Path) -> None:
     Generations between the one that was live and this one go: they were rolled back from.
     """
     before = live_id(index_dir)
-    move_in(index_dir, folder)
+    os.rename(folder, index_dir / GENERATIONS / folder.name)
+    sync(index_dir / GENERATIONS)
+    sync(index_dir / BUILDING)
     make_live(index_dir, folder.name)
     for name in generation_ids(index_dir):
         if before is not None and before < name < folder.name:
             remove(index_dir, name)
 
 
-def move_in(index_dir: Path, folder: Path) -> None:
-    """Move a checked and flushed generation in; raises OSError."""
-    os.rename(folder, index_dir / GENERATIONS / folder.name)
-    sync(index_dir / GENERATIONS)
-    sync(index_dir / BUILDING)
-
-
 def make_live(index_dir: Path, generation_id: str) -> None:
     """Have `CURRENT` name a generation, in one step. Raises OSError."""
-    _replace(index_dir / CURRENT, f"{generation_id}\n".encode())
+    new = index_dir / f"{CURRENT}.new"
+    new.write_bytes(f"{generation_id}\n".encode())
+    sync(new)
+    os.replace(new, index_dir / CURRENT)
+    sync(index_dir)
 
 
 def roll_back(index_dir: Path, generation_id: str | None = None) -> str:
-    """Make another generation the live one, after it has been verified; return its id. Takes the writer lock itself.
-
-    Args:
-        index_dir: the index.
-        generation_id: which; unless it is given, the newest that is older than the live one.
+    """Make another generation live, the newest older one by default, after verifying it; return its id.
 
     Raises:
         IndexMissing: there is no such generation, or no older one.
@@ -183,17 +134,15 @@ def roll_back(index_dir: Path, generation_id: str | None = None) -> str:
     with disk_errors(index_dir), writer_lock(index_dir):
         there = generation_ids(index_dir)
         if generation_id is None:
-            older = older_ids(index_dir)
-            if not older:
+            generation_id = next(iter(older_ids(index_dir)), None)
+            if generation_id is None:
                 live = live_id(index_dir) or "none"
                 raise IndexMissing(f"{index_dir} has no generation older than the live one ({live})")
-            generation_id = older[0]
         elif generation_id not in there:
             raise IndexMissing(
                 f"there is no generation {generation_id!r} in {index_dir}; there are: {', '.join(there) or 'none'}"
             )
-        problems = problems_of(verify(index_dir / GENERATIONS / generation_id))
-        if problems:
+        if problems := problems_of(verify(index_dir / GENERATIONS / generation_id)):
             raise IndexCorrupt(problems[0])
         make_live(index_dir, generation_id)
         return generation_id
@@ -242,15 +191,6 @@ def remove(index_dir: Path, name: str) -> None:
     shutil.rmtree(leaving)
 
 
-def _live_size(index_dir: Path) -> int:
-    """Bytes of the live generation, 0 where there is none that can be read."""
-    try:
-        manifest = read_manifest(index_dir / GENERATIONS / current_id(index_dir))
-    except (IndexMissing, IndexCorrupt):
-        return 0
-    return size_of(manifest)
-
-
 def _new_id(index_dir: Path) -> str:
     """Return an id above all others in an index: the time in UTC, or the next one where the clock is behind the newest.
 
@@ -269,29 +209,6 @@ def _new_id(index_dir: Path) -> str:
     if not is_generation_id(following):
         raise IndexUnwritable(f"{index_dir}: no id follows that of generation {newest}; remove that generation")
     return following
-
-
-def _make(folder: Path) -> None:
-    """Make a folder and those above it, so that a power cut leaves none of them out."""
-    if not folder.is_dir():
-        _make(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync(folder.parent)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put a small file in its place in one step."""
-    new = path.with_name(f"{path.name}.new")
-    _write(new, content)
-    os.replace(new, path)
-    sync(path.parent)
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def sync(path: Path) -> None:

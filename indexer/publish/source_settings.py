@@ -29,14 +29,15 @@ def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | No
 
     The places that a source may not leave are kept as well. Raises ConfigError if what was kept makes no sense.
     """
-    config = _bounded(config, sources, live)
-    before = _own(live.settings) if live is not None else {}
+    settings = live.settings if live is not None else {}
+    before, within = _own(settings), settings.get("crawl", {}).get("within", {})
     own = {}
     for source in sources:
-        mine = {**before.get(source, {}), **config.crawl.own.get(source, {})}
-        if used := {name: mine[name] for name in own_names(source) if mine.get(name) is not None}:
+        given = {**before.get(source, {}), **config.crawl.own.get(source, {})}
+        if used := {name: given[name] for name in own_names(source) if given.get(name) is not None}:
             own[source] = used
-    return replace(config, crawl=replace(config.crawl, own=own))
+    places = {source: tuple(within[source]) for source in sources if source in within} | dict(config.crawl.within)
+    return replace(config, crawl=replace(config.crawl, own=own, within=places))
 
 
 def credentialed(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> list[str]:
@@ -49,8 +50,7 @@ def credentialed(config: BuildConfig, sources: Collection[str], live: Manifest |
     found = []
     for source in sources:
         given = credential_for(source, config.credentials)
-        is_read = config.refresh is None or source in config.refresh
-        if source in before and given is None and is_read:
+        if source in before and given is None and (config.refresh is None or source in config.refresh):
             raise CredentialsError(
                 f"{source} was read with credentials before, and none are given: name the configuration file that has "
                 "them with --config, or in PILOTLIGHT_RULES"
@@ -65,13 +65,12 @@ def config_of(manifest: Manifest) -> BuildConfig:
 
     Raises ConfigError if what was kept makes no sense.
     """
-    settings = manifest.settings
-    known = {known.name for known in fields(CrawlLimits)}
+    settings, known = manifest.settings, {known.name for known in fields(CrawlLimits)}  # older versions had more
     crawl = {name: value for name, value in settings.get("crawl", {}).items() if name in known}
     crawl["scope"] = Scope(**{name: tuple(paths) for name, paths in crawl.get("scope", {}).items()})
     crawl["within"] = {source: tuple(places) for source, places in crawl.get("within", {}).items()}
     crawl["own"] = {
-        source: {name: value for name, value in limits.items() if name in OWN}  # older versions had more
+        source: {name: value for name, value in limits.items() if name in OWN}
         for source, limits in crawl.get("own", {}).items()
     }
     networks = crawl.get("allow_private", False)
@@ -86,24 +85,24 @@ def config_of(manifest: Manifest) -> BuildConfig:
     )
 
 
-def changes(config: BuildConfig, live: Manifest | None, say: Callable[[str], None]) -> tuple[SettingChange, ...]:
-    """Return, and tell, each setting by which a source is read otherwise than in the build before."""
+def changes(config: BuildConfig, live: Manifest | None, log_line: Callable[[str], None]) -> tuple[SettingChange, ...]:
+    """Return, and log, each setting by which a source is read otherwise than in the build before."""
     if live is None:
         return ()
-    before, now = live.settings.get("crawl", {}), asdict(config.crawl)
-    found = []
+    crawls, found = (live.settings.get("crawl", {}), asdict(config.crawl)), []
     for source in live.sources:
-        old, new = _effective(before, source), _effective(now, source)
-        found += [SettingChange(source, name, old[name], new[name]) for name in old if old[name] != new[name]]
-    for change in found:
-        say(f"changed: {change}")
+        values = [{**crawl, **crawl.get("scope", {}), **crawl.get("own", {}).get(source, {})} for crawl in crawls]
+        for name in own_names(source):
+            before, now = (as_text(each.get(name, "")) for each in values)
+            if name in values[0] and before != now:
+                found.append(SettingChange(source, name, before, now))
+                log_line(f"changed: {found[-1]}")
     return tuple(found)
 
 
 def are_kept(config: BuildConfig, live: Manifest) -> bool:
     """Return whether the live generation has the sources' own settings as they are now."""
-    own = json.loads(json.dumps(config.crawl.own, default=dict))
-    return bool(own == _own(live.settings))
+    return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == _own(live.settings))
 
 
 def own_of(manifest: Manifest, source: str) -> dict[str, str]:
@@ -114,13 +113,8 @@ def own_of(manifest: Manifest, source: str) -> dict[str, str]:
 def without_leave(manifest: Manifest) -> Manifest:
     """Return a manifest from elsewhere without leave to reach private addresses: only this machine gives that."""
     before = _own(manifest.settings)
-    own = {
-        source: {name: value for name, value in given.items() if name != "allow_private"}
-        for source, given in before.items()
-    }
-    if own == before:
-        return manifest
-    return replace(manifest, settings=_with_own(manifest.settings, own))
+    own = {source: {k: v for k, v in given.items() if k != "allow_private"} for source, given in before.items()}
+    return manifest if own == before else replace(manifest, settings=_with_own(manifest.settings, own))
 
 
 def leave_lost(imported: Manifest) -> list[str]:
@@ -153,15 +147,3 @@ def _own(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 def _with_own(settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {**settings, "crawl": {**settings.get("crawl", {}), "own": own}}
-
-
-def _effective(crawl: Mapping[str, Any], source: str) -> dict[str, str]:
-    values = {**crawl, **crawl.get("scope", {}), **crawl.get("own", {}).get(source, {})}
-    return {name: as_text(values[name]) for name in own_names(source) if name in values}
-
-
-def _bounded(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Return the config with the places that each source was held to before: they hold for as long as it is there."""
-    before = live.settings.get("crawl", {}).get("within", {}) if live is not None else {}
-    kept = {source: tuple(places) for source, places in before.items() if source in sources}
-    return replace(config, crawl=replace(config.crawl, within=kept | dict(config.crawl.within)))

@@ -3,13 +3,12 @@
 import hashlib
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
-from indexer.errors import IndexerError, IndexUnreadable, counted
+from indexer.errors import IndexCorrupt, counted
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import MANIFEST, Manifest, check_files, corrupt, read_manifest
 
@@ -30,14 +29,30 @@ def verify(folder: Path) -> list[Check]:
 
     Raises IndexUnreadable if a file cannot be read for a reason that says nothing about it.
     """
-    checks = [_run("manifest", lambda: _manifest(folder))]
-    if problems_of(checks):
-        return checks
-    manifest = read_manifest(folder)
-    checks += [_run(f"file {name}", partial(_file, folder, manifest, name)) for name in manifest.files]
-    checks.append(_run("other files", lambda: _strangers(folder, manifest)))
+    try:
+        manifest = read_manifest(folder)
+    except IndexCorrupt as error:
+        return [Check("manifest", False, str(error))]
+    found = f"schema version {manifest.schema_version}, {len(manifest.files)} files"
+    checks = [Check("manifest", True, found)]
+    for name, record in manifest.files.items():
+        try:
+            check_files(folder, replace(manifest, files={name: record}))
+            checks.append(Check(f"file {name}", True, f"{record.size:,} bytes, SHA-256 {record.sha256[:12]}…"))
+        except IndexCorrupt as error:
+            checks.append(Check(f"file {name}", False, str(error)))
+    known = {folder / name for name in (MANIFEST, *manifest.files)}
+    strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in known)
+    what = str(corrupt(strangers[0], "is not part of the generation")) if strangers else "none"
+    checks.append(Check("other files", not strangers, what))
     if not problems_of(checks):
-        checks.append(_run("counts", lambda: _counts(folder)))
+        try:
+            with closing(Generation(folder, are_checked=True)) as generation:
+                counts = generation.manifest.counts
+            found = f"{counted(counts.documents, 'document')} and {counted(counts.chunks, 'chunk')} in every file"
+            checks.append(Check("counts", True, found))
+        except IndexCorrupt as error:
+            checks.append(Check("counts", False, str(error)))
     return checks
 
 
@@ -60,7 +75,7 @@ class SelfCheck:
         for name in manifest.files:
             with suppress(OSError):
                 self._files[name] = os.open(folder / name, os.O_RDONLY | os.O_CLOEXEC)
-        weakref.finalize(self, _close, tuple(self._files.values()))
+        weakref.finalize(self, lambda files: list(map(os.close, files)), tuple(self._files.values()))
 
     def sizes(self) -> None:
         """Compare the size of every file with its record. Raises IndexCorrupt."""
@@ -79,43 +94,3 @@ class SelfCheck:
                 yield len(block)
             if digest.hexdigest() != self._manifest.files[name].sha256:
                 raise corrupt(self._folder / name, "differs from its checksum")
-
-
-def _run(name: str, check: Callable[[], str]) -> Check:
-    try:
-        return Check(name, True, check())
-    except IndexUnreadable:
-        raise
-    except IndexerError as error:
-        return Check(name, False, str(error))
-
-
-def _manifest(folder: Path) -> str:
-    manifest = read_manifest(folder)
-    return f"schema version {manifest.schema_version}, {len(manifest.files)} files"
-
-
-def _file(folder: Path, manifest: Manifest, name: str) -> str:
-    record = manifest.files[name]
-    check_files(folder, replace(manifest, files={name: record}))
-    return f"{record.size:,} bytes, SHA-256 {record.sha256[:12]}…"
-
-
-def _strangers(folder: Path, manifest: Manifest) -> str:
-    known = {folder / name for name in (MANIFEST, *manifest.files)}
-    strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in known)
-    if strangers:
-        raise corrupt(strangers[0], "is not part of the generation")
-    return "none"
-
-
-def _counts(folder: Path) -> str:
-    generation = Generation(folder, are_checked=True)
-    documents, chunks = generation.manifest.counts.documents, generation.manifest.counts.chunks
-    generation.close()
-    return f"{counted(documents, 'document')} and {counted(chunks, 'chunk')} in every file"
-
-
-def _close(files: Iterable[int]) -> None:
-    for file in files:
-        os.close(file)

@@ -230,8 +230,7 @@ HOSTILE: dict[str, tuple[Callable[[Members, str], Members], str]] = {
     "hard link": (lambda m, top: m + a_member(f"{top}/y", b"", tarfile.LNKTYPE, f"{top}/manifest.json"), "ordinary"),
     "device": (lambda m, top: m + a_member(f"{top}/null", b"", tarfile.CHRTYPE), "ordinary file"),
     "pipe": (lambda m, top: m + a_member(f"{top}/pipe", b"", tarfile.FIFOTYPE), "ordinary file"),
-    "long name": (lambda m, top: m + a_member(f"{top}/{'x' * 300}"), "does not name"),
-    "very long name": (lambda m, top: m + a_member(f"{top}/{'x' * 30_000}"), "no export's"),
+    "long name": (lambda m, top: m + a_member(f"{top}/{'x' * 300}"), "not an ordinary file"),
     "manifest not first": (lambda m, top: m[::-1], "does not begin with the manifest"),
     "not a generation": (lambda m, top: renamed(m, 0, "evil/manifest.json"), "does not begin with the manifest"),
     "manifest of another": (lambda m, top: renamed(m, 0, "20260101T000000-000000/manifest.json"), "belongs to"),
@@ -255,7 +254,7 @@ def test_extended_headers_are_refused(archive: Path, tmp_path: Path) -> None:
     members = members_of(archive)
     members[0][0].pax_headers = {"comment": "x" * 100_000}
     pack(archive, members, tarfile.PAX_FORMAT)
-    with pytest.raises(ArchiveError, match="no export's"):
+    with pytest.raises(ArchiveError, match="not an ordinary file"):
         import_archive(tmp_path / "other", archive, keep_generations=2)
 
 
