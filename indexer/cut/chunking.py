@@ -74,29 +74,6 @@ class Chunker:
             repeats[text] += 1
         return chunks
 
-    def for_this_model(self, chunks: Sequence[Chunk]) -> list[Chunk] | None:
-        """Return chunks of one document, cut for another model, as this one reads them; None if one is too long for it.
-
-        Their embedded texts need not be there: they are made of heading context and text anew.
-        """
-        texts, before = [], None
-        for chunk in chunks:
-            section = Section(tuple(chunk.section.split(SEPARATOR)) if chunk.section else (), None, chunk.text)
-            # a passage that begins its section may have the last heading in its text; the hash says which it was
-            contexts = [self.context(chunk.title, section, begins=begins) for begins in (True, False)]
-            read = [with_context(chunk.text, context) for context in contexts]
-            same = [text for text in read if hash_text(text) == chunk.content_hash]
-            texts.append(same[0] if same else read[chunk.section == before])
-            before = chunk.section
-        lengths = self._count(texts)
-        self._counts.clear()
-        if max(lengths, default=0) > self._embedder.max_length:
-            return None
-        return [
-            replace(chunk, embedded_text=text, content_hash=hash_text(text), tokens=tokens)
-            for chunk, text, tokens in zip(chunks, texts, lengths, strict=True)
-        ]
-
     def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str | None, str, str]]:
         """Yield passages, each with its section, the nearest anchor, and its heading context."""
         for section in sections:

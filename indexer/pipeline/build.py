@@ -3,12 +3,11 @@
 `fetch → read → cut → embed → write → publish`: the first stages are iterators, see `workers.read_ahead`.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from embedder.protocol import Embedder
 from indexer import memory
@@ -21,7 +20,6 @@ from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES, current_id
 from indexer.generation.manifest import ANALYSIS, SCHEMA_VERSION, TOKENS, read_manifest
 from indexer.generation.previous import (
-    READER_VERSION,
     PreviousGeneration,
     indexed_with,
     is_indexed,
@@ -30,11 +28,11 @@ from indexer.generation.previous import (
     sections_of,
 )
 from indexer.pipeline.draft import Draft, drafting, open_earlier
-from indexer.pipeline.plan import Plan, reuse_of
+from indexer.pipeline.plan import Plan, complete
 from indexer.pipeline.progress import READING, Progress
 from indexer.pipeline.report import BuildReport
 from indexer.pipeline.workers import Workers, read_ahead
-from indexer.publish.source_settings import changes, credentialed, with_kept, without
+from indexer.publish.source_settings import without
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
@@ -69,21 +67,19 @@ def build(
     Args:
         sources: http or https addresses, repositories, buckets, folders or files: all that the index is to hold.
         index_dir: folder of the index; made if it is missing.
-        embedder: makes the vectors; its fingerprint goes into the index. Not used while nothing is new.
-        config: the settings: limits, chunk sizes, how many generations to keep, what to read again.
-        progress: shows how far the build is; closed at the end.
+        embedder: not used while nothing is new.
+        config: the settings.
+        progress: closed at the end.
         cluster: machines that read, cut and embed the pages; None means this one.
         is_brief: see `writer_lock`.
 
     Raises:
-        SourceError: a source cannot be read at all.
+        SourceError, CredentialsError, SessionEnded: a source cannot be read at all, or not with its credentials.
         NothingToIndex: none of them gave any text.
-        BuildLocked: another build is writing this index.
-        IndexUnwritable: the folder cannot be written, is full, or holds something else.
+        BuildLocked, IndexUnwritable: the index cannot be written.
         ConfigError, VectorError: the embedder cannot be used for this.
         MemoryShort: it may not have the memory that it needs to go on.
         ClusterError: the cluster cannot do its part.
-        CredentialsError, SessionEnded: a site cannot be read with its credentials.
     """
     ocr = find(config.ocr)
     store = PushedStore(index_dir)
@@ -102,7 +98,7 @@ def build(
         before = earlier.manifest.sources if earlier.manifest else ()
         if not sources or pushed.count or SOURCE in (*sources, *before):
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
-        plan = _plan(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
+        plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
         mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
         with closing(_Build(folder, embedder, plan, pushed, mirrors, journal)) as work:
             if config.full:
@@ -122,18 +118,11 @@ def remove_sources(
 
     A page that another source leads to as well goes too, and comes back with the next build.
 
-    Args:
-        sources: as they were given when they were indexed.
-        index_dir: folder of the index.
-        keep_generations: how many to keep, the new one included.
-        progress: shows how far it is; closed at the end.
-
     Raises:
         SourceError: one of them is not a source of the index; the message lists those that are.
         NothingToIndex: no document would be left.
         IndexMissing, IndexCorrupt: there is no live generation, or it cannot be read.
-        BuildLocked: another build is writing this index.
-        IndexUnwritable: the folder cannot be written or is full.
+        BuildLocked, IndexUnwritable: the index cannot be written.
     """
     removed = {full_name(source) for source in sources}
     current_id(index_dir)  # so that no folder is made where there is no index
@@ -157,10 +146,10 @@ def remove_sources(
             progress.found(manifest.counts.documents)
             for number, url, source in earlier.documents():
                 if source in removed:
-                    plan.ledger.gone.add(url)
+                    plan.report.gone.add(url)
                 else:
                     draft.carry(number, source)
-                    plan.ledger.unchanged += 1
+                    plan.report.unchanged += 1
                 progress.page()
             if not draft.counts.documents:
                 raise NothingToIndex("without these sources the index would be empty; the live index has not changed")
@@ -174,54 +163,25 @@ def remove_sources(
         return report
 
 
-def _plan(plan: Plan) -> Plan:
-    """Complete the plan of a build, and say what of the live generation cannot be taken over, and why."""
-    config, sources, live = plan.config, plan.sources, plan.earlier.manifest
-    refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
-    metadata = {
-        full_name(source): {name: list(values) for name, values in stated.items()}
-        for source, stated in config.metadata.items()
-    }
-    tokens = config.tokens if config.tokens is not None else live is not None and TOKENS in live.files
-    config = with_kept(replace(config, refresh=refresh, metadata=metadata, tokens=tokens), sources, live)
-    settings: dict[str, Any] = config.as_dict() | {"ocr": None if plan.ocr.obstacle else config.ocr.as_dict()}
-    settings |= {"reading": READER_VERSION}
-    settings |= {"metadata": config.metadata} if config.metadata else {}
-    settings |= {"model": dict(config.model)} if config.model else {}
-    if private := credentialed(config, sources, live):
-        settings["credentials"] = private
-    plan.ledger.settings = changes(config, live, plan.progress.message)
-    reuse = reuse_of(live, sources, config, settings, plan.embedder.fingerprint if plan.embedder else {})
-    if reuse.refusal:
-        plan.progress.message(reuse.refusal)
-    return replace(plan, config=config, settings=settings, reuse=reuse)
-
-
 class _Build:
     """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
     def __init__(
-        self,
-        folder: Path,
-        embedder: Embedder,
-        plan: Plan,
-        pushed: PushedReader,
-        mirrors: Mirrors,
-        journal: Journal,
+        self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedReader, mirrors: Mirrors, journal: Journal
     ) -> None:
-        self._plan, self._earlier, self._ledger = plan, plan.earlier, plan.ledger
+        self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._embedder = embedder
         self._pushed = pushed
         self._mirrors = mirrors
         self._journal = journal
         self._still_there: set[int] = set()  # documents of the earlier generation
-        live, reuse = plan.earlier.manifest, plan.reuse
-        self._earlier.is_trusted = reuse.passages
-        learnt = live.settings.get("templates") if live is not None and reuse.passages else None
+        live = plan.earlier.manifest
+        self._earlier.is_trusted = plan.reuse.passages
+        learnt = live.settings.get("templates") if live is not None and plan.reuse.passages else None
         self._templates = Templates(learnt, self._is_new, reads_text=plan.cluster is None)
-        dimension = live.counts.dimension if live is not None and reuse.vectors else 0
+        dimension = live.counts.dimension if live is not None and plan.reuse.vectors else 0
         vectors_from = self._earlier if dimension else PreviousGeneration.nothing()
-        self._draft = Draft(folder, dimension or embedder.dimension, plan, vectors_from, may_stay=reuse.everything)
+        self._draft = Draft(folder, dimension or embedder.dimension, plan, vectors_from)
 
     def close(self) -> None:
         """Release the files of the draft."""
@@ -229,27 +189,32 @@ class _Build:
 
     def run(self, index_dir: Path) -> BuildReport:
         """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
-        plan, live = self._plan, self._earlier.manifest
+        plan, live, report = self._plan, self._earlier.manifest, self._report
         plan.progress.phase(READING)
         with closing(self._pages()) as pages:  # whatever happens, fetchers and readers stop at once
             for item, result in pages:
                 memory.check()
-                self._add_item(item, result)
+                if isinstance(item, Skip):
+                    report.skip(item)
+                    continue
+                if isinstance(item, Page):
+                    report.fetched += 1
+                    self._add_page(item, result)
+                elif isinstance(item, Known):
+                    self._add_known(item)
+                else:
+                    report.failed.append(item)
+                plan.progress.page()
         for number, url, _ in self._earlier.documents():
             if number not in self._still_there:
-                self._ledger.gone.add(url)
-        if (
-            live is not None
-            and live.schema_version >= SCHEMA_VERSION
-            and live.analysis == ANALYSIS
-            and self._draft.is_unchanged
-            and not self._ledger.gone.count
-        ):
-            return self._ledger.report(live.id, live.counts, published=False)
+                report.gone.add(url)
+        is_current = live is not None and live.schema_version >= SCHEMA_VERSION and live.analysis == ANALYSIS
+        if live is not None and is_current and self._draft.is_unchanged and not report.gone.count:
+            return report.finish(live.id, live.counts, published=False)
         self._draft.differ()
         if not self._draft.counts.documents and plan.sources != [SOURCE]:
             self._journal.drop()  # all there is has been fetched
-            raise NothingToIndex(self._ledger.why_nothing(plan.sources, is_live=live is not None))
+            raise NothingToIndex(report.why_nothing(plan.sources, is_live=live is not None))
         settings = {**plan.settings, "templates": self._templates.kept(plan.sources)}
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
@@ -266,7 +231,7 @@ class _Build:
             limits=plan.config.crawl,
             report_due=plan.progress.found,
             earlier=self._earlier,
-            services=CrawlServices(self._ledger.traffic, self._journal, Sessions(plan.config.credentials)),
+            services=CrawlServices(self._report.traffic, self._journal, Sessions(plan.config.credentials)),
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,
@@ -274,7 +239,7 @@ class _Build:
             no_images=plan.ocr.obstacle,
         )
         items = read_sources([source for source in plan.sources if source not in resting], reading)
-        watch = self._ledger.stopwatch
+        watch = self._report.stopwatch
         ahead = read_ahead(items, self._is_new, plan.config.chunk, plan.ocr, plan.cluster, watch)
         with closing(items), closing(ahead):
             yield from ahead
@@ -284,23 +249,10 @@ class _Build:
         record = self._earlier.unchanging_page(page.url)
         return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
-    def _add_item(self, item: Item, result: Parsed | ParseError | None) -> None:
-        if isinstance(item, Skip):
-            self._ledger.skip(item)
-            return
-        if isinstance(item, Page):
-            self._ledger.fetched += 1
-            self._add_page(item, result)
-        elif isinstance(item, Known):
-            self._add_known(item)
-        else:
-            self._ledger.failures.append(item)
-        self._plan.progress.page()
-
     def _add_page(self, page: Page, result: Parsed | ParseError | None) -> None:
         """Index a page that was fetched, unless it is not wanted or unchanged."""
         record = self._earlier.unchanging_page(page.url)
-        self._note(page.url, filter(None, [page.note]))
+        self._report.note(page.url, filter(None, [page.note]))
         if result is not None:
             outcome = self._add_read(page, result)
         elif page.noindex or record is None:
@@ -309,15 +261,44 @@ class _Build:
             outcome = self._repeat(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
 
+    def _add_read(self, page: Page, result: Parsed | ParseError) -> str:
+        """Index a page that was read; return its outcome."""
+        if page.source == SOURCE:
+            self._draft.differ()  # its outcome has to be kept, whatever it is
+        if isinstance(result, Unwanted):
+            return self._skip(page.url, str(result))
+        if isinstance(result, ParseError):
+            self._report.failed.append(Failure(page.url, str(result)))
+            return f"{_FAILED}{result}"
+        stated = self._plan.config.metadata.get(page.source, {})
+        metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.document.metadata)
+        self._report.stopwatch.add(result.seconds)
+        outcome = self._index(replace(result.document, metadata=metadata), len(page.body), result.chunks)
+        record = self._earlier.page(page.url)
+        if not is_indexed(outcome):
+            return outcome
+        if record is None or not is_indexed(record.outcome):
+            self._report.new.add(page.url)
+            return outcome
+        self._keep(page.url)
+        if record.content_hash == page.content_hash:
+            self._report.unchanged += 1
+        else:
+            self._report.changed.add(page.url)
+        return outcome
+
     def _add_known(self, known: Known) -> None:
         """Take over a page that was not read, because it is unchanged or out of reach."""
         record = known.record
         if known.kept is not None:
-            self._ledger.kept.append(Failure(record.url, known.kept))
+            self._report.kept.append(Failure(record.url, known.kept))
         if record.noindex:
             outcome = self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
-        elif is_indexed(record.outcome) and not self._earlier.is_trusted:
-            outcome = self._cut_again(record)
+        elif is_indexed(record.outcome) and not self._earlier.is_trusted:  # cut again the passages there are of it
+            number, _ = self._keep(record.url)
+            document, chunks, _ = self._earlier.read(number)
+            sections, page_notes = sections_of(chunks), notes_of(record.outcome)
+            outcome = self._index(replace(document, source=record.source, sections=sections, notes=page_notes))
         else:
             outcome = self._repeat(record, is_kept=known.kept is not None)
         if not self._earlier.is_trusted:  # so that the next build reads it
@@ -326,97 +307,45 @@ class _Build:
 
     def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> str:
         """Do with a page what the build before did; return its outcome."""
-        if is_indexed(record.outcome):
-            self._note(record.url, notes_of(record.outcome))
+        if record.outcome.startswith(_FAILED):
+            self._report.failed.append(Failure(record.url, record.outcome.removeprefix(_FAILED)))
+        elif not is_indexed(record.outcome):
+            self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
+        else:
+            self._report.note(record.url, notes_of(record.outcome))
+            self._report.unchanged += not is_kept
             number, source = self._keep(record.url)
-            self._ledger.unchanged += not is_kept
             if source != record.source:  # another source leads to it than before
                 self._draft.differ()
-            if self._plan.reuse.vectors:
-                self._draft.carry(number, record.source)
-            else:
-                self._embed_again(number, record.source)
-        elif record.outcome.startswith(_FAILED):
-            self._ledger.failures.append(Failure(record.url, record.outcome.removeprefix(_FAILED)))
-        else:
-            self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
+            self._draft.carry(number, record.source)
         return record.outcome
-
-    def _add_read(self, page: Page, result: Parsed | ParseError) -> str:
-        """Index a page that was read; return its outcome."""
-        if page.source == SOURCE:
-            self._draft.differ()  # its outcome has to be kept, whatever it is
-        if isinstance(result, Unwanted):
-            return self._skip(page.url, str(result))
-        if isinstance(result, ParseError):
-            self._ledger.failures.append(Failure(page.url, str(result)))
-            return f"{_FAILED}{result}"
-        stated = self._plan.config.metadata.get(page.source, {})
-        metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.document.metadata)
-        document = replace(result.document, metadata=metadata)
-        self._ledger.stopwatch.add(result.seconds)
-        outcome = self._index(document, len(page.body), result.chunks)
-        record = self._earlier.page(page.url)
-        if not is_indexed(outcome):
-            return outcome
-        if record is None or not is_indexed(record.outcome):
-            self._ledger.new.add(page.url)
-            return outcome
-        self._keep(page.url)
-        if record.content_hash == page.content_hash:
-            self._ledger.unchanged += 1
-        else:
-            self._ledger.changed.add(page.url)
-        return outcome
-
-    def _embed_again(self, number: int, source: str) -> None:
-        """Take over the passages of a document, but no vectors; where ours reads less, cut it from them anew."""
-        document, chunks, _ = self._earlier.read(number)
-        chunker = self._chunker
-        with self._ledger.stopwatch.timed("chunk"):
-            again = chunker.for_this_model(chunks)
-        if again is None:
-            self._index(replace(document, source=source, sections=sections_of(chunks)))
-        else:
-            self._draft.add(replace(document, source=source), again)
-
-    def _cut_again(self, record: PageRecord) -> str:
-        """Index a page that is out of reach from the passages there are of it."""
-        number, _ = self._keep(record.url)
-        document, chunks, _ = self._earlier.read(number)
-        page_notes = notes_of(record.outcome)
-        return self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=page_notes))
 
     def _index(self, document: Document, size: int | None = None, chunks: list[Chunk] | None = None) -> str:
         """Add a document, cut here if it is not yet; `size` is the bytes of its page, if that was read."""
         if chunks is None:
             chunker = self._chunker
-            with self._ledger.stopwatch.timed("chunk"):
+            with self._report.stopwatch.timed("chunk"):
                 chunks = chunker.split(document)
         scans = document.scans
         if scans.pages:
-            self._ledger.scanned(scans)
+            self._report.scanned(scans)
         if not chunks:
             return self._skip(document.url, f"no text: {scans.unread[0][1]}" if scans.unread else "no text")
         for page, reason in scans.unread:
-            self._ledger.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
+            self._report.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
         if NOBODY in document.access:
-            self._ledger.skip(Skip(document.url, "an access list that is empty or cannot be read: hidden from all"))
+            self._skip(document.url, "an access list that is empty or cannot be read: hidden from all")
         if len(chunks) > MOST_CHUNKS:
             del chunks[MOST_CHUNKS:]
-            self._ledger.skip(Skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document"))
+            self._skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document")
         self._draft.add(document, chunks)
         if size is not None:
-            self._ledger.size(document.url, size, len(chunks))
-        self._note(document.url, document.notes)
+            self._report.read(document.url, size, len(chunks))
+        self._report.note(document.url, document.notes)
         return indexed_with(document.notes)
 
-    def _note(self, url: str, texts: Iterable[str]) -> None:
-        for text in texts:
-            self._ledger.note(url, text)
-
     def _skip(self, url: str, reason: str) -> str:
-        self._ledger.skip(Skip(url, reason))
+        self._report.skip(Skip(url, reason))
         return f"{_SKIPPED}{reason}"
 
     def _keep(self, url: str) -> tuple[int, str]:
@@ -427,6 +356,6 @@ class _Build:
 
     @cached_property
     def _chunker(self) -> Chunker:
-        with self._ledger.stopwatch.timed("model"):
+        with self._report.stopwatch.timed("model"):
             self._embedder.count_tokens([""])  # which compiles and loads the model, if that has not been done yet
         return Chunker(self._embedder, self._plan.config.chunk)

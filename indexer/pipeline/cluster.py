@@ -48,16 +48,16 @@ class Work:
     software: dict[str, str]  # that the node has to have, see `_software`
 
 
+@dataclass(frozen=True, slots=True)
 class _Task(Generic[T]):
     """A task that runs on a node."""
 
-    def __init__(self, cluster: "Cluster", task: Any) -> None:
-        self._cluster = cluster
-        self._task = task
+    cluster: "Cluster"
+    ref: Any
 
     def result(self) -> T:
         """Wait for the result. Raises the error of the task, or ClusterError if no node is left to run it."""
-        result: T = self._cluster.wait_for(self._task)
+        result: T = self.cluster.wait_for(self.ref)
         return result
 
 
@@ -79,10 +79,21 @@ class Cluster:
         self._work = Work(uuid4().hex, load, dict(fingerprint), _software())
         self._cores = cores
         self._counted_at, self._tasks_at_once = -_COUNTED, 0
-        options = {"num_cpus": cores, "max_retries": _RETRIES}
-        self._read = ray.remote(**options)(_read_page)
-        self._encode = ray.remote(**options)(_encode_texts)
-        self._check()
+        self._read = ray.remote(num_cpus=cores, max_retries=_RETRIES)(_read_page)
+        self._encode = ray.remote(num_cpus=cores, max_retries=_RETRIES)(_encode_texts)
+        nodes = self._nodes()
+        if not nodes:
+            raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
+        # without a core of its own, so that it need not wait for one where the cluster is busy
+        check = ray.remote(num_cpus=0, max_retries=_RETRIES)(_check_node)
+        strategies = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+        started = [check.options(scheduling_strategy=strategy).remote(self._work) for strategy in strategies]
+        for node, task in zip(nodes, started, strict=True):
+            try:
+                self.wait_for(task)
+            except ClusterError:
+                if node in self._nodes():  # one that is lost meanwhile is as if it never was
+                    raise
 
     @property
     def pages(self) -> int:
@@ -118,29 +129,14 @@ class Cluster:
         except RayTaskError as error:
             if isinstance(error.cause, PilotlightError):
                 raise error.cause from None
-            raise ClusterError(
-                f"a task failed on a node of the cluster: {_last_line(error)}; nothing was published"
-            ) from error
+            reason = str(error).strip().rpartition("\n")[2][:200]
+            raise ClusterError(f"a task failed on a node of the cluster: {reason}; nothing was published") from error
         except RayError as error:
+            reason = str(error).strip().partition("\n")[0][:200]
             raise ClusterError(
-                f"a task was lost {_RETRIES + 1} times with its node or process ({_first_line(error)}); nothing was "
-                "published: check that the nodes have enough memory"
+                f"a task was lost {_RETRIES + 1} times with its node or process ({reason}); nothing was published: "
+                "check that the nodes have enough memory"
             ) from error
-
-    def _check(self) -> None:
-        nodes = self._nodes()
-        if not nodes:
-            raise ClusterError(f"no node of the cluster has {self._cores} cores for a task: lower --threads")
-        # without a core of its own, so that it need not wait for one where the cluster is busy
-        check = ray.remote(num_cpus=0, max_retries=_RETRIES)(_check_node)
-        strategies = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-        started = [check.options(scheduling_strategy=strategy).remote(self._work) for strategy in strategies]
-        for node, task in zip(nodes, started, strict=True):
-            try:
-                self.wait_for(task)
-            except ClusterError:
-                if node in self._nodes():  # one that is lost meanwhile is as if it never was
-                    raise
 
     def _nodes(self) -> list[str]:
         """Return the ids of the nodes that can take a task."""
@@ -156,19 +152,15 @@ class Cluster:
         return self._tasks_at_once
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:200]
-
-
-def _last_line(error: BaseException) -> str:
-    return str(error).strip().rpartition("\n")[2][:200]
-
-
 def _software() -> dict[str, str]:
     """Return what decides, beside the model, whether two machines make the same chunks and vectors of a page."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    packages = {name: _version(name) for name in ("pilotlight", "torch")}
-    return {"python": python, "reading": str(READER_VERSION)} | packages
+    found = {"python": ".".join(platform.python_version_tuple()[:2]), "reading": str(READER_VERSION)}
+    for name in ("pilotlight", "torch"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "none"
+    return found
 
 
 def _check_node(work: Work) -> None:
@@ -202,8 +194,9 @@ def _encode_texts(texts: Sequence[str], work: Work, tokens: bool) -> tuple[Docum
 
 
 def _embedder(work: Work) -> Embedder:
+    """Return the embedder of this process, loaded once and compared with the one of the machine that builds."""
     if work.id not in _loaded:
-        where = f"the node {_name()}"
+        where = f"the node {ray.util.get_node_ip_address()} ({ray.get_runtime_context().get_node_id()[:8]})"
         _compare(where, _software(), work.software)
         try:
             embedder = work.load()
@@ -222,14 +215,3 @@ def _compare(where: str, has: dict[str, Any], expected: dict[str, Any]) -> None:
                 f"{where} has {name} {has.get(name)}, and this machine {expected.get(name)}: make them alike, or take "
                 "it out of the cluster; nothing was published"
             )
-
-
-def _name() -> str:
-    return f"{ray.util.get_node_ip_address()} ({ray.get_runtime_context().get_node_id()[:8]})"
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "none"

@@ -42,15 +42,7 @@ _TO_MAKE = -1  # in place of the row of a vector that is not taken over
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
     """Hold the writer lock and yield a folder for a draft; then remove it, unless published, and old generations.
 
-    Args:
-        index_dir: folder of the index; made if it is missing.
-        keep: generations kept, the live one included.
-        progress: closed at the end.
-        is_brief: see `writer_lock`.
-
-    Raises:
-        BuildLocked: another build is writing this index.
-        IndexUnwritable: the folder cannot be written, is full, or holds something else.
+    Keeps so many generations, the live one included. Raises BuildLocked or IndexUnwritable.
     """
     with disk_errors(index_dir):
         prepare(index_dir)
@@ -79,28 +71,23 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 class Draft:
     """Writes the documents of a new generation, and keeps the vectors that are still being made in step with them."""
 
-    def __init__(
-        self, folder: Path, dimension: int, plan: Plan, earlier: PreviousGeneration, *, may_stay: bool = False
-    ) -> None:
-        """Open the files of a draft.
+    def __init__(self, folder: Path, dimension: int, plan: Plan, earlier: PreviousGeneration) -> None:
+        """Open the files of a draft in a folder that `publish.start` gave, whose name is the id of the generation.
 
-        Args:
-            folder: as `publish.start` gave it; its name is the id of the generation.
-            dimension: length of a vector.
-            plan: of the build.
-            earlier: generation that vectors are taken from; an empty one if it has those of another model.
-            may_stay: whether the live generation is to stay if the draft turns out to be the same. Its documents are
-                copied only when something differs.
+        Vectors are taken from the earlier generation, an empty one if it has those of another model. Where the live
+        generation may stay if the draft turns out to be the same, documents are copied only when something differs.
         """
         self._folder = folder
         self._plan = plan
         self._earlier = earlier
-        self._stopwatch = plan.ledger.stopwatch
+        self._stopwatch = plan.report.stopwatch
         self._created = datetime.now(UTC)
         tokens = bool(plan.config.tokens)
         self._writer = GenerationWriter(folder, dimension, vector_index=plan.config.vector_index, tokens=tokens)
         self._vectors = _VectorQueue(plan, earlier, self._writer)
-        self._to_copy: list[tuple[int, str]] | None = [] if may_stay else None  # None once something differs
+        self._to_copy: list[tuple[int, str]] | None = (
+            [] if plan.reuse.everything else None
+        )  # None once something differs
 
     @property
     def counts(self) -> Counts:
@@ -142,12 +129,8 @@ class Draft:
         self._writer.documents.remember(page)
 
     def publish(self, index_dir: Path, fingerprint: dict[str, Any], settings: Mapping[str, Any]) -> BuildReport:
-        """Complete every file and make the draft the live generation; return the report.
-
-        Raises:
-            VectorError: the vectors do not match the chunks.
-            IndexUnwritable: the folder cannot be written, or is full.
-        """
+        """Complete every file and make the draft the live generation; return the report. Raises VectorError."""
+        report, counts = self._plan.report, self.counts
         self._vectors.finish()
         self._plan.progress.phase("writing the index")
         with self._stopwatch.timed("write"):
@@ -159,16 +142,16 @@ class Draft:
                 id=self._folder.name,
                 created_at=self._created.isoformat(timespec="seconds"),
                 fingerprint=fingerprint,
-                counts=self.counts,
+                counts=counts,
                 files=files,
                 languages=self._writer.languages,
                 schema_version=self._writer.schema_version,
                 settings={**settings, "trained": trained},
                 sources=list(self._plan.sources),
-                report=self._report().as_dict(),  # can only know the time until now
+                report=report.finish(self._folder.name, counts).as_dict(),  # can only know the time until now
             )
             publish(index_dir, self._folder, manifest)
-        return self._report()
+        return report.finish(self._folder.name, counts)
 
     def close(self) -> None:
         """Release the files, published or not."""
@@ -180,21 +163,14 @@ class Draft:
 
         Returns how many vectors it was trained for, and how many have come or gone since.
         """
-        count, live = self.counts.chunks, self._earlier.manifest
+        count, live, report = self.counts.chunks, self._earlier.manifest, self._plan.report
         before = live.settings.get("trained") if live is not None else None
         if live is not None and before and not self._plan.config.full:
-            gone = live.counts.chunks - self._vectors.carried
-            changed = before["changed"] + self._vectors.embedded + max(0, gone)
+            changed = before["changed"] + report.embedded + max(0, live.counts.chunks - report.carried)
             if changed <= _DRIFT * before["vectors"]:
                 self._writer.vectors.train_as(self._earlier.vector_index)
                 return {"vectors": before["vectors"], "changed": changed}
         return {"vectors": count, "changed": 0}
-
-    def _report(self) -> BuildReport:
-        vectors = self._vectors
-        return self._plan.ledger.report(
-            self._folder.name, self.counts, embedded=vectors.embedded, carried=vectors.carried
-        )
 
 
 class _VectorQueue:
@@ -209,32 +185,25 @@ class _VectorQueue:
         self._earlier = earlier
         self._store = store
         self._with_tokens = bool(plan.config.tokens)
-        self._stopwatch = plan.ledger.stopwatch
         self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []
         self._rows: list[int] = []
         self._lengths: list[int] = []  # of the texts, in tokens
-        self._chunks_due = self._chunks_done = 0  # to be embedded
-        self._tokens_due = self._tokens_done = 0
-        self._lock = threading.Lock()  # for these counts
+        self._lock = threading.Lock()  # for the counts
+        self._chunks = self._tokens = 0  # that are embedded
+        self._chunks_waiting = self._tokens_waiting = 0
         self._pending: deque[tuple[list[int], list[int], Pending[tuple[DocumentTokens, float]] | None]] = deque()
-        self.embedded = 0  # chunks so far
-        self.carried = 0
 
     def put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
         """Append chunks; one that has a row in the earlier generation takes its vector from there."""
+        self._count([], waiting=[chunk.tokens for chunk, row in zip(chunks, rows, strict=True) if row is None])
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 self._texts.append(chunk.embedded_text)
                 self._lengths.append(chunk.tokens)
-                self._chunks_due += 1
-                self._tokens_due += chunk.tokens
             self._rows.append(_TO_MAKE if row is None else row)
             if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
                 self._start()
-        with self._lock:
-            waiting = self._chunks_due - self._chunks_done, self._tokens_due - self._tokens_done
-            self._plan.progress.waiting(*waiting)
 
     def finish(self) -> None:
         """Wait until the vectors of all chunks are stored."""
@@ -268,9 +237,7 @@ class _VectorQueue:
             embedder = self._plan.embedder
             if embedder is None:
                 raise ValueError("there is nothing to embed with")
-            began = time.perf_counter()
-            self._count([])  # the model may be compiled before the first are embedded
-            made = []
+            began, made = time.perf_counter(), []
             order = np.argsort(lengths, kind="stable")[::-1]
             for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):
                 made.append(encode_documents(embedder, [texts[i] for i in group], tokens=self._with_tokens))
@@ -279,35 +246,37 @@ class _VectorQueue:
         except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
             result.set_exception(error)
 
-    def _count(self, lengths: list[int]) -> None:
-        """Count chunks of so many tokens each as embedded."""
+    def _count(self, embedded: Sequence[int], waiting: Sequence[int] = ()) -> None:
+        """Count chunks of so many tokens each as embedded, and as waiting, and show it."""
         with self._lock:
-            self._chunks_done += len(lengths)
-            self._tokens_done += sum(lengths)
+            self._chunks += len(embedded)
+            self._tokens += sum(embedded)
+            self._chunks_waiting += len(waiting) - len(embedded)
+            self._tokens_waiting += sum(waiting) - sum(embedded)
             self._plan.progress.chunks(
-                waiting=self._chunks_due - self._chunks_done,
-                embedded=self._chunks_done,
-                tokens=self._tokens_done,
-                tokens_waiting=self._tokens_due - self._tokens_done,
+                embedded=self._chunks,
+                waiting=self._chunks_waiting,
+                tokens=self._tokens,
+                tokens_waiting=self._tokens_waiting,
             )
 
     def _store_oldest(self) -> None:
         rows, lengths, pending = self._pending[0]
         made: DocumentTokens | None = None
+        report = self._plan.report
         if pending is not None:
             made, seconds = pending.result()
-            self._stopwatch.add({"embed": seconds})
+            report.stopwatch.add({"embed": seconds})
             if self._plan.cluster is not None:
                 self._count(lengths)
         self._pending.popleft()
-        with self._stopwatch.timed("write"):
+        with report.stopwatch.timed("write"):
             vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), made)
             self._store.add_vectors(vectors)
             if self._with_tokens:
                 self._store.add_tokens(signs, counts)
-        count = 0 if made is None else len(made.vectors)
-        self.embedded += count
-        self.carried += len(rows) - count
+        report.embedded += len(lengths)
+        report.carried += len(rows) - len(lengths)
 
     def _in_order(self, rows: npt.NDArray[np.int64], made: DocumentTokens | None) -> DocumentTokens:
         """Return the vectors of a block: those that were made stand between those of the rows taken over."""

@@ -1,18 +1,20 @@
 """The plan of a build: all that its stages need to know, and how much of the live generation it can take over."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from embedder.protocol import Embedder
 from indexer.config import BuildConfig
 from indexer.generation.manifest import TOKENS, Manifest
-from indexer.generation.previous import PreviousGeneration
+from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import Ledger
+from indexer.pipeline.report import BuildReport
 from indexer.pipeline.workers import Workers
-from indexer.publish.source_settings import are_kept
+from indexer.publish.source_settings import are_kept, changes, credentialed, with_kept
 from indexer.read.ocr.installation import NO_OCR, Ocr
+from indexer.sources.addresses import full_name
+from indexer.sources.pushed_store import SOURCE
 
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 
@@ -21,10 +23,9 @@ _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 class Reuse:
     """The parts of the live generation that a build can take over; none where there is no live generation."""
 
-    passages: bool = False  # of an unchanged page: it would be cut into the same ones again
     vectors: bool = False  # of unchanged passages: they are of the same model, and have tokens if tokens are wanted
+    passages: bool = False  # of an unchanged page: it would be cut into the same ones again, with the same vectors
     everything: bool = False  # the live generation stays as it is if every page turns out to be unchanged
-    refusal: str = ""  # one line that says what differs, and what that costs
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,41 +41,46 @@ class Plan:
     embedder: Embedder | None = None  # None where nothing is embedded
     ocr: Ocr = NO_OCR
     cluster: Workers | None = None  # reads, cuts and embeds instead of this machine
-    ledger: Ledger = field(default_factory=Ledger)
+    report: BuildReport = field(default_factory=BuildReport)
 
 
-def reuse_of(
-    live: Manifest | None,
-    sources: Sequence[str],
-    config: BuildConfig,
-    settings: Mapping[str, Any],
-    fingerprint: Mapping[str, Any],
-) -> Reuse:
-    """Compare the live generation with what a build would make: its sources, settings and model."""
-    if live is None:
-        return Reuse()
-    models = _differences(live.fingerprint, fingerprint)
+def complete(plan: Plan) -> Plan:
+    """Return the plan with its settings, and say what of the live generation cannot be taken over, and why."""
+    config, sources, live = plan.config, plan.sources, plan.earlier.manifest
+    refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
+    metadata = {
+        full_name(source): {name: list(values) for name, values in stated.items()}
+        for source, stated in config.metadata.items()
+    }
+    tokens = config.tokens if config.tokens is not None else live is not None and TOKENS in live.files
+    config = with_kept(replace(config, refresh=refresh, metadata=metadata, tokens=tokens), sources, live)
+    settings: dict[str, Any] = config.as_dict() | {"ocr": None if plan.ocr.obstacle else config.ocr.as_dict()}
+    settings |= {"reading": READER_VERSION}
+    settings |= {"metadata": config.metadata} if config.metadata else {}
+    settings |= {"model": dict(config.model)} if config.model else {}
+    if private := credentialed(config, sources, live):
+        settings["credentials"] = private
+    plan.report.settings = changes(config, live, plan.progress.message)
+    plan = replace(plan, config=config, settings=settings)
+    return plan if live is None else replace(plan, reuse=_reuse(plan, live))
+
+
+def _reuse(plan: Plan, live: Manifest) -> Reuse:
+    """Compare the live generation with what a build would make, and say what differs, and what that costs."""
+    config, settings = plan.config, plan.settings
+    models = _differences(live.fingerprint, plan.embedder.fingerprint if plan.embedder else {})
     cuts = _differences(_cutting(live.settings), _cutting(settings))
     if config.tokens and TOKENS not in live.files:
-        models = ", ".join(filter(None, [models, "tokens no -> yes"]))
-    passages = not (cuts or config.full)
-    has_same = live.settings.get("vector_index") == config.vector_index and live.sources == sources
+        models.append("tokens no -> yes")
+    if models or cuts:
+        rest = "and embedding every page again" if models else "every page again, and embedding what differs"
+        plan.progress.message(f"{', '.join(models + cuts)}: reading {rest}")
+    passages = not (models or cuts or config.full)
+    has_same = live.settings.get("vector_index") == config.vector_index and live.sources == plan.sources
     has_same &= live.settings.get("credentials") == settings.get("credentials")
     has_same &= live.settings.get("crawl", {}).get("render", "off") == config.crawl.render
-    has_same &= bool(config.tokens) == (TOKENS in live.files)
-    return Reuse(
-        passages=passages,
-        vectors=not models,
-        everything=passages and not models and has_same and are_kept(config, live),
-        refusal=_refusal(models, cuts),
-    )
-
-
-def _refusal(models: str, cuts: str) -> str:
-    if cuts:
-        rest = "and embedding every page again" if models else "every page again, and embedding what differs"
-        return f"{', '.join(filter(None, [models, cuts]))}: reading {rest}"
-    return f"{models}: embedding every passage again; pages that have not changed are not read again" if models else ""
+    has_same &= bool(config.tokens) == (TOKENS in live.files) and are_kept(config, live)
+    return Reuse(not models, passages, passages and has_same)
 
 
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +92,7 @@ def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
     return found | reading | {"ocr": "on" if ocr else "off"}
 
 
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Return each difference as `name old -> new`; empty if there is none."""
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return each difference as `name old -> new`."""
     names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    return ", ".join(f"{name} {str(old.get(name))[:_SHOWN]} -> {str(new.get(name))[:_SHOWN]}" for name in names)
+    return [f"{name} {str(old.get(name))[:_SHOWN]} -> {str(new.get(name))[:_SHOWN]}" for name in names]

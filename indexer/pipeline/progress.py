@@ -11,29 +11,10 @@ from indexer.errors import counted
 
 Style = Literal["shown", "quiet"]
 READING = "reading"  # the phase that has pages and chunks
+_RATED = ("pages", "due", "embedded", "tokens")  # counts whose growth is shown
 _WINDOW = 30.0  # seconds over which rates are taken
 _LEAST = 3.0  # seconds of a window that give a rate
 _SETTLED = 0.1  # pages found for each one done, up to which the number left counts as known
-
-
-class Rate:
-    """The growth of a count per second, over the last half minute."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def note(self, count: int, now: float) -> None:
-        """Record the count; `now` in seconds."""
-        while len(self._seen) > 1 and self._seen[1][0] <= now - _WINDOW:
-            self._seen.popleft()
-        self._seen.append((now, count))
-
-    def read(self) -> float | None:
-        """Return the growth per second, or None while too little is known."""
-        if not self._seen:
-            return None
-        (first, before), (last, count) = self._seen[0], self._seen[-1]
-        return (count - before) / (last - first) if last - first >= _LEAST else None
 
 
 class Progress:
@@ -48,8 +29,8 @@ class Progress:
         self._clock = clock
         self._started = self._began = clock()
         self._phase = ""
-        self._pages = self._due = self._embedded = self._waiting = self._tokens = self._tokens_waiting = 0
-        self._rates = {name: Rate() for name in ("pages", "due", "chunks", "tokens")}
+        self._counts = dict.fromkeys((*_RATED, "waiting", "tokens_waiting"), 0)
+        self._history: dict[str, deque[tuple[float, int]]] = {name: deque() for name in _RATED}
         self._lock = threading.RLock()
         self._display: Display | None = None
 
@@ -64,33 +45,35 @@ class Progress:
     def found(self, pages: int) -> None:
         """Set the number of pages due in all, as far as known."""
         with self._lock:
-            self._due = max(pages, self._pages)
-            self._rates["due"].note(self._due, self._clock())
-        self._changed()
+            self._set(due=max(pages, self._counts["pages"]))
 
     def page(self) -> None:
         """Count one more page as done, whatever its outcome."""
         with self._lock:
-            self._pages += 1
-            self._due = max(self._due, self._pages)
-            self._rates["pages"].note(self._pages, self._clock())
-            self._rates["due"].note(self._due, self._clock())
-        self._changed()
+            pages = self._counts["pages"] + 1
+            self._set(pages=pages, due=max(pages, self._counts["due"]))
 
     def chunks(self, *, waiting: int, embedded: int, tokens: int, tokens_waiting: int) -> None:
         """Set the numbers of chunks and tokens that are embedded, and that wait to be embedded."""
+        self._set(waiting=waiting, embedded=embedded, tokens=tokens, tokens_waiting=tokens_waiting)
+
+    def _set(self, **counts: int) -> None:
         with self._lock:
-            self._waiting, self._embedded = waiting, embedded
-            self._tokens, self._tokens_waiting = tokens, tokens_waiting
-            self._rates["chunks"].note(embedded, self._clock())
-            self._rates["tokens"].note(tokens, self._clock())
+            now = self._clock()
+            self._counts |= counts
+            for name in counts.keys() & self._history.keys():
+                history = self._history[name]
+                while len(history) > 1 and history[1][0] <= now - _WINDOW:
+                    history.popleft()
+                history.append((now, counts[name]))
         self._changed()
 
-    def waiting(self, chunks: int, tokens: int) -> None:
-        """Set the numbers of chunks and tokens that wait to be embedded."""
-        with self._lock:
-            self._waiting, self._tokens_waiting = chunks, tokens
-        self._changed()
+    def _rate(self, name: str) -> float:
+        """Return the growth of a count per second, over the last half minute; 0 while too little is known."""
+        if not self._history[name]:
+            return 0.0
+        (first, before), (last, count) = self._history[name][0], self._history[name][-1]
+        return (count - before) / (last - first) if last - first >= _LEAST else 0.0
 
     def message(self, text: str) -> None:
         """Print one line that is not overwritten."""
@@ -106,50 +89,45 @@ class Progress:
             self._display = None
 
     def line(self) -> str:
-        """Return the phase, the counts, the rate and the time left, in one line."""
+        """Return the phase, the counts, the rate and the time left, or the time so far, in one line."""
         with self._lock:
-            now = self._clock()
+            count, elapsed = self._counts, _duration(self._clock() - self._began)
             if self._phase != READING:
-                return f"{self._phase}, {_duration(now - self._began)}"
-            if not self._due:
-                return f"{self._phase}: looking for pages, {_duration(now - self._began)}"
-            text = f"{self._phase}: {self._pages:,} of {counted(self._due, 'page')}"
-            if self._waiting:
-                text += f", {self._embedded:,} of {counted(self._embedded + self._waiting, 'chunk')} embedded"
-            elif self._embedded:
-                text += f", {counted(self._embedded, 'chunk')} embedded"
-            rates = {name: rate.read() for name, rate in self._rates.items()}
-            if chunks := rates["chunks"]:
-                text += f" ({chunks:,.0f} chunks/s, {rates['tokens'] or 0:,.0f} tokens/s)"
-            elif not self._waiting and (pages := rates["pages"]):
+                return f"{self._phase}, {elapsed}"
+            if not count["due"]:
+                return f"{self._phase}: looking for pages, {elapsed}"
+            pages, found, embedded, tokens = (self._rate(name) for name in _RATED)
+            text = f"{self._phase}: {count['pages']:,} of {counted(count['due'], 'page')}"
+            if count["waiting"]:
+                due = counted(count["embedded"] + count["waiting"], "chunk")
+                text += f", {count['embedded']:,} of {due} embedded"
+            elif count["embedded"]:
+                text += f", {counted(count['embedded'], 'chunk')} embedded"
+            if embedded:
+                text += f" ({embedded:,.0f} chunks/s, {tokens:,.0f} tokens/s)"
+            elif pages and not count["waiting"]:
                 text += f" ({pages:,.0f} pages/s)"
-            return f"{text}, {self._left(rates)}"
+            if pages and found > _SETTLED * pages:
+                return f"{text}, and more are being found"
+            left = count["due"] - count["pages"]
+            if tokens and count["pages"]:  # not chunks: the longest of a block are embedded first
+                a_page = (count["tokens"] + count["tokens_waiting"]) / count["pages"]
+                return f"{text}, about {_duration((left * a_page + count['tokens_waiting']) / tokens)} left"
+            if pages and not (count["embedded"] or count["waiting"]):  # else embedding takes longer than reading
+                return f"{text}, about {_duration(left / pages)} left"
+            return f"{text}, {elapsed}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
         with self._lock:
             return {
                 "phase": self._phase,
-                "pages": self._pages,
-                "pages_due": self._due,
-                "chunks_embedded": self._embedded,
-                "chunks_waiting": self._waiting,
+                "pages": self._counts["pages"],
+                "pages_due": self._counts["due"],
+                "chunks_embedded": self._counts["embedded"],
+                "chunks_waiting": self._counts["waiting"],
                 "seconds": round(self._clock() - self._started, 1),
             }
-
-    def _left(self, rates: dict[str, float | None]) -> str:
-        """Return the estimated time left, or the time so far if there is no estimate."""
-        pages, found, tokens = rates["pages"], rates["due"] or 0.0, rates["tokens"]
-        if pages and found > _SETTLED * pages:
-            return "and more are being found"
-        left = self._due - self._pages
-        embeds = self._embedded or self._waiting  # which takes longer than reading, so that tells nothing
-        if tokens and self._pages:  # not chunks: the longest of a block are embedded first
-            a_page = (self._tokens + self._tokens_waiting) / self._pages
-            return f"about {_duration((left * a_page + self._tokens_waiting) / tokens)} left"
-        if pages and not embeds:
-            return f"about {_duration(left / pages)} left"
-        return _duration(self._clock() - self._began)
 
     def _changed(self) -> None:
         """Do nothing; subclasses that report every change override this."""

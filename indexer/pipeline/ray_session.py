@@ -7,13 +7,11 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from indexer.errors import ClusterError
 
 _SECONDS = 5.0  # for an address to answer
-_WORDS = ("auto", "local")
 
 
 @contextmanager
@@ -29,7 +27,7 @@ def ray_session(address: str) -> Iterator[None]:
     """
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
-    if address not in _WORDS:
+    if address not in ("auto", "local"):
         _probe(address)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is built here is nobody's business
     try:
@@ -38,9 +36,15 @@ def ray_session(address: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         raise ClusterError("building on a cluster needs the extra ray: pip install 'pilotlight[ray]'") from error
     before = signal.getsignal(signal.SIGTERM)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         try:
-            _connect(ray, address)
+            try:
+                ray.init(address=address, **options, **({"include_dashboard": False} if address == "local" else {}))
+            except ConnectionError:
+                if address != "auto":
+                    raise
+                ray.init(address="local", include_dashboard=False, **options)
         except (RayError, OSError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             raise ClusterError(f"cannot use the Ray cluster {address}: {reason}") from error
@@ -51,20 +55,6 @@ def ray_session(address: str) -> Iterator[None]:
         _on_sigterm(before)
 
 
-def _connect(ray: Any, address: str) -> None:
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address == "auto":
-        try:
-            ray.init(address="auto", **options)
-        except ConnectionError:
-            address = "local"
-        else:
-            return
-    if address == "local":
-        options["include_dashboard"] = False
-    ray.init(address=address, **options)
-
-
 def _probe(address: str) -> None:
     """Raise ClusterError unless somebody answers there, and have Ray not wait long for them to be a cluster."""
     if address.startswith("ray://"):
@@ -72,8 +62,8 @@ def _probe(address: str) -> None:
             f"{address} is an address for Ray's client, which cannot be used: run this on a node of the cluster, with "
             "--ray auto or --ray HOST:PORT"
         )
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isdecimal() and 0 < int(port) < 65_536):
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 65_536):
         raise ClusterError(f"--ray must be auto, local or HOST:PORT, such as 10.0.0.1:6379, not {address[:80]!r}")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
@@ -86,7 +76,7 @@ def _probe(address: str) -> None:
     os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 
 
-def _interrupt(_: int, __: FrameType | None) -> None:
+def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 

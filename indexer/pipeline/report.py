@@ -1,11 +1,11 @@
-"""The report of a build, for people and for programs."""
+"""The report of a build, for people and for programs; it is filled while the build runs."""
 
 import heapq
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,6 +22,10 @@ _FAILURES_SHOWN = 10
 _BIGGEST = 5
 _HOSTS = 5
 STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
+_FIELDS = (
+    "generation published documents chunks fetched new changed gone unchanged kept embedded carried skipped notes "
+    "failed settings hosts biggest"
+).split()
 
 
 class Stopwatch:
@@ -82,36 +86,83 @@ class DocumentSize:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
 class BuildReport:
     """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
 
-    generation: str  # the live one; not a new one if nothing was published
-    documents: int
-    chunks: int
-    fetched: int  # pages and files whose content was read, whether or not it was kept
-    unchanged: int
-    skipped: tuple[ReasonGroup, ...]  # the largest group first
-    failed: tuple[Failure, ...]
-    seconds: dict[str, float]  # fetch, parse, chunk, embed, write, publish, total; fetch is time spent waiting for it
-    published: bool = True  # False if nothing had changed
-    new: Tally = field(default_factory=Tally)
-    changed: Tally = field(default_factory=Tally)
-    gone: Tally = field(default_factory=Tally)
-    kept: tuple[Failure, ...] = ()  # could not be read this time, so that the version from before stays
-    embedded: int = 0  # chunks
-    carried: int = 0  # chunks whose vectors were taken over from the build before
-    settings: tuple[SettingChange, ...] = ()  # of sources that were there before
-    ocr: ScanCounts = NO_SCANS  # of the documents that were read this time
-    hosts: tuple[Host, ...] = ()  # that were asked, the slowest first
-    biggest: tuple[DocumentSize, ...] = ()  # of the documents that were read this time; the one of most chunks first
-    notes: tuple[ReasonGroup, ...] = ()  # on documents of this generation; the largest group first
+    def __init__(self) -> None:
+        self.generation = ""  # the live one; not a new one if nothing was published
+        self.published = True  # False if nothing had changed
+        self.documents = self.chunks = 0
+        self.fetched = 0  # pages and files whose content was read, whether or not it was kept
+        self.unchanged = 0
+        self.embedded = self.carried = 0  # chunks; those whose vectors were taken over from the build before
+        self.new, self.changed, self.gone = Tally(), Tally(), Tally()
+        self.failed: list[Failure] = []
+        self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
+        self.settings: tuple[SettingChange, ...] = ()  # of sources that were there before
+        self.ocr = NO_SCANS  # of the documents that were read this time
+        self.biggest: list[DocumentSize] = []  # of the documents that were read this time; the one of most chunks first
+        self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; fetch is time spent waiting for it
+        self.stopwatch = Stopwatch()
+        self.traffic = Traffic()
+        self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
+        self._notes: dict[str, Tally] = {}  # by text
+
+    @property
+    def skipped(self) -> tuple[ReasonGroup, ...]:
+        """Return what was left out, the largest group first."""
+        return _groups(self._skips)
+
+    @property
+    def notes(self) -> tuple[ReasonGroup, ...]:
+        """Return the notes on documents of this generation, the largest group first."""
+        return _groups(self._notes)
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Return the hosts that were asked, the slowest first."""
+        return self.traffic.hosts()
+
+    def skip(self, skip: Skip) -> None:
+        """Note what was left out."""
+        self._skips.setdefault(skip.reason, Tally()).add(skip.url)
+
+    def note(self, url: str, texts: Iterable[str]) -> None:
+        """Count notes on a page."""
+        for text in texts:
+            self._notes.setdefault(one_line(text), Tally()).add(url)
+
+    def read(self, url: str, size: int, chunks: int) -> None:
+        """Note how many bytes and chunks a document has that was read."""
+        self.biggest = heapq.nlargest(_BIGGEST, [*self.biggest, DocumentSize(chunks, size, url)])
+
+    def scanned(self, scans: ScanCounts) -> None:
+        """Note what OCR found in a document."""
+        before = self.ocr
+        self.ocr = ScanCounts(before.pages + scans.pages, before.lines + scans.lines, before.left_out + scans.left_out)
+
+    def finish(self, generation: str, counts: Counts, *, published: bool = True) -> "BuildReport":
+        """Note the live generation and the time until now; return the report."""
+        self.generation, self.published, self.seconds = generation, published, self.stopwatch.read()
+        self.documents, self.chunks = counts.documents, counts.chunks
+        return self
+
+    def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
+        """Return the message for a build in which no page gave any text."""
+        reasons = [group.reason for group in self.notes[:2]]
+        reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
+        reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]
+        found = "; ".join(reasons) or "no pages or files at all"
+        rest = "; the live index has not changed" if is_live else ""
+        return f"nothing to index in {', '.join(sources)}: {found}{rest}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
-        report: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(self)))  # with lists instead of tuples
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        report: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(fields)))  # with lists instead of tuples
+        for host in report["hosts"]:
+            host |= {name: round(host[name], 3) for name in ("seconds", "slowest")}
         report["ocr"] = {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out}
-        report["hosts"] = [_host(host) for host in self.hosts]
         report["seconds"] = {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}
         return report
 
@@ -125,9 +176,8 @@ class BuildReport:
 
     def table(self) -> str:
         """Return a summary to print, of several lines."""
-        note = "" if self.published else " (live; nothing has changed)"
         lines = [
-            f"generation   {self.generation}{note}",
+            f"generation   {self.generation}{'' if self.published else ' (live; nothing has changed)'}",
             f"documents    {self.documents:,}",
             f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} reused)",
             f"fetched      {self.fetched:,}",
@@ -137,19 +187,16 @@ class BuildReport:
             lines.append(f"{name:<13}{tally.count:,}{f', such as {tally.examples[0]}' if tally.count else ''}")
         if self.kept:
             lines += _failures("kept", self.kept)
-        lines.append(f"skipped      {sum(group.count for group in self.skipped):,}")
-        lines += _grouped(self.skipped)
-        if self.notes:
-            lines += [f"noted        {sum(group.count for group in self.notes):,}", *_grouped(self.notes)]
+        for name, groups in (("skipped", self.skipped), ("noted", self.notes)):
+            if groups or name == "skipped":
+                lines.append(f"{name:<13}{sum(group.count for group in groups):,}")
+            lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in groups]
         lines += _failures("failed", self.failed)
         if self.ocr.pages:
-            lines.append(
-                f"OCR          {counted(self.ocr.pages, 'page')} read; "
-                f"{self.ocr.left_out:,} of {counted(self.ocr.lines, 'line')} left out as uncertain"
-            )
+            left_out = f"{self.ocr.left_out:,} of {counted(self.ocr.lines, 'line')} left out as uncertain"
+            lines.append(f"OCR          {counted(self.ocr.pages, 'page')} read; {left_out}")
         if self.settings:
-            lines.append("settings     changed since the last build")
-            lines += [f"  {change}" for change in self.settings]
+            lines += ["settings     changed since the last build", *(f"  {change}" for change in self.settings)]
         if self.hosts:
             lines.append("hosts        slowest first")
             lines += [
@@ -159,100 +206,19 @@ class BuildReport:
             ]
         if self.biggest:
             lines.append("biggest      documents read this time")
-            lines += [
-                f"  {counted(size.chunks, 'chunk'):>15}, {size.bytes / 1e3:,.0f} kB   {size.url}"
-                for size in self.biggest
-            ]
+            for size in self.biggest:
+                lines.append(f"  {counted(size.chunks, 'chunk'):>15}, {size.bytes / 1e3:,.0f} kB   {size.url}")
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
         lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
         return "\n".join(lines)
 
 
-def _host(host: Host) -> dict[str, Any]:
-    seconds = {"seconds": round(host.seconds, 3), "slowest": round(host.slowest, 3)}
-    return asdict(host) | seconds
-
-
-def _grouped(groups: tuple[ReasonGroup, ...]) -> list[str]:
-    return [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in groups]
-
-
-def _failures(name: str, failures: tuple[Failure, ...]) -> list[str]:
+def _failures(name: str, failures: Sequence[Failure]) -> list[str]:
     lines = [f"{name:<13}{len(failures):,}"]
     lines += [f"  {failure.url}: {failure.reason}" for failure in failures[:_FAILURES_SHOWN]]
     if len(failures) > _FAILURES_SHOWN:
         lines.append(f"  and {len(failures) - _FAILURES_SHOWN:,} more")
     return lines
-
-
-class Ledger:
-    """Gathers what goes into the report of a build."""
-
-    def __init__(self) -> None:
-        self.stopwatch = Stopwatch()
-        self.traffic = Traffic()
-        self.fetched = self.unchanged = 0
-        self.new, self.changed, self.gone = Tally(), Tally(), Tally()
-        self.kept: list[Failure] = []
-        self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
-        self._notes: dict[str, Tally] = {}  # by text
-        self.failures: list[Failure] = []
-        self.biggest: list[DocumentSize] = []
-        self.ocr = NO_SCANS
-        self.settings: tuple[SettingChange, ...] = ()
-
-    def size(self, url: str, size: int, chunks: int) -> None:
-        """Note how many bytes and chunks a document has that was read."""
-        self.biggest = heapq.nlargest(_BIGGEST, [*self.biggest, DocumentSize(chunks, size, url)])
-
-    def scanned(self, scans: ScanCounts) -> None:
-        """Note what OCR found in a document."""
-        before = self.ocr
-        self.ocr = ScanCounts(before.pages + scans.pages, before.lines + scans.lines, before.left_out + scans.left_out)
-
-    def skip(self, skip: Skip) -> None:
-        """Note what was left out."""
-        self._skips.setdefault(skip.reason, Tally()).add(skip.url)
-
-    def note(self, url: str, text: str) -> None:
-        """Count a note on a page."""
-        self._notes.setdefault(one_line(text), Tally()).add(url)
-
-    def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
-        """Return the message for a build in which no page gave any text."""
-        reasons = [group.reason for group in _groups(self._notes)[:2]]
-        reasons += [f"{group.count:,} skipped ({group.reason})" for group in _groups(self._skips)[:3]]
-        reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failures[:2]]
-        found = "; ".join(reasons) or "no pages or files at all"
-        rest = "; the live index has not changed" if is_live else ""
-        return f"nothing to index in {', '.join(sources)}: {found}{rest}"
-
-    def report(
-        self, generation: str, counts: Counts, *, embedded: int = 0, carried: int = 0, published: bool = True
-    ) -> BuildReport:
-        """Make the report of a generation."""
-        return BuildReport(
-            generation=generation,
-            published=published,
-            documents=counts.documents,
-            chunks=counts.chunks,
-            fetched=self.fetched,
-            new=self.new,
-            changed=self.changed,
-            gone=self.gone,
-            unchanged=self.unchanged,
-            kept=tuple(self.kept),
-            embedded=embedded,
-            carried=carried,
-            skipped=_groups(self._skips),
-            notes=_groups(self._notes),
-            failed=tuple(self.failures),
-            settings=self.settings,
-            ocr=self.ocr,
-            hosts=self.traffic.hosts(),
-            biggest=tuple(self.biggest),
-            seconds=self.stopwatch.read(),
-        )
 
 
 def _groups(tallies: Mapping[str, Tally]) -> tuple[ReasonGroup, ...]:

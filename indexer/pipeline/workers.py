@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
 from embedder import cpu
@@ -29,23 +29,19 @@ class Pending(Protocol[T_co]):
         """Wait for the result; raises the error of the computation."""
 
 
-class Readers(Protocol):
-    """Processes or machines that read pages."""
+class Workers(Protocol):
+    """Machines that read, cut and embed; see `indexer.pipeline.cluster`."""
 
     @property
     def pages(self) -> int:
         """Return how many pages may be under way."""
 
-    def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> Pending[Parsed]:
-        """Start to read a page; the result may raise ParseError."""
-
-
-class Workers(Readers, Protocol):
-    """Machines that read, cut and embed; see `indexer.pipeline.cluster`."""
-
     @property
     def blocks(self) -> int:
         """Return how many blocks of texts may be under way."""
+
+    def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> Pending[Parsed]:
+        """Start to read a page; the result may raise ParseError."""
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Pending[tuple[DocumentTokens, float]]:
         """Start to embed texts, with their tokens if these are wanted; the result has the seconds that it took."""
@@ -55,13 +51,10 @@ class _LocalReaders:
     """Processes of this machine, which leave documents whole."""
 
     def __init__(self) -> None:
+        self.pages = memory.share(AHEAD)
         cores = min(_MOST_PROCESSES, cpu.detect().cores)
         self._threads = ThreadPoolExecutor(memory.readers(cores), thread_name_prefix="parse")
         self._processes = ReaderPool()
-
-    @property
-    def pages(self) -> int:
-        return memory.share(AHEAD)
 
     def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> Future[Parsed]:
         if page.reading is None or page.reading.content is None:
@@ -73,15 +66,15 @@ class _LocalReaders:
             done.set_exception(error)
         return done
 
+    def _read(self, page: Page, ocr: Ocr) -> Parsed:
+        with self._processes.borrowed() as process:
+            return Parsed(parse(page, process, ocr, self._processes.spare))
+
     def close(self) -> None:
         """Stop at once, whatever is being read."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._processes.close()
         self._threads.shutdown(wait=True)
-
-    def _read(self, page: Page, ocr: Ocr) -> Parsed:
-        with self._processes.borrowed() as process:
-            return Parsed(parse(page, process, ocr, self._processes.spare))
 
 
 def read_ahead(
@@ -89,22 +82,17 @@ def read_ahead(
     is_wanted: Callable[[Page], bool],
     chunk: ChunkConfig,
     ocr: Ocr = NO_OCR,
-    cluster: Readers | None = None,
+    cluster: Workers | None = None,
     stopwatch: Stopwatch | None = None,
 ) -> Generator[tuple[Item, Parsed | ParseError | None], None, None]:
     """Yield every item in its turn; with a page that is wanted, the result of reading it.
 
-    Args:
-        items: of the sources.
-        is_wanted: returns whether a page is to be read; called as soon as the page is there.
-        chunk: how a cluster cuts documents.
-        ocr: reads scans, or says why they are not read.
-        cluster: reads and cuts instead of this machine.
-        stopwatch: counts the time in which the build waits for pages to be fetched and read.
+    `is_wanted` is called as soon as a page is there. A cluster reads and cuts instead of this machine. The stopwatch
+    counts the time in which the build waits for pages to be fetched and read.
     """
     watch = stopwatch or Stopwatch()
     queue: deque[tuple[Item, Pending[Parsed] | None]] = deque()
-    opened: AbstractContextManager[Readers] = closing(_LocalReaders()) if cluster is None else nullcontext(cluster)
+    readers: Workers | _LocalReaders = cluster or _LocalReaders()
 
     def first() -> tuple[Item, Parsed | ParseError | None]:
         item, pending = queue.popleft()
@@ -116,15 +104,17 @@ def read_ahead(
         except ParseError as error:
             return item, error
 
-    with opened as readers:
+    try:
         while True:
             with watch.timed("fetch"):
                 item = next(items, None)
             if item is None:
                 break
-            is_read = isinstance(item, Page) and is_wanted(item)
-            queue.append((item, readers.read(item, chunk, ocr) if is_read and isinstance(item, Page) else None))
+            queue.append((item, readers.read(item, chunk, ocr) if isinstance(item, Page) and is_wanted(item) else None))
             while len(queue) > readers.pages:
                 yield first()
         while queue:
             yield first()
+    finally:
+        if isinstance(readers, _LocalReaders):
+            readers.close()

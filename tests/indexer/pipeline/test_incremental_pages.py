@@ -42,7 +42,7 @@ def test_a_page_out_of_reach_is_kept(work: Work, site: Site, fault: str, reason:
     report = work.build(site.url, limits=limits)
     assert [failure.url for failure in report.kept] == [f"{site.url}/dogs", f"{site.url}/list"]
     assert reason in report.kept[0].reason
-    assert (report.published, report.failed, report.gone.count, report.unchanged) == (False, (), 0, 3)
+    assert (report.published, report.failed, report.gone.count, report.unchanged) == (False, [], 0, 3)
     assert "kept         2\n" in report.table()
     pages["cats"].body, pages["cats"].etag = page("<p>Lions roar."), '"cats2"'
     report = work.build(site.url, limits=limits)
@@ -50,7 +50,7 @@ def test_a_page_out_of_reach_is_kept(work: Work, site: Site, fault: str, reason:
     assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
     site.routes |= {"/dogs": pages["dogs"], "/list": pages["list"]}
     report = work.build(site.url)
-    assert (report.published, report.kept, report.documents) == (False, (), first.documents)
+    assert (report.published, report.kept, report.documents) == (False, [], first.documents)
     assert pages["dogs"].sent == 1, "its validators are remembered as well"
 
 

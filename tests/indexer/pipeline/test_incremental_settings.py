@@ -12,7 +12,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceErr
 from indexer.generation.layout import current_id
 from indexer.generation.manifest import Manifest
 from indexer.generation.previous import READER_VERSION, live_sources
-from indexer.pipeline import build as build_module
+from indexer.pipeline import plan
 from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
@@ -44,7 +44,7 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
 def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo(site, "etag")
     work.build(site.url)
-    monkeypatch.setattr(build_module, "READER_VERSION", 99)
+    monkeypatch.setattr(plan, "READER_VERSION", 99)
     report = work.build(site.url)
     assert f"reading {READER_VERSION} -> 99: reading every page again" in work.said
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
@@ -67,7 +67,7 @@ def test_a_page_out_of_reach_is_read_anew_once_it_is_back(
     pages = zoo(site, "etag")
     work.build(site.url)
     site.routes |= {"/list": Reply(b"", 503), "/dogs": Reply(b"", 503)}
-    monkeypatch.setattr(build_module, "READER_VERSION", 99)
+    monkeypatch.setattr(plan, "READER_VERSION", 99)
     for _ in range(2):
         assert [failure.url for failure in work.build(site.url).kept] == [f"{site.url}/dogs", f"{site.url}/list"]
         assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
@@ -91,44 +91,15 @@ def test_reading_is_numbered() -> None:
     assert (READER_VERSION, digest.hexdigest()[:16]) == (15, "625cc91162309493")
 
 
-def test_another_model_embeds_everything_anew_and_says_so(work: Work, site: Site) -> None:
+def test_another_model_reads_and_embeds_everything_anew_and_says_so(work: Work, site: Site) -> None:
     zoo(site, "etag")
     first = work.build(site.url)
     work.embedder = DummyEmbedder(dimension=32)
     site.routes["/dogs"] = Reply(b"", 503)
     report = work.build(site.url)
-    assert work.said.startswith("dimension 64 -> 32: embedding every passage again; pages that have not changed are")
+    assert work.said.startswith("dimension 64 -> 32: reading and embedding every page again\n")
     assert (report.published, report.embedded, report.carried, len(report.kept)) == (True, first.chunks, 0, 1)
-    assert len(work.content()[f"{site.url}/dogs"][2][0]) == 32
-
-
-def test_another_model_gets_the_pages_that_were_read_before(work: Work, site: Site, tmp_path: Path) -> None:
-    pages = zoo(site, "etag")
-    long = "".join(f"<p>Paragraph {number} tells of owls that hunt at night.</p>" for number in range(60))
-    site.routes["/owls"] = Reply(f"<title>Owls</title><h1>Owls</h1><h2>Hunting</h2>{long}".encode())
-    first = work.build(site.url, f"{site.url}/owls")
-    work.embedder = DummyEmbedder(dimension=32)
-    second = work.build(site.url, f"{site.url}/owls")
-    assert (second.published, second.embedded, second.unchanged) == (True, first.chunks, first.documents)
-    assert {route.sent for route in pages.values()} == {1}
-    anew = Work(tmp_path / "anew")
-    anew.embedder = DummyEmbedder(dimension=32)
-    anew.build(site.url, f"{site.url}/owls")
-    ours, theirs = work.content(), anew.content()
-    assert {url: each[:3] for url, each in ours.items() if url != "pages"} == {
-        url: each[:3] for url, each in theirs.items() if url != "pages"
-    }
-
-
-def test_a_model_that_reads_less_gets_passages_that_fit_it(work: Work, tmp_path: Path) -> None:
-    path = tmp_path / "owls.md"
-    path.write_text("# Owls\n\n" + "Owls hunt mice at night, and sleep by day. " * 60, encoding="utf-8")
-    work.build(path)
-    work.embedder = DummyEmbedder(max_length=64)
-    work.build(path)
-    [(_, chunks, *_)] = [each for url, each in work.content().items() if url != "pages"]
-    assert len(chunks) > 10
-    assert "".join(map(str, chunks)).count("Owls hunt mice") == 60
+    assert len(work.content()[f"{site.url}/dogs"][2][0]) == 32, "a page out of reach is embedded from its passages"
 
 
 def test_everything_can_be_read_anew(work: Work, site: Site) -> None:

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
-from indexer.errors import (
-    IndexerError,
-)
+from indexer.config import BuildConfig, CrawlLimits
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress, progress_for
 from tests.dummy import DummyEmbedder
@@ -109,19 +106,3 @@ def test_quiet_progress_says_nothing(docs: Path, tmp_path: Path) -> None:
     stream = io.StringIO()
     build([str(docs)], tmp_path / "index", DummyEmbedder(), CONFIG, progress=progress_for(stream, quiet=True))
     assert stream.getvalue() == ""
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: CrawlLimits(max_pages=0), lambda: CrawlLimits(max_depth=-1), lambda: CrawlLimits(timeout=0),
-        lambda: CrawlLimits(timeout=float("nan")), lambda: CrawlLimits(max_bytes=0), lambda: CrawlLimits(concurrency=0),
-        lambda: CrawlLimits(concurrency=1000), lambda: CrawlLimits(delay=-1), lambda: CrawlLimits(max_pages=True),
-        lambda: CrawlLimits(max_pages="9"), lambda: CrawlLimits(user_agent="a\nb"), lambda: CrawlLimits(user_agent=""),
-        lambda: ChunkConfig(tokens=1), lambda: ChunkConfig(overlap=-1), lambda: ChunkConfig(tokens=50, overlap=26),
-        lambda: BuildConfig(keep_generations=0), lambda: CrawlLimits(sites=0),
-    ],
-)  # fmt: skip
-def test_settings_that_make_no_sense(make) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(IndexerError, match="must be"):
-        make()

@@ -30,7 +30,7 @@ def test_what_is_missing_is_said(work: Work, scans: Path, monkeypatch: pytest.Mo
         "an image: OCR needs pip install 'pilotlight[ocr]'": ((scans / "two.png").as_uri(),),
         "no text: OCR needs pip install 'pilotlight[ocr]'": ((scans / "one.pdf").as_uri(),),
     }
-    assert report.failed == ()
+    assert report.failed == []
 
 
 @pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)

@@ -74,7 +74,7 @@ def test_an_index_without_them_stays_so_until_told(kept: Kept) -> None:
     assert not (kept.folder / TOKENS).exists()
     assert kept.build() == (0, 0, False)
     assert kept.build(tokens=True) == (3, 0, True)
-    assert "tokens no -> yes: embedding every passage again" in kept.said.getvalue()
+    assert "tokens no -> yes: reading and embedding every page again" in kept.said.getvalue()
     assert len(kept.tokens()) == 3
     assert kept.build(tokens=False) == (0, 3, True)
     assert not (kept.folder / TOKENS).exists()
