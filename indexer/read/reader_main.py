@@ -166,9 +166,9 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
                 fields = asdict(member)
                 yield fields, fields.pop("body")
         elif reader == PAGE:
-            text = yield from read(body, argument)
-            if text is not None:
-                yield from answer(text[0], text[1], body)
+            content = yield from read(body, argument)
+            if content is not None:
+                yield to_json(content) | {"done": True}, b""
                 return
         elif reader in (LISTING, SCANS):
             yield read(body, argument) | {"done": True}, b""

@@ -8,9 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import islice, takewhile
-from operator import is_not
 from typing import NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
@@ -62,7 +61,7 @@ _SIGNED = frozenset("aside div footer form header p section span time ul".split(
 
 
 class Publication(NamedTuple):
-    """What a page says to others about itself."""
+    """What a page says about itself."""
 
     is_published: bool = False  # shown by other sites, or followed by readers
     is_article: bool = False
@@ -111,9 +110,7 @@ def kind_of(element: Element) -> str:
 
 @lru_cache(maxsize=4_096)
 def _kind_named(names: str) -> str:
-    if "hentry" in names:
-        return ""
-    found = _NAME.search(_PARTS.sub("-", names).lower())
+    found = _NAME.search(_PARTS.sub("-", names).lower()) if "hentry" not in names else None
     return (found.lastgroup or "") if found is not None else ""
 
 
@@ -143,8 +140,6 @@ _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LINKED = 0.5  # share of the text of a block inside links above which it is no prose
 _ENOUGH = 400  # characters of prose that a page keeps when a box is removed that has more
 _MOST = 0.5  # share of the prose of a page above which a box is no furniture
-_NEAR = 3  # elements around the main part, or in a block, that are looked at
-
 _ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
 
 
@@ -233,26 +228,20 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_ar
     _remove_boxes(body, sizes, is_article=is_article)
     sizes = measure(body, with_noise=False)
     start = marked(sizes) or body
-    least = max(1, 0.5 * sizes[id(start)].prose)
-    bare = 0.3 * sizes[id(start)].bare
-    found: list[tuple[int, int, Element]] = []
+    whole = sizes[id(start)]
+    named: list[tuple[int, int, Element]] = []
     times = Counter[str]()
     for place, element in enumerate([start, *start.elements()]):
         size = sizes.get(id(element))
         if size is None or not size.prose or element.name not in _BLOCKS:
             continue
         times[element.get("class")] += 1
-        if (
-            size.prose >= least
-            and size.bare >= bare
-            and any(is_text(element, surely=surely) for surely in (True, False))
-        ):
-            found.append((size.text, -place, element))
-    unique = [
-        element for _, _, element in sorted(found) if times[element.get("class")] == 1 or not element.get("class")
-    ]
-    named, is_sure = (unique[0], is_text(unique[0], surely=True)) if unique else (None, False)
-    part = named or start
+        is_enough = size.prose >= max(1, 0.5 * whole.prose) and size.bare >= 0.3 * whole.bare
+        if is_enough and (is_text(element, surely=True) or is_text(element, surely=False)):
+            named.append((size.text, -place, element))
+    unique = (tag for _, _, tag in sorted(named) if times[tag.get("class")] == 1 or not tag.get("class"))
+    part = next(unique, start)
+    is_sure = part is not start and is_text(part, surely=True)
     while (inner := _inner(part, sizes, is_article=is_article and not is_sure)) is not None:
         part = inner
     if is_article:
@@ -261,50 +250,45 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_ar
     return part
 
 
-def unwrap(body: Element, sizes: Sizes) -> bool:
-    """Make plain divisions of elements that look like furniture but hold nearly all of a page; return if there are."""
-    found = False
-    around: Element | None = body
-    while around is not None:
+def unwrap(body: Element, sizes: Sizes) -> None:
+    """Make plain divisions of elements that look like furniture but hold nearly all of a page."""
+    around = body
+    while True:
         whole = sizes[id(around)]
-        measured = [node for node in around.children if isinstance(node, Element) and id(node) in sizes]
-        around = next((node for node in measured if _is_most(sizes[id(node)], whole)), None)
-        if around is not None and around.name not in _ENDS and around.get("role") not in _ENDS and is_noise(around):
+        for node in around.tags:
+            part = sizes.get(id(node))
+            if part and (part.prose >= 0.75 * whole.prose if whole.prose else part.text >= 0.95 * whole.text > 0):
+                around = node
+                break
+        else:
+            return
+        if around.name not in _ENDS and around.get("role") not in _ENDS and is_noise(around):
             around.name = "div"
             around.attributes = {"id": around.get("id")}
-            found = True
-    return found
-
-
-def _is_most(part: Size, whole: Size) -> bool:
-    return part.prose >= 0.75 * whole.prose if whole.prose else part.text >= 0.95 * whole.text > 0
 
 
 def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
     """Find the title and the little prose that stand before a part, such as the lead of an article."""
     found: list[Element] = []
     inner = part
-    for around in islice(part.parents, _NEAR):
+    for around in part.parents(3):
         if inner is start or id(around) not in sizes:
             break
-        blocks = [node for node in takewhile(partial(is_not, inner), around.children) if isinstance(node, Element)]
-        nodes = (node for block in blocks if id(block) in sizes for node in (block, *block.elements()))
-        leads = [node for node in nodes if _is_lead(node, sizes)]
+        leads: list[Element] = []
+        for block in takewhile(lambda node: node is not inner, around.children):  # noqa: B023 - used at once
+            for node in [block, *block.elements()] if isinstance(block, Element) and id(block) in sizes else ():
+                size = sizes.get(id(node))
+                if size is not None and node.name == "h1" and not size.linked:
+                    leads.append(node)
+                if size is None or node.name == "h1" or not size.has_prose or size.own != size.text or kind_of(node):
+                    continue
+                if sum(map(str.isdigit, node.text())) < 0.1 * size.own:  # no line of dates and the like
+                    leads.append(node)
         if sum(sizes[id(lead)].own for lead in leads) > 0.3 * sizes[id(part)].prose:
             break
         found[:0] = leads
         inner = around
     return found
-
-
-def _is_lead(element: Element, sizes: Sizes) -> bool:
-    """Return whether it is the title, or one block of prose and no line of dates and the like."""
-    size = sizes.get(id(element))
-    if size is not None and element.name == "h1":
-        return not size.linked
-    if size is None or not size.has_prose or size.own != size.text or kind_of(element):
-        return False
-    return sum(map(str.isdigit, element.text())) < 0.1 * size.own
 
 
 def _trim(part: Element, sizes: Sizes) -> None:
@@ -317,15 +301,12 @@ def _trim(part: Element, sizes: Sizes) -> None:
     gone: set[int] = set()
     is_way = False  # whether all between a heading and what comes after it is gone
     for element in reversed(units[: prose[0]]):
-        if _is_edge(element, sizes):
+        is_edge = _is_edge(element, sizes[id(element)])
+        if is_edge or (is_way and element.name in HEADINGS and element.name != "h1"):
             gone.add(id(element))
-            is_way = True
-        else:
-            if is_way and element.name in HEADINGS and element.name != "h1":
-                gone.add(id(element))
-            is_way = False
+        is_way = is_edge
     for element in reversed(units[prose[-1] + 1 :]):
-        if element.name not in HEADINGS and not _is_edge(element, sizes):
+        if element.name not in HEADINGS and not _is_edge(element, sizes[id(element)]):
             break
         gone.add(id(element))
     for element in [part, *part.elements()]:
@@ -333,13 +314,12 @@ def _trim(part: Element, sizes: Sizes) -> None:
             element.children = [node for node in element.children if id(node) not in gone]
 
 
-def _is_edge(element: Element, sizes: Sizes) -> bool:
-    size = sizes[id(element)]
+def _is_edge(element: Element, size: Size) -> bool:
     if element.name in HEADINGS or size.prose:
         return False
     if (size.own == size.text and element.name in ("div", "section")) or size.own_linked >= _LINKED * size.own:
         return True
-    return bool(kind_of(element)) or any(node.name == "time" for node in islice(element.elements(), _NEAR))
+    return bool(kind_of(element)) or any(node.name == "time" for node in islice(element.elements(), 3))
 
 
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
@@ -354,18 +334,25 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
         """Return whether most of a page stays without so much of it; of one with long comments, enough."""
         return total - removed >= _MOST * total or (kind == "comments" and total - removed >= _ENOUGH)
 
+    def is_furniture(kind: str, size: Size) -> bool:
+        """Return whether a box with a name of this kind is furniture; a vague name counts for short boxes only."""
+        if kind in ("comments", "strong") or size.linked > (0.25 if is_article else _LINKED) * size.text:
+            return True
+        is_short = not size.prose or size.text < 200
+        return is_short and (kind == "poster" or (is_article and not (size.is_headed and not size.linked)))
+
     total = weight(start)
     boxes: list[tuple[Element, Element, str]] = []
     weights = Counter[str]()  # by class, or id
     todo = [start]
     while todo:
         element = todo.pop()
-        for node in reversed(element.children):
-            if isinstance(node, str) or node.name in _OPAQUE or id(node) not in sizes:
+        for node in reversed(element.tags):
+            if node.name in _OPAQUE or id(node) not in sizes:
                 continue
             size = sizes[id(node)]
             kind = "" if size.is_titled else kind_of(node)
-            if kind and _is_furniture(kind, size, is_article=is_article) and stays(weight(node), kind):
+            if kind and is_furniture(kind, size) and stays(weight(node), kind):
                 boxes.append((element, node, kind))
                 weights[node.get("class") or node.get("id")] += weight(node)
             else:
@@ -380,36 +367,26 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
         parent.children = [node for node in parent.children if id(node) not in gone]
 
 
-def _is_furniture(kind: str, size: Size, *, is_article: bool) -> bool:
-    """Return whether a box with a name of this kind is furniture; a vague name counts for short boxes only."""
-    if kind in ("comments", "strong") or size.linked > (0.25 if is_article else _LINKED) * size.text:
-        return True
-    is_short = not size.prose or size.text < 200
-    return is_short and (kind == "poster" or (is_article and not (size.is_headed and not size.linked)))
-
-
 def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
     """Return the element that holds nearly all of a part; outside of articles, only links may stand around it."""
     whole = sizes[id(part)]
-    for node in part.children:
-        if isinstance(node, str) or node.name not in _BLOCKS or id(node) not in sizes or node.name in _OPAQUE:
-            continue
-        inner = sizes[id(node)]
-        if inner.prose and inner.prose >= 0.85 * whole.prose:
+    for node in part.tags:
+        inner = sizes.get(id(node)) if node.name in _BLOCKS and node.name not in _OPAQUE else None
+        if inner is not None and inner.prose and inner.prose >= 0.85 * whole.prose:
             is_all = inner.prose == whole.prose and inner.is_titled == whole.is_titled
             is_way = is_all and whole.linked - inner.linked >= 0.4 * (whole.text - inner.text)
             return node if is_way or (is_article and inner.bare >= _MOST * whole.bare) else None
     return None
 
 
-def layout_cell(tree: HtmlTree, body: Element) -> Element | None:
+def layout_cell(tree: HtmlTree) -> Element | None:
     """Return the cell that holds the text of a page laid out as a table with menus around it."""
     first = tree.first("p") or tree.first("br")
-    if first is None or all(around.name != "td" for around in islice(first.parents, 12)):
+    if first is None or all(around.name != "td" for around in first.parents(12)):
         return None
-    sizes = measure(body)
-    part, cell = body, None
-    while (inner := _inner(part, sizes, is_article=False)) is not None:
-        part = inner
+    part: Element | None = tree.body
+    cell, sizes = None, measure(tree.body)
+    while part is not None:
         cell = part if part.name == "td" else cell
+        part = _inner(part, sizes, is_article=False)
     return cell

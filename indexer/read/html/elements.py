@@ -1,12 +1,10 @@
 """Read code exactly as a browser shows it, formulas as one line of TeX, and alternative texts of pictures."""
 
 import re
-import unicodedata
-from itertools import islice
 
 from indexer.decoding import visible
 from indexer.read.extraction import clean
-from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
+from indexer.read.html.html_tree import Element, HtmlTree, fold
 from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, is_noise, is_permalink
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
@@ -38,7 +36,7 @@ def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
     numbers: list[tuple[int, int]] = []  # place of a piece that begins a line and is only a number, the number
     loose = tag.name != "pre" and _is_fragment(tag)
     # what else it has are explanations of names, which a pointer opens
-    lines_only = [node for node in tag.children if isinstance(node, Element) and _is_line(node)] if loose else None
+    lines_only = [node for node in tag.tags if _is_line(node)] if loose else None
     todo: list[Element | str | tuple[int]] = list(reversed(lines_only or tag.children))
     while todo:
         node = todo.pop()
@@ -74,8 +72,15 @@ def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
     text = clean(whole)
     if _numbers_lines(tag, text):
         return "", ()
-    marks = _marks(pieces, ids, whole, text) if ids else ()
-    return text.replace("\u00a0", " ") if loose else text, marks
+    marks: dict[int, str] = {}  # of several at one place, the last
+    begin = visible(whole).find(text) if ids else 0
+    length = place = 0
+    for following, anchor in ids:
+        length += len(visible("".join(pieces[place:following])))
+        place = following
+        if length - begin < len(text):
+            marks[max(0, length - begin)] = anchor
+    return text.replace("\u00a0", " ") if loose else text, tuple(marks.items())
 
 
 def _is_sign(tag: Element) -> bool:
@@ -83,24 +88,9 @@ def _is_sign(tag: Element) -> bool:
     return bool(text) and text is not None and text.strip() not in _PILCROWS
 
 
-def _marks(pieces: list[str], ids: list[tuple[int, str]], whole: str, text: str) -> tuple[tuple[int, str], ...]:
-    """Return the ids before pieces, with their places in the text, from which empty lines at the ends are gone."""
-    visible_whole = visible(whole)
-    begin = visible_whole.find(text)
-    length = place = 0
-    found: dict[int, str] = {}  # of several at one place, the last
-    for number, anchor in ids:
-        length += len(visible("".join(pieces[place:number])))
-        place = number
-        at = max(0, length - begin)
-        if at < len(text):
-            found[at] = anchor
-    return tuple(found.items())
-
-
 def _is_fragment(tag: Element) -> bool:
     """Return whether an element begins with lines of code, each an element of its own, as Doxygen writes them."""
-    first = next((child for child in tag.children if isinstance(child, Element)), None)
+    first = next(iter(tag.tags), None)
     if first is None or not _is_line(first) or holds(first, _NOT_IN_LINES):
         return False
     return all(isinstance(child, Element) or not child.strip() for child in tag.children)
@@ -144,9 +134,8 @@ def _numbers_lines(tag: Element, text: str) -> bool:
     lines = text.split()
     if not lines or not all(map(str.isdecimal, lines)) or not (len(lines) == 1 or _counts(list(map(int, lines)))):
         return False
-    cell = next((parent for parent in tag.parents if parent.name in ("td", "th")), None)
-    row = cell.parent if cell is not None else None
-    beside = (node for node in (row.children if row is not None else ()) if isinstance(node, Element))
+    cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None)
+    beside = cell.parent.tags if cell is not None and cell.parent is not None else ()
     return any(other.name == "pre" for node in beside if node is not cell for other in node.elements())
 
 
@@ -154,83 +143,63 @@ _SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
 _SPACED = frozenset("= < > ≤ ≥ ≠ ≈ ≡ → ⇒ ⇔ ∈ + − - × · ±".split())  # operators between two terms
 _FORMS = {
     "msup": "{}^{}", "msub": "{}_{}", "msubsup": "{}_{}^{}", "mover": "{}^{}", "munder": "{}_{}",
-    "munderover": "{}_{}^{}", "mfrac": "{}/{}", "mroot": "√({}, {})",
+    "munderover": "{}_{}^{}", "mroot": "√({}, {})",
 }  # fmt: skip
 _BETWEEN = {"mtr": ", ", "mtable": "; "}
-_SILENT = frozenset({"annotation", "annotation-xml", "mphantom", "mspace", "none", "mprescripts"})
+_SILENT = frozenset({"annotation", "annotation-xml", "mphantom", "none", "mprescripts"})
 _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
-_LOOKED_AT = 5_000  # nodes of a formula
-_HEX = re.compile(r"[0-9A-F]{2,5}")
-_CODE = re.compile(r"mjx-c([0-9A-F]{2,5})(?:\s|$)")  # class of a letter as MathJax 3 draws it
 
 
 def simplify(tree: HtmlTree, markup: str) -> None:
     """Make every formula of a page one text."""
     if not any(sign in markup for sign in ("math", "MathJax", "mjx-", "katex")):
         return
-    _drop_drawings(tree)
     done: set[int] = set()
+    drawn: set[int] = set()
     for element in tree.elements:
         text = _formula(element) if id(element) not in done else None
         if text is None:
             continue
         done.update(id(node) for node in element.elements())
+        if element.name != "script":
+            drawn.add(id(element))
+        elif element.parent is not None:  # what MathJax 2 drew before the source of a formula
+            siblings = element.parent.children
+            place = next(place for place, node in enumerate(siblings) if node is element)
+            for node in reversed(siblings[:place]):
+                if isinstance(node, Element) and id(node) in drawn:
+                    node.children = []
+                elif isinstance(node, Element) or not node.isspace():
+                    break
         _show(element, text)
         is_block = element.get("display") in ("block", "true") or "mode=display" in element.get("type")
         element.name, element.attributes, element.children = "div" if is_block else "span", {}, [text]
-
-
-def _drop_drawings(tree: HtmlTree) -> None:
-    """Take away what MathJax 2 drew before the source of a formula."""
-    for parent in {id(script.parent): script.parent for script in tree.named("script") if _is_source(script)}.values():
-        if parent is None:
-            continue
-        left: list[Element | str] = []
-        drawn = 0  # nodes at the end that are drawn
-        for node in parent.children:
-            if isinstance(node, Element) and _is_source(node):
-                left = left[: len(left) - drawn]
-            is_drawn = isinstance(node, Element) and node.get("class").startswith(("MathJax", "MJX", "mjx"))
-            drawn = drawn + 1 if is_drawn or (drawn and isinstance(node, str) and node.isspace()) else 0
-            left.append(node)
-        parent.children = left
-
-
-def _is_source(element: Element) -> bool:
-    return element.name == "script" and element.get("type").startswith("math/")
 
 
 def _formula(element: Element) -> str | None:
     """Return the text of the formula that an element is; None if it is none."""
     if element.name == "math":
         return _of_math(element)
-    if _is_source(element):
-        return _of_source(element.get("type"), element.text())
-    names = element.get("class").split() if "class" in element.attributes else []
-    is_drawn = "katex" in names or any(name.startswith("MathJax") for name in names)
+    if element.name == "script" and element.get("type").startswith("math/"):
+        return _clean(element.text().removeprefix("% <![CDATA[").removesuffix("%]]>"))
+    is_drawn = any(name == "katex" or name.startswith("MathJax") for name in classes(element))
     if element.name != "mjx-container" and not is_drawn:
         return None
-    inside = [node for node in islice(element.nodes(), _LOOKED_AT) if isinstance(node, Element)]
+    inside = list(element.elements(5_000))
     if math := [node for node in inside if node.name == "math"]:
         return _of_math(math[0])
-    if "data-mathml" in element.attributes:
-        return _of_source("math/mml", element.get("data-mathml"))
-    said = next(filter(None, (node.get(key) for key in _SAYING for node in (element, *inside))), "")
-    codes = (found[1] if (found := _CODE.search(node.get("class"))) else node.get("data-c") for node in inside)
-    letters = "".join(chr(int(code, 16)) for code in codes if _HEX.fullmatch(code))  # that MathJax 3 drew
-    return _clean(said or unicodedata.normalize("NFKC", letters) or element.text())
+    said = (node.get(key) for key in _SAYING for node in (element, *inside))
+    return _clean(next(filter(None, said), "") or element.text())
 
 
 def _show(formula: Element, text: str) -> None:
     """Show what hides a formula and nothing else, and take away a picture of it that says the same."""
-    around = formula
-    for parent in islice(formula.parents, 3):
-        said = "".join(text.split())
-        parent.children = [
-            node
-            for node in (parent.children if len(parent.children) < 12 else ())
-            if isinstance(node, str) or node.name != "img" or "".join(_clean(node.get("alt")).split()) != said
-        ] or parent.children
+    around, said = formula, "".join(text.split())
+    for parent in formula.parents(3):
+        if len(parent.children) < 12:
+            pictures = [node for node in parent.tags if node.name == "img"]
+            same = [node for node in pictures if "".join(_clean(node.get("alt")).split()) == said]
+            parent.children = [node for node in parent.children if node not in same]
         if any(node is not around and not (isinstance(node, str) and node.isspace()) for node in parent.children):
             return
         if is_folded(parent) or has_noise_class(parent):
@@ -239,17 +208,10 @@ def _show(formula: Element, text: str) -> None:
 
 
 def _of_math(math: Element) -> str:
-    for node in islice(math.elements(), _LOOKED_AT):
+    for node in math.elements(5_000):
         if node.name == "annotation" and node.get("encoding").lower() in ("application/x-tex", "tex", "latex"):
             return _clean(node.text())
     return _clean(math.get("alttext") or _linear(math))
-
-
-def _of_source(kind: str, source: str) -> str:
-    if not kind.startswith("math/mml"):
-        return _clean(source.removeprefix("% <![CDATA[").removesuffix("%]]>"))
-    math = parse_html(source).first("math")
-    return _of_math(math) if math is not None else ""
 
 
 def _clean(tex: str) -> str:
@@ -265,15 +227,16 @@ def _linear(tag: Element, depth: int = 0) -> str:
     """Return a MathML element on one line: `a^2`, `(a + b)/c`, `√(x)`."""
     name = tag.name
     if name in _SILENT:
-        return " " if name == "mspace" else ""
-    children = [child for child in tag.children if isinstance(child, Element)]
-    if not children or depth > 60:
+        return ""
+    if not tag.tags or depth > 60:
         text = " ".join(tag.text().split())
-        return f" {text} " if name == "mo" and text in _SPACED else text
-    parts = [_linear(child, depth + 1) for child in children if child.name not in ("annotation", "annotation-xml")]
+        return " " if name == "mspace" else f" {text} " if name == "mo" and text in _SPACED else text
+    parts = [_linear(child, depth + 1) for child in tag.tags if not child.name.startswith("annotation")]
     grouped = [part if part.isalnum() else f"({part})" for part in map(str.strip, parts)]
     if name in _FORMS and len(parts) == _FORMS[name].count("{"):
-        return _FORMS[name].format(parts[0].strip(), *grouped[1:]) if name != "mfrac" else "/".join(grouped)
+        return _FORMS[name].format(parts[0].strip(), *grouped[1:])
+    if name == "mfrac":
+        return "/".join(grouped)
     if name == "mfenced":
         return f"{tag.attributes.get('open', '(')}{', '.join(parts)}{tag.attributes.get('close', ')')}"
     joined = _BETWEEN.get(name, "").join(parts)
@@ -296,10 +259,9 @@ def alternative_text(image: Element) -> str:
     if not alt or len(alt) > 1_000 or attributes.get("role") in ("presentation", "none"):
         return ""
     names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
-    if not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
+    is_drawn = not alt.isascii() and not any(map(str.isalnum, alt))  # a character, such as an emoji
+    if is_drawn or not _MATH.isdisjoint(names.lower().split()) or _TEX.search(alt):
         return alt
-    if not alt.isascii() and not any(map(str.isalnum, alt)):
-        return alt  # a character that is drawn, such as an emoji
     source = attributes.get("src", "").rpartition("/")[2]
     if len(_WORD.findall(alt)) < _FEWEST_WORDS or _SIGN.search(f"{names} {source}") or _FILE.search(alt):
         return ""
@@ -308,7 +270,7 @@ def alternative_text(image: Element) -> str:
     sizes = [_DIGITS.match(image.get(name)) for name in ("width", "height")]
     if any(size is not None and int(size[1]) <= 32 and "%" not in size.string for size in sizes):
         return ""
-    for parent in islice(image.parents, 4):
+    for parent in image.parents(4):
         if parent.name == "a" and not _FILE.search(parent.get("href")) and "href" in parent.attributes:
             return ""  # it leads elsewhere than to itself
         around = parent.short_text(600)

@@ -6,6 +6,7 @@ The tree that libxml2 itself makes ends at a depth of 2,048, and everything afte
 import re
 import weakref
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 
 from lxml import etree
 
@@ -36,13 +37,17 @@ class Element:
         """Return the element around this one."""
         return self._parent() if self._parent is not None else None
 
-    @property
-    def parents(self) -> Iterator["Element"]:
-        """Yield the elements around this one, from the nearest."""
+    def parents(self, most: int = 20) -> Iterator["Element"]:
+        """Yield the elements around this one, from the nearest; a limit, so that depth costs little."""
         parent = self.parent
-        while parent is not None:
+        while parent is not None and most > 0:
             yield parent
-            parent = parent.parent
+            parent, most = parent.parent, most - 1
+
+    @property
+    def tags(self) -> "list[Element]":
+        """Return the elements among the children."""
+        return [node for node in self.children if isinstance(node, Element)]
 
     def get(self, name: str) -> str:
         """Return the value of an attribute; empty if there is none."""
@@ -67,9 +72,9 @@ class Element:
                 yield node
                 todo += reversed(node.children)
 
-    def elements(self) -> Iterator["Element"]:
-        """Yield the elements below, in document order."""
-        return (node for node in self.nodes() if isinstance(node, Element))
+    def elements(self, most: int | None = None) -> Iterator["Element"]:
+        """Yield the elements below, in document order; those among the first `most` nodes."""
+        return (node for node in islice(self.nodes(), most) if isinstance(node, Element))
 
     def text(self) -> str:
         """Return all text below, as it is written; that of scripts and styles is left out unless this is one."""
@@ -87,12 +92,11 @@ class Element:
     def short_text(self, most: int) -> str | None:
         """Return all text below, if it has so many characters at most, white space around it not counted."""
         pieces: list[str] = []
-        length = 0
         for node in self.nodes(_NOT_TEXT):
             if isinstance(node, str):
                 pieces.append(node)
-                length += len(node.strip())
-                if length > most:
+                most -= len(node.strip())
+                if most < 0:
                     return None
         return "".join(pieces)
 
@@ -112,6 +116,11 @@ class HtmlTree:
     def first(self, name: str) -> Element | None:
         """Return the first element of a name."""
         return next(self.named(name), None)
+
+    @property
+    def body(self) -> Element:
+        """Return what is shown of the page."""
+        return self.first("body") or self.root
 
 
 def fold(text: str) -> str:
@@ -146,17 +155,15 @@ class _Builder:
     def __init__(self) -> None:
         tree = HtmlTree()
         elements, within, pieces = tree.elements, [tree.root], list[str]()
-        characters = 0
 
-        def end_text() -> None:
-            nonlocal characters
-            text = pieces[0] if len(pieces) == 1 else "".join(pieces)
-            within[-1].children.append(text)
-            characters += len(text)
-            pieces.clear()
+        def end_text(_comment: str = "") -> None:
+            if pieces:
+                text = pieces[0] if len(pieces) == 1 else "".join(pieces)
+                within[-1].children.append(text)
+                tree.characters += len(text)
+                pieces.clear()
 
         def start(name: str, attributes: Mapping[str, str]) -> None:
-            """Open an element."""
             if pieces:
                 end_text()
             if len(elements) >= MOST_ELEMENTS:
@@ -176,18 +183,11 @@ class _Builder:
             if within[-1].name == name:
                 within.pop()
 
-        def comment(text: str) -> None:
-            """Leave a comment out."""
-            if pieces:
-                end_text()
-
         def close() -> HtmlTree:
             """End the page, and keep nothing of it: parser and target live until the garbage collector comes."""
             nonlocal tree, elements, within
-            if pieces:
-                end_text()
+            end_text()
             found, tree, elements, within = tree, HtmlTree(), [], []
-            found.characters = characters
             return found
 
-        self.start, self.end, self.data, self.comment, self.close = start, end, pieces.append, comment, close
+        self.start, self.end, self.data, self.comment, self.close = start, end, pieces.append, end_text, close

@@ -1,7 +1,6 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
 import re
-from collections.abc import Iterator
 from itertools import islice
 
 from indexer.decoding import decode
@@ -11,11 +10,10 @@ from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html, redirects
 from indexer.read.html.noise import classes, is_noise
 from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.unfold import drop_trail, unfold
+from indexer.read.html.unfold import unfold
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
-_CONTAINERS = ("main", "role", "article", "body", "document", "contents", "id")  # see _container; first unique one wins
 _LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
 
 
@@ -26,38 +24,35 @@ def read(body: bytes, argument: str | None) -> Extraction:
     return extract(markup, read_template(template) if template else None, is_page=True)
 
 
-def extract(markup: str, template: Template | None = None, *, is_page: bool = False) -> Extraction:
+def extract(
+    markup: str, template: Template | None = None, *, tree: HtmlTree | None = None, is_page: bool = False
+) -> Extraction:
     """Find the main part of an HTML page and cut it into sections of plain text.
 
     Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is;
     navigation, forms, scripts and hidden elements are left out, and so is what the template of its site has, unless
-    that is all there is.
+    that is all there is. A `tree` is what `prepare` made of the markup.
 
     Raises:
         lxml.etree.LxmlError, ValueError: the markup cannot be read.
     """
-    tree = parse_html(markup)
-    simplify(tree, markup)
-    unfold(tree)
-    drop_trail(tree)
+    tree = tree or prepare(parse_html(markup), markup)
     is_stripped = template is not None and strip(tree, template)
-    body = tree.first("body") or tree.root
+    body = tree.body
     about = publication(tree) if is_page and not is_stripped else Publication()
     if about.is_published:
         container = main_part(body, lambda sizes: _container(tree, sizes), is_article=about.is_article)
     else:
-        container = _container(tree) or (layout_cell(tree, body) if is_page else None) or body
-    walker = Walker()
-    walker.walk(container)
-    found = walker.text_length
-    if not about.is_published and found < _LOST * tree.characters and found < _LOST * _text_length(body):
-        unwrap(body, measure(body))
-        container = _container(tree, measure(body, with_noise=False)) or body
-        walker = Walker()
-        walker.walk(container)
+        container = _container(tree) or (layout_cell(tree) if is_page else None) or body
+    walker = Walker(container)
+    if not about.is_published and walker.text_length < _LOST * tree.characters:
+        texts = (node for node in body.nodes(("script",)) if isinstance(node, str))
+        if walker.text_length < _LOST * sum(map(len, texts)):
+            unwrap(body, measure(body))
+            container = _container(tree, measure(body, with_noise=False)) or body
+            walker = Walker(container)
     if not walker.text_length and container is not body:
-        walker = Walker()
-        walker.walk(body)
+        walker = Walker(body)
     if is_stripped and not walker.text_length:
         return extract(markup)
     sections = walker.sections() if walker.text_length > 200 or not redirects(tree) else ()
@@ -65,8 +60,11 @@ def extract(markup: str, template: Template | None = None, *, is_page: bool = Fa
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
 
 
-def _text_length(body: Element) -> int:
-    return sum(len(node) for node in body.nodes(("script",)) if isinstance(node, str))
+def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
+    """Make formulas of a page text, and show what it shows after a click."""
+    simplify(tree, markup)
+    unfold(tree)
+    return tree
 
 
 def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
@@ -74,7 +72,9 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
 
     Where the sizes of elements are known, neither does one that holds little of the prose.
     """
-    found: dict[str, list[Element]] = {kind: [] for kind in _CONTAINERS}
+    found: dict[str, list[Element]] = {  # the first unique one wins
+        kind: [] for kind in ("main", "role", "article", "body", "document", "contents", "id")
+    }
     for element in tree.elements:
         name, attributes = element.name, element.attributes
         if name in ("main", "article"):
@@ -86,8 +86,15 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
         if "id" in attributes and attributes["id"] in ("main-content", "content"):
             found["id"].append(element)
         if name == "div" and "class" in attributes:
-            for kind in _kinds(element):
-                found[kind].append(element)
+            names = classes(element)
+            for kind in ("body", "document"):
+                if kind in names:
+                    found[kind].append(element)
+            if names == {"contents"} and element.parent is not None:  # below the header that Doxygen writes
+                siblings = element.parent.tags
+                before = siblings[max(0, siblings.index(element) - 1)]
+                if before.name == "div" and "header" in classes(before):
+                    found["contents"].append(element)
     unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
     if sizes is None:
         return next(iter(unique.values()), None)
@@ -97,27 +104,6 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
         if size is not None and (size.prose >= 0.5 * whole if kind not in ("main", "role") else size.text):
             return element
     return None
-
-
-def _kinds(division: Element) -> Iterator[str]:
-    names = classes(division)
-    if "body" in names:
-        yield "body"
-    if "document" in names:
-        yield "document"
-    if names == {"contents"} and _follows_a_header(division):
-        yield "contents"
-
-
-def _follows_a_header(element: Element) -> bool:
-    """Return whether the element before it is the header that Doxygen writes."""
-    around = element.parent.children if element.parent is not None else []
-    before = None
-    for node in around:
-        if node is element:
-            break
-        before = node if isinstance(node, Element) else before
-    return before is not None and before.name == "div" and "header" in classes(before)
 
 
 def _title(tree: HtmlTree, headings: list[str]) -> str | None:
@@ -135,22 +121,24 @@ def _title(tree: HtmlTree, headings: list[str]) -> str | None:
 
 OWN = "pilotlight:"  # <meta name="pilotlight:KEY" content="VALUE">
 _DATES = (  # names and properties, the surest first: when a page was changed goes before when it was published
-    "article:modified_time",
-    "og:updated_time",
-    "dcterms.modified",
-    "last-modified",
-    "article:published_time",
-    "dcterms.date",
-    "dc.date",
-    "date",
-)
+    "article:modified_time og:updated_time dcterms.modified last-modified "
+    "article:published_time dcterms.date dc.date date"
+).split()
 _STRUCTURED = re.compile(r'"(dateModified|datePublished)"\s*:\s*"([^"]{10,40})"')
 
 
 def declared(tree: HtmlTree) -> Declared:
     """Read the facts of a page; what cannot be read counts as not declared."""
-    head = tree.first("head") or tree.root
-    metas = [(_key(tag), tag.get("content")) for tag in head.elements() if tag.name == "meta"]
+    head = list((tree.first("head") or tree.root).elements())
+    metas: list[tuple[str, str]] = []
+    dates: list[str] = []  # of JSON-LD, by pattern: it may be any shape, and is often not even JSON
+    for tag in head:
+        if tag.name == "meta":
+            key = (tag.get("name") or tag.get("property") or tag.get("http-equiv")).strip()
+            metas.append((key if key.lower().startswith(OWN) else key.lower(), tag.get("content")))
+        elif tag.name == "script" and tag.get("type") == "application/ld+json":
+            said = dict(reversed(_STRUCTURED.findall(tag.text())))
+            dates += [said[name] for name in ("dateModified", "datePublished") if name in said]
     named = dict(reversed(metas))  # the first of a name wins
     root = tree.first("html") or tree.root
     languages = (root.get("lang"), root.get("xml:lang"), named.get("content-language", "").partition(",")[0])
@@ -159,22 +147,9 @@ def declared(tree: HtmlTree) -> Declared:
     times = [day for tag in inside if tag.name == "time" and (day := tag.get("datetime"))]
     return Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
-        date=first_day([*(named.get(name) for name in _DATES), *_structured(head), *times[:1]]),
+        date=first_day([*(named.get(name) for name in _DATES), *dates, *times[:1]]),
         metadata=collect((key[len(OWN) :], value) for key, value in metas if key.lower().startswith(OWN)),
     )
-
-
-def _key(meta: Element) -> str:
-    key = (meta.get("name") or meta.get("property") or meta.get("http-equiv")).strip()
-    return key if key.lower().startswith(OWN) else key.lower()
-
-
-def _structured(head: Element) -> Iterator[str]:
-    """Yield the dates of JSON-LD, by pattern: it may be any shape, and is often not even JSON."""
-    for script in head.elements():
-        if script.name == "script" and script.get("type") == "application/ld+json":
-            dates = dict(reversed(_STRUCTURED.findall(script.text())))
-            yield from (dates[name] for name in ("dateModified", "datePublished") if name in dates)
 
 
 _JAVASCRIPT = frozenset({"", "module", "text/javascript", "application/javascript", "text/ecmascript", "text/babel"})
@@ -184,14 +159,13 @@ _NOT_EMPTY = frozenset(
 )
 
 
-def is_drawn(markup: str) -> bool:
+def is_drawn(tree: HtmlTree) -> bool:
     """Return whether a page loads scripts and has no text worth indexing without them.
 
     It has none if its main part is empty; if there are hardly any words outside of navigation and the like; or if there
     is little, and a message to those without scripts, or an empty element for scripts to fill and no paragraph, heading
     or list beside it. Short pages are drawn in vain rather than lost.
     """
-    tree = parse_html(markup)
     if not any(
         script.get("type").partition(";")[0].strip().lower() in _JAVASCRIPT
         and (script.get("src") or script.text().strip())
@@ -202,9 +176,8 @@ def is_drawn(markup: str) -> bool:
     main = main or [element for element in tree.elements if element.get("id") in ("main-content", "content", "main")]
     if len(main) == 1 and not _has_content(main[0]):
         return True
-    body = tree.first("body") or tree.root
     length, has_block, has_mount = 0, False, False
-    todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(body.children)]
+    todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(tree.body.children)]
     while todo:
         node, is_in_block = todo.pop()
         if isinstance(node, str):
@@ -218,7 +191,7 @@ def is_drawn(markup: str) -> bool:
             has_mount = has_mount or bool(is_mount and not _has_content(node))
             is_in_block = is_in_block or node.name in _BLOCKS
             todo += ((child, is_in_block) for child in reversed(node.children))
-    messages = (element for element in body.elements() if element.name == "noscript")
+    messages = (element for element in tree.body.elements() if element.name == "noscript")
     is_little = (has_mount and not has_block) or any(len(fold(message.text())) >= 20 for message in messages)
     return length < 100 or is_little
 

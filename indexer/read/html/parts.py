@@ -6,17 +6,17 @@ the same again and again, or stands before or after all text, is a way to somewh
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
-from urllib.parse import unquote
 
-from indexer.read.html.html_tree import Element, fold
+from indexer.read.html.html_tree import fold
 from indexer.records import Section, Whole
 
 _WORDS = re.compile(r"\w+")
 _LABELS = re.compile(r"\w+(?: \w+){0,2}\s*:")
 _BETWEEN = "|"  # stands for a link in what is around links
+BREAK = "\x00"  # stands for <br>
 
 
 @dataclass(slots=True)
@@ -26,53 +26,13 @@ class Link:
     target: str
     start: int
     end: int = -1  # -1: it goes on
-    is_version: bool = False  # whether it leads to the page in another language
     text: str = ""  # with what follows it and is no word; only of links that end a line
-
-
-def around_links(line: Sequence[str], links: Sequence[Link]) -> tuple[str, tuple[Link, ...]]:
-    """Return the text of a line outside of its links, and the links that end it, the last first.
-
-    Links that end a line stand after some other text; between them there are no words.
-    """
-    bare: list[str] = []
-    place = 0
-    for link in links:
-        bare += [*line[place : link.start], _BETWEEN]
-        place = link.end if link.end >= 0 else len(line)
-    bare += line[place:]
-    tails: list[Link] = []
-    last = len(line)
-    for link in links[:-4:-1]:
-        if link.end < 0 or not link.start or any(map(_WORDS.search, line[link.end : last])):
-            break
-        link.text = fold("".join(line[link.start : last]))
-        last = link.start
-        tails.append(link)
-    return "".join(bare), tuple(tails)
-
-
-def labels_between(bare: str) -> int | None:
-    """Return how many labels, like "Next:", are all the words around two or more links; None if there are others."""
-    if bare.count(_BETWEEN) <= 1:
-        return None
-    rest, labels = _LABELS.subn("", bare)
-    return None if _WORDS.search(rest) else labels
-
-
-def leads_to_itself(link: Link, anchor: str | None) -> bool:
-    """Return whether a link leads to the same name on another page, as to the source of what has this id."""
-    page, _, name = link.target.partition("#")
-    return bool(page and name and anchor) and unquote(anchor or "").endswith(unquote(name)) and name not in link.text
-
-
-BREAK = "\x00"  # stands for <br>
 
 
 class Line:
     """The text of a line, its links, and what is known of the line that was taken last."""
 
-    __slots__ = ("anchor", "bare", "defines", "length", "linked", "links", "names_versions", "pieces", "tails")
+    __slots__ = ("anchor", "bare", "defines", "length", "linked", "links", "pieces", "tails")
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -82,25 +42,27 @@ class Line:
         self.anchor: str | None = None  # the nearest id before it, or of what it defines
         self.defines = False
         self.bare = ""  # of the last line, what was around its links
-        self.tails: tuple[Link, ...] = ()  # and the links that ended it
-        self.names_versions = False  # whether they lead to the page in other languages
-
-    def open_link(self, tag: Element) -> None:
-        """Begin a link."""
-        link = Link(tag.attributes["href"], len(self.pieces))
-        link.is_version = "hreflang" in tag.attributes and "alternate" in tag.get("rel")
-        self.links.append(link)
-
-    def close_link(self) -> None:
-        """End the last link."""
-        if self.links:
-            self.links[-1].end = len(self.pieces)
+        self.tails: tuple[Link, ...] = ()  # and the links that ended it, the last first
 
     def take(self) -> tuple[str, int, int]:
         """End the line; return its text, its characters, and those of them inside links."""
-        text = "".join(self.pieces)
-        self.bare, self.tails = around_links(self.pieces, self.links) if self.links else ("", ())
-        self.names_versions = any(link.is_version for link in self.links)
+        pieces = self.pieces
+        self.bare, self.tails = "", ()
+        if self.links:
+            bare: list[str] = []
+            place = 0
+            for link in self.links:
+                bare += [*pieces[place : link.start], _BETWEEN]
+                place = link.end if link.end >= 0 else len(pieces)
+            self.bare = "".join(bare + pieces[place:])
+            last = len(pieces)
+            for link in self.links[:-4:-1]:  # those after some other text, with no words between them
+                if link.end < 0 or not link.start or any(map(_WORDS.search, pieces[link.end : last])):
+                    break
+                link.text = fold("".join(pieces[link.start : last]))
+                last = link.start
+                self.tails += (link,)
+        text = "".join(pieces)
         self.drop()
         self.defines = False
         length, linked, self.length, self.linked = self.length, self.linked, 0, 0
@@ -146,8 +108,11 @@ class Block:
 
     @property
     def labels(self) -> int | None:
-        """Return how many labels, like "Next:", stand around two or more links; None if it says more."""
-        return labels_between(self.bare) if self.linked and len(self.text) < 400 else None
+        """Return how many labels, like "Next:", are all the words around several links; None if there are others."""
+        if not self.linked or len(self.text) >= 400 or self.bare.count(_BETWEEN) <= 1:
+            return None
+        rest, labels = _LABELS.subn("", self.bare)
+        return None if _WORDS.search(rest) else labels
 
 
 @dataclass(slots=True)
@@ -157,31 +122,12 @@ class SectionDraft:
     path: tuple[str, ...]
     anchor: str | None
     list_path: tuple[str, ...] | None = None  # of a term: path of the section its list stands in
-    above: tuple[str, ...] | None = None  # of a section under a table that names it: path of the one around it
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
     leads: bool = False  # says in a line what the page is about, and belongs to what follows
     emptied: bool = False  # had something that is not text
     title: Block | None = None  # its heading, as a line of text
     blocks: list[Block] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        """Return the characters in all blocks."""
-        return sum(len(block.text) for block in self.blocks)
-
-    @property
-    def only_points(self) -> bool:
-        """Return whether it is a few links and nothing else, like "See also"."""
-        if self.size >= 300:
-            return False
-        linked, length = sum(block.linked for block in self.blocks), sum(block.length for block in self.blocks)
-        return linked > _LINK_SHARE * length
-
-    @property
-    def only_announces(self) -> bool:
-        """Return whether it is one sentence that introduces a list, like "The module defines:"."""
-        return len(self.blocks) == 1 and self.size < _SHORT and self.blocks[0].text.endswith(":")
 
     def section(self) -> Section:
         """Return all blocks as one text, with the ids that stand in it, and what of it is to stay whole."""
@@ -214,28 +160,31 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
     """
     linked = (block for part in parts for block in part.blocks if block.linked)
     said = Counter(block.text for block in linked if len(block.text) <= _LABEL)
-    kept = [[block for block in part.blocks if not (block.linked and _is_label(block, said))] for part in parts]
+
+    def is_label(block: Block) -> bool:
+        if len(block.text) > _LABEL or not block.linked or not block.is_linked(_LINK_SHARE):
+            return False
+        return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
+
+    kept = [[block for block in part.blocks if not is_label(block)] for part in parts]
     _cut_tails([block for blocks in kept for block in blocks if block.tails])
-    _drop_ways(kept)
     _drop_ends(parts, kept)
     if not any(kept) and not is_mostly_links:
         return [part for part in parts if part.blocks]
     longest, share = (0, 0.2) if is_mostly_links else (2_000, _LIST_SHARE)
     for part, blocks in zip(parts, kept, strict=True):
         part.emptied = part.emptied or len(blocks) < len(part.blocks)
-        part.blocks = _without_lists(blocks, longest, share)
+        part.blocks = []
+        for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
+            run = list(some)
+            leading, length = sum(item.linked for item in run), sum(item.length for item in run)
+            if not is_listed or length <= longest or leading <= share * length:
+                part.blocks += run
         if is_mostly_links:
             part.title = None  # a letter of an index
     if is_mostly_links and all(block.is_linked(_LIST_SHARE) for part in parts for block in part.blocks):
         return []
     return _with_headings(parts)
-
-
-def _is_label(block: Block, said: Counter[str]) -> bool:
-    """Return whether nothing comes after a heading of the level of the first one, as of what a script would fill."""
-    if len(block.text) > _LABEL or not block.is_linked(_LINK_SHARE):
-        return False
-    return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
 
 
 def _cut_tails(blocks: Sequence[Block]) -> None:
@@ -257,16 +206,9 @@ def _cut_tails(blocks: Sequence[Block]) -> None:
                 break
             before = block.text.removesuffix(link.text).rstrip()
             goes_on = before.endswith(_ENDS) and (link.text in often or link.text.endswith(_ELLIPSES))
-            if not before or not (goes_on or link.text in apart or leads_to_itself(link, block.anchor)):
+            if not before or not (goes_on or link.text in apart):
                 break
             block.text = before.rstrip("([").rstrip()
-
-
-def _drop_ways(kept: Sequence[list[Block]]) -> None:
-    """Leave out lines of links to the pages around that have the same labels again and again on one page."""
-    said = Counter(block.bare for blocks in kept for block in blocks if block.bare and (block.labels or 0) > 1)
-    for blocks in kept if any(count >= _OFTEN for count in said.values()) else ():
-        blocks[:] = [block for block in blocks if said[block.bare] < _OFTEN]
 
 
 def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
@@ -284,19 +226,6 @@ def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> No
             blocks.pop()
         if blocks:
             return
-
-
-def _without_lists(blocks: list[Block], longest: int, share: float) -> list[Block]:
-    """Return the blocks without long runs of list items or rows of which this share is links."""
-    if not any(block.linked and block.kind in _LISTED for block in blocks):
-        return blocks
-    found: list[Block] = []
-    for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
-        run = list(some)
-        linked, length = sum(item.linked for item in run), sum(item.length for item in run)
-        if not is_listed or length <= longest or linked <= share * length:
-            found += run
-    return found
 
 
 def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
@@ -319,25 +248,28 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
     return filled[::-1]
 
 
-def join_parts(parts: Iterable[SectionDraft]) -> tuple[Section, ...]:
+def join_parts(parts: Sequence[SectionDraft]) -> tuple[Section, ...]:
     """Make sections of parts, in order; what is too short to stand alone joins its neighbours.
 
-    A part that only points or announces is left out, unless there is nothing else.
+    A part that only points elsewhere, like "See also", or announces a list, like "The module defines:", is left out,
+    unless there is nothing else.
     """
     filled = [part for part in parts if part.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
     for part, following in zip_longest(filled, filled[1:]):
-        if part.only_points and len(filled) > 1:
+        size = sum(len(block.text) for block in part.blocks)
+        linked, length = sum(block.linked for block in part.blocks), sum(block.length for block in part.blocks)
+        is_short = size < _SHORT
+        if size < 300 and linked > _LINK_SHARE * length and len(filled) > 1:
             continue
         if part.leads and following is not None:
             following.blocks[:0] = part.blocks
             following.anchor = following.anchor or part.anchor
             continue
-        is_announced = following is not None and following.list_path is not None
-        if part.only_announces and is_announced and part.list_path is None:
+        is_announced = following is not None and following.list_path is not None and part.list_path is None
+        if is_announced and is_short and len(part.blocks) == 1 and part.blocks[0].text.endswith(":"):
             continue
-        is_short = part.size < _SHORT
         path = part.list_path if is_short and not part.resumes and part.list_path is not None else part.path
         home = homes.get(path) if part.resumes and is_short else None
         if home is None and joined and joined[-1].path == path and (part.resumes or path != part.path):

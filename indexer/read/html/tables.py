@@ -1,17 +1,15 @@
-"""Tables of a page: which are grids of cells, which rows and tables stand for a symbol and open a section."""
+"""Rows of a table on a page, as lines of text; which of them name the columns."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from indexer.read.html.html_tree import HEADINGS, Element
-from indexer.read.html.noise import holds
-from indexer.read.html.parts import Link, SectionDraft
+from indexer.read.html.html_tree import Element
+from indexer.read.html.parts import Link
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 
-_NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _LONGEST_SPAN = 65_534  # rows, as in browsers
 _SAMPLE = 30  # rows looked at, to see whether one among others names columns
 _BOLD = frozenset({"b", "strong"})
@@ -50,92 +48,81 @@ class Row:
 
     def open_cell(self, tag: Element) -> None:
         """Begin a cell."""
-        if tag.attributes:
-            self.cells.append(_HtmlCell(tag, _span(tag, "rowspan", _LONGEST_SPAN), _span(tag, "colspan", 1)))
-        else:
-            self.cells.append(_HtmlCell(tag))
+        spans = (_span(tag, "rowspan", _LONGEST_SPAN), _span(tag, "colspan", 1)) if tag.attributes else (1, 1)
+        self.cells.append(_HtmlCell(tag, *spans))
 
-    def is_head(self, is_head: Callable[[Element], bool]) -> bool:
-        """Return whether it has nothing but heads of this kind; an empty corner does not count."""
-        if self.group is not None and self.group.name == "thead":
-            return True
-        filled = [cell.tag for cell in self.cells if cell.blocks]
-        return bool(filled) and all(tag is not None and is_head(tag) for tag in filled)
-
-    def only_text(self, texts: Sequence[str]) -> str:
-        """Return its text as lines if it has only one, in one cell or in one that spans others that are empty."""
-        filled = [cell for cell in self.cells if cell.blocks]
-        is_alone = len(filled) == 1 and (len(texts) == 1 or (filled[0].colspan > 1 and len(set(texts) - {""}) == 1))
-        return "\n".join(filled[0].blocks) if is_alone else ""
-
+    @property
     def name(self) -> str:
         """Return the text of the first cell, on one line."""
         return " ".join(" ".join(self.cells[0].blocks).split()) if self.cells else ""
 
 
-@dataclass(slots=True)
-class Table:
-    """An open table."""
+def lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
+    """Yield the rows of a table as text, each with the line above it that names the columns, or nothing.
 
-    is_grid: bool  # whether rows are written as rows
-    home: SectionDraft  # the section it stands in
-    titles: bool = False  # whether its first row is the heading of what follows it
-    rows: list[Row] = field(default_factory=list)
+    The blocks of an only cell are lines. Rows that name the columns together are one line, and the first of them.
+    """
+    grid = _grid(rows)
+    heads = _heads(rows, grid)
+    head, place = "", 0
+    while place < len(grid):
+        row, texts = rows[place], grid[place]
+        end = heads.get(place, place)
+        if end == place:
+            if row.length:  # what spans an empty row was said in the row above
+                filled = [cell for cell in row.cells if cell.blocks]
+                is_wide = len(filled) == 1 and filled[0].colspan > 1 and len(set(texts) - {""}) == 1
+                is_alone = is_wide or len(filled) == len(texts) == 1
+                yield row, "\n".join(filled[0].blocks) if is_alone else _line(texts), head
+            place += 1
+            continue
+        for other in rows[place + 1 : end]:
+            row.length, row.linked = row.length + other.length, row.linked + other.linked
+        head = _line(column_names(grid[place:end]) if end > place + 1 else texts)
+        yield row, head, ""
+        head, place = head if COLUMNS in head and len(head) <= 500 else "", end
 
-    def lines(self) -> Iterator[tuple[Row, str, str]]:
-        """Yield its rows as text, each with the line above it that names the columns, or nothing.
 
-        The blocks of an only cell are lines. Rows that name the columns together are one line, and the first of them.
-        """
-        grid = self._grid()
-        heads = self._heads(grid)
-        head, place = "", 0
-        while place < len(grid):
-            row, texts = self.rows[place], grid[place]
-            end = heads.get(place, place)
-            if end == place:
-                if row.length:  # what spans an empty row was said in the row above
-                    yield row, row.only_text(texts) or _line(texts), head
-                place += 1
-                continue
-            for other in self.rows[place + 1 : end]:
-                row.length, row.linked = row.length + other.length, row.linked + other.linked
-            head = _line(column_names(grid[place:end]) if end > place + 1 else texts)
-            yield row, head, ""
-            head, place = head if COLUMNS in head and len(head) <= 500 else "", end
+def _grid(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the texts of cells, those that span several places at each of them."""
+    if all(cell.rowspan == cell.colspan == 1 for row in rows for cell in row.cells):
+        return [[" ".join(cell.blocks) for cell in row.cells] for row in rows]
+    cells: list[list[Cell]] = []
+    group, left = None, 0
+    for row in reversed(rows):
+        group, left = row.group, left + 1 if row.group is group else 1
+        cells.append([Cell(" ".join(cell.blocks), min(cell.rowspan, left), cell.colspan) for cell in row.cells])
+    return spread(reversed(cells))
 
-    def _grid(self) -> list[list[str]]:
-        """Return the texts of its cells, those that span several places at each of them."""
-        if all(cell.rowspan == cell.colspan == 1 for row in self.rows for cell in row.cells):
-            return [[" ".join(cell.blocks) for cell in row.cells] for row in self.rows]
-        cells: list[list[Cell]] = []
-        group, left = None, 0
-        for row in reversed(self.rows):
-            group, left = row.group, left + 1 if row.group is group else 1
-            cells.append([Cell(" ".join(cell.blocks), min(cell.rowspan, left), cell.colspan) for cell in row.cells])
-        return spread(reversed(cells))
 
-    def _heads(self, grid: Sequence[Sequence[str]]) -> dict[int, int]:
-        """Return the ends of the runs of rows that name the columns, by where they begin."""
-        found: dict[int, int] = {}
-        filled = [sum(map(bool, texts)) > 1 for texts in grid]
-        heads = [
-            full and row.is_head(lambda tag: tag.name == "th") for full, row in zip(filled, self.rows, strict=True)
-        ]
-        begin = 0
-        for is_head, run in groupby(heads):
-            end = begin + sum(1 for _ in run)
-            if is_head and not found:
-                is_shown = end < len(grid) and end - begin <= 4
-                first, last = find_head(grid[begin : begin + _SAMPLE]) if is_shown else (0, 1)  # units may follow
-                found[begin] = begin + last if first == 0 and last > end - begin else end if is_shown else begin + 1
-            elif is_head and find_head(grid[begin : begin + _SAMPLE]) == (0, end - begin):
-                found[begin] = end
-            begin = end
-        if not found and True in filled:
-            begin, end = filled.index(True), filled.index(True) + 1
-            found = dict([(begin, end) if self.rows[begin].is_head(_is_bold) else find_head(grid, by_numbers=True)])
-        return found
+def _heads(rows: Sequence[Row], grid: Sequence[Sequence[str]]) -> dict[int, int]:
+    """Return the ends of the runs of rows that name the columns, by where they begin."""
+    found: dict[int, int] = {}
+    filled = [sum(map(bool, texts)) > 1 for texts in grid]
+    heads = [full and _is_head(row, lambda tag: tag.name == "th") for full, row in zip(filled, rows, strict=True)]
+    begin = 0
+    for is_head, run in groupby(heads):
+        end = begin + sum(1 for _ in run)
+        if is_head and not found:
+            is_shown = end < len(grid) and end - begin <= 4
+            first, last = find_head(grid[begin : begin + _SAMPLE]) if is_shown else (0, 1)  # units may follow
+            found[begin] = begin + last if first == 0 and last > end - begin else end if is_shown else begin + 1
+        elif is_head and find_head(grid[begin : begin + _SAMPLE]) == (0, end - begin):
+            found[begin] = end
+        begin = end
+    if not found and True in filled:
+        begin = filled.index(True)
+        begin, end = (begin, begin + 1) if _is_head(rows[begin], _is_bold) else find_head(grid, by_numbers=True)
+        found[begin] = end
+    return found
+
+
+def _is_head(row: Row, is_head: Callable[[Element], bool]) -> bool:
+    """Return whether a row has nothing but heads of this kind; an empty corner does not count."""
+    if row.group is not None and row.group.name == "thead":
+        return True
+    filled = [cell.tag for cell in row.cells if cell.blocks]
+    return bool(filled) and all(tag is not None and is_head(tag) for tag in filled)
 
 
 def _line(texts: Sequence[str]) -> str:
@@ -154,29 +141,3 @@ def _is_bold(tag: Element) -> bool:
         if len(nodes) != 1 or not isinstance(nodes[0], Element) or nodes[0].name in _BOLD:
             return bool(nodes) and all(isinstance(node, Element) and node.name in _BOLD for node in nodes)
         tag = nodes[0]
-
-
-class Tables:
-    """Opens the tables of a page."""
-
-    def __init__(self, root: Element) -> None:
-        self._root = root
-        self._titling: set[int] | None = None
-
-    def open(self, tag: Element, home: SectionDraft) -> Table:
-        """Begin a table."""
-        return Table(not holds(tag, _NOT_A_GRID), home, titles="id" in tag.attributes and id(tag) in self._headings())
-
-    def _headings(self) -> set[int]:
-        """Return the tables of one column with an id, if there are several: each names a symbol, and text follows."""
-        if self._titling is None:
-            self._titling = set()
-            for table in self._root.elements():
-                if table.name == "table" and "id" in table.attributes:
-                    rows = [node.children for node in table.elements() if node.name == "tr"]
-                    widths = [sum(isinstance(n, Element) and n.name in ("td", "th") for n in row) for row in rows]
-                    if widths and len(widths) <= 6 and set(widths) == {1}:
-                        self._titling.add(id(table))
-            if len(self._titling) < 3:  # it is only a table
-                self._titling.clear()
-        return self._titling

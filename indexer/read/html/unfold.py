@@ -7,12 +7,22 @@ tooltips and messages are none. All looks into an element end after a few hundre
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import islice, pairwise, zip_longest
+from collections.abc import Iterable
+from itertools import pairwise, zip_longest
 
 from indexer import notes
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold
-from indexer.read.html.noise import NOISE_ROLES, classes, first_texts, is_folded, is_menu, is_noise
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
+from indexer.read.html.noise import (
+    HIDING,
+    LOOKED_AT,
+    NEAR,
+    NOISE_ROLES,
+    classes,
+    first_texts,
+    is_folded,
+    is_menu,
+    is_noise,
+)
 
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
 _BEFORE_PANELS = HEADINGS | {"dt", "button", "summary", "input"}
@@ -25,9 +35,7 @@ _FIELDS = frozenset({"label", "input", "select", "textarea", "form"})
 _MARKS = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
 )
-_ROLES_OF_CONTROLS = frozenset({"button", "tab"})
 _ROLES_AROUND = frozenset({"tab", "tablist", "button", "switch"})  # of elements that may hold more than a control
-_HIDING = frozenset({"hidden", "aria-hidden", "style"})
 _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
 _POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})  # what such a toggle opens, but no text
@@ -42,8 +50,6 @@ _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
-_LOOKED_AT = 300  # nodes below an element
-_NEAR = 20  # elements around one
 _LONG = 8  # words of what goes on after a button
 _TITLE = 200  # characters of what stands before a panel
 
@@ -55,32 +61,31 @@ def unfold(tree: HtmlTree) -> None:
         if element.get("role") == "heading":
             level = element.get("aria-level")
             element.name = f"h{level}" if f"h{level}" in HEADINGS else "h2"
-    hidden = [element for element in marked if not _HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    buttons = (element for element in tree.elements if element.name in ("button", "a", "label"))
-    controls = [element for element in marked if _is_control(element)]
-    controls += [element for element in buttons if element.name != "a" or _leads_nowhere(element)]
+    hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
+    controls = {id(element): element for element in marked if _is_control(element)}
+    controls |= {id(tag): tag for tag in tree.elements if tag.name in ("button", "a", "label") and _is_control(tag)}
     if hidden:
         _show_panels(tree, hidden)
+    for element in controls.values():  # the role of a control is none of headings, or of what holds headings or panels
+        if (role := element.get("role")) in _ROLES_AROUND and (
+            element.name in _TITLES
+            or any(
+                tag.name in HEADINGS or (role == "tablist" and tag.get("role") == "tabpanel")
+                for tag in element.elements(LOOKED_AT)
+            )
+        ):
+            element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
     if controls:
-        _free_roles(controls)
-        _read_titles(tree, list({id(control): control for control in controls}.values()))
-
-
-def _leads_nowhere(link: Element) -> bool:
-    href = link.attributes.get("href", "")
-    return href == "#" or href.startswith("javascript:")
+        _read_titles(tree, controls.values())
 
 
 def _is_control(element: Element) -> bool:
     attributes = element.attributes
-    return (
-        element.name in ("button", "label")
-        or attributes.get("role") in _ROLES_AROUND
-        or not _EXPANDING.isdisjoint(attributes)
-        or "onclick" in attributes
-        or any(name in attributes for name in _TOGGLES)
-        or (element.name == "a" and _leads_nowhere(element))
-    )
+    if element.name in ("button", "label") or "onclick" in attributes or not _EXPANDING.isdisjoint(attributes):
+        return True
+    href = attributes.get("href", "") if element.name == "a" else ""
+    leads_nowhere = href == "#" or href.startswith("javascript:")
+    return leads_nowhere or attributes.get("role") in _ROLES_AROUND or any(name in attributes for name in _TOGGLES)
 
 
 def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
@@ -90,7 +95,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
     panels: list[Element] = []
     prose: set[int] = set()
     for parent in {id(element.parent): element.parent for element in hidden}.values():
-        children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
+        children = parent.tags if parent is not None else []
         open_ones = [child for child in children if id(child) not in folded]
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_beginning(child) for child in open_ones} if kinds else set()
@@ -103,14 +108,14 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
             words = len(_WORD.findall(text))
             if not words or _is_popup(child) or _PLACEHOLDER.search(text):
                 continue
-            is_panel = child.get("role") == "tabpanel" or child.get("hidden") == "until-found"
+            role, is_known = child.get("role"), child.name in _PANELS
+            is_panel = role == "tabpanel" or child.get("hidden") == "until-found"
             if not is_panel and is_menu(child):
                 continue
             if words >= 20 and not is_panel:
                 prose.add(id(child))
-            is_region = child.get("role") == "region" and "aria-labelledby" in child.attributes
-            is_known = child.name in _PANELS
-            if is_panel or is_region or not shown.isdisjoint(_names(child)):
+            is_labelled = role == "region" and "aria-labelledby" in child.attributes
+            if is_panel or is_labelled or not shown.isdisjoint(_names(child)):
                 panels.append(child)
             elif not is_known and words < _LONG:
                 continue
@@ -119,8 +124,9 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
                 texts.add(text)
             elif words >= _LONG and (not is_known or (after is not None and _is_control(after))):
                 panels.append(child)  # the rest of a text, with a button below it
-            elif before is not None and (classes(child) or _is_title(before)):
-                if words >= 5 and (_is_title(before) or (len(children) == 2 and _is_short(before))):
+            elif before is not None and ((is_title := _is_title(before)) or classes(child)):
+                title = before.short_text(_TITLE) if before.name not in _FIELDS and len(children) == 2 else None
+                if words >= 5 and (is_title or (title is not None and _LETTER.search(title))):
                     panels.append(child)
                 pairs[before.name, classes(before), child.name, classes(child)].append(child)
     for alike in pairs.values():
@@ -129,7 +135,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
     if not prose <= {id(panel) for panel in panels}:
         notes.add("hidden text that nothing on the page shows was left out")
     for panel in panels:
-        panel.attributes = {name: value for name, value in panel.attributes.items() if name not in _HIDING}
+        panel.attributes = {name: value for name, value in panel.attributes.items() if name not in HIDING}
 
 
 def _names(panel: Element) -> set[str]:
@@ -147,17 +153,11 @@ def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:
     shown: set[str] = set()
     for element in tree.elements if names else ():
         attributes = element.attributes
-        if not attributes or not (element.name in _NAMING or _is_control(element)):
-            continue
-        named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & names
-        if named and not _opens_popup(element):
-            shown |= named
+        if attributes and (element.name in _NAMING or _is_control(element)):
+            named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & names
+            if named and not _opens_popup(element):
+                shown |= named
     return shown
-
-
-def _is_short(element: Element) -> bool:
-    text = element.short_text(_TITLE)
-    return text is not None and element.name not in _FIELDS and _LETTER.search(text) is not None
 
 
 def _ids_in(key: str, value: str) -> Iterable[str]:
@@ -172,19 +172,17 @@ def _opens_popup(control: Element) -> bool:
     attributes = control.attributes
     if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
         return True
-    return any(
-        parent.name in _FURNITURE or parent.get("role") in _ROLES_OF_FURNITURE
-        for parent in islice(control.parents, _NEAR)
-    )
+    return any(tag.name in _FURNITURE or tag.get("role") in _ROLES_OF_FURNITURE for tag in control.parents())
 
 
 def _is_popup(element: Element) -> bool:
-    inside = (node for node in islice(element.nodes(), _NEAR) if isinstance(node, Element))
     if element.name in _FURNITURE or _POPUP.search(f"{element.get('class')} {element.get('id')}"):
         return True
     if element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes:
         return True
-    return any(node.get("role") in _ROLES_OF_FURNITURE or "aria-modal" in node.attributes for node in inside)
+    return any(
+        tag.get("role") in _ROLES_OF_FURNITURE or "aria-modal" in tag.attributes for tag in element.elements(NEAR)
+    )
 
 
 def _beginning(element: Element) -> str:
@@ -193,42 +191,26 @@ def _beginning(element: Element) -> str:
 
 def _is_title(element: Element) -> bool:
     """Return whether an element is, or only holds, a heading or a control."""
-    if element.name in _BEFORE_PANELS or element.get("role") in _ROLES_OF_CONTROLS or "onclick" in element.attributes:
+    if "onclick" in element.attributes:
         return True
-    if element.short_text(_TITLE) is None:
-        return False
-    inside = (node for node in islice(element.nodes(), _NEAR) if isinstance(node, Element))
-    return any(node.name in _BEFORE_PANELS or node.get("role") in _ROLES_OF_CONTROLS for node in inside)
-
-
-def _free_roles(controls: Iterable[Element]) -> None:
-    """Take the role of a control from headings, and from elements that hold headings or panels."""
-    for element in controls:
-        role = element.get("role")
-        if role not in _ROLES_AROUND:
-            continue
-        inside = (node for node in islice(element.nodes(), _LOOKED_AT) if isinstance(node, Element))
-        if element.name in _TITLES or any(
-            node.name in HEADINGS or (role == "tablist" and node.get("role") == "tabpanel") for node in inside
-        ):
-            element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
+    inside = element.elements(NEAR) if element.short_text(_TITLE) is not None else ()
+    return any(tag.name in _BEFORE_PANELS or tag.get("role") in ("button", "tab") for tag in (element, *inside))
 
 
 def _read_titles(tree: HtmlTree, controls: Iterable[Element]) -> None:
     """Make text of the controls that are all the words of a title, or that open a panel of text."""
     following: dict[int, Element] = {}  # by the id of an element, the one after it
     for parent in {id(control.parent): control.parent for control in controls}.values():
-        children = [node for node in parent.children if isinstance(node, Element)] if parent is not None else []
-        following |= {id(child): after for child, after in pairwise(children)}
+        following |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
     ids = {element.anchor: element for element in reversed(tree.elements) if "id" in element.attributes}
     alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
     openers: list[Element] = []
     for control in controls:
         if control.name in _TITLES or control.get("role") == "tablist" or not _LETTER.search(_beginning(control)):
             continue
-        title = next((parent for parent in islice(control.parents, _NEAR) if parent.name in _TITLES), None)
+        title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
         if title is not None:
-            if not any(_LETTER.search(text) for text in _texts_outside_controls(title)):
+            if not _has_words_of_its_own(title):
                 _make_text(control, "span")
             continue
         if control.get("role") == "tab" or _opens_popup(control):
@@ -251,56 +233,21 @@ def _read_titles(tree: HtmlTree, controls: Iterable[Element]) -> None:
             _make_text(control, "p")
 
 
-def _texts_outside_controls(title: Element) -> Iterator[str]:
+def _has_words_of_its_own(title: Element) -> bool:
+    """Return whether a title has words outside of controls."""
     todo: list[Element | str] = title.children[::-1]
-    for _ in range(_LOOKED_AT):
+    for _ in range(LOOKED_AT):
         if not todo:
-            return
+            break
         node = todo.pop()
         if isinstance(node, str):
-            yield node
+            if _LETTER.search(node):
+                return True
         elif not is_noise(node):
             todo += reversed(node.children)
+    return False
 
 
 def _make_text(control: Element, name: str) -> None:
     control.name = name
     control.attributes = {key: value for key, value in control.attributes.items() if key == "id"}
-
-
-_ENDS = re.compile(r"\A[\W_]+|[\W_]+\Z")
-
-
-def drop_trail(tree: HtmlTree) -> None:
-    """Remove the trail that ends in the title of a page, before its first main heading."""
-    heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
-    title = _ENDS.sub("", fold(heading.text())) if heading is not None else ""
-    node = heading
-    for parent in islice(heading.parents if heading is not None and title else (), 3):
-        place = next(place for place, child in enumerate(parent.children) if child is node)
-        before = (child for child in reversed(parent.children[:place]) if isinstance(child, Element))
-        for element in islice(before, 4):
-            if _is_trail(element, title):
-                parent.children = [child for child in parent.children if child is not element]
-                return
-        node = parent
-
-
-def _is_trail(element: Element, title: str) -> bool:
-    """Return whether an element has links, at least one, and after the last one the title, and no other words."""
-    if element.short_text(300) is None:
-        return False
-    links = 0
-    last = ""  # what was said outside of links
-    todo: list[Element | str] = [element]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, Element) and node.name == "a" and "href" in node.attributes:
-            if last:
-                return False
-            links += 1
-        elif isinstance(node, Element):
-            todo += reversed(node.children)
-        elif _WORD.search(node):
-            last += node
-    return links > 0 and _ENDS.sub("", fold(last)) == title

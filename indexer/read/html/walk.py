@@ -7,13 +7,12 @@ their own (a setting in a manual, a function in an API reference), because that 
 import re
 
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
-from indexer.read.html.html_tree import Element, fold
-from indexer.read.html.noise import AROUND, classes, is_noise, is_permalink, text_within, titles_a_box
-from indexer.read.html.parts import BREAK, Block, Line, SectionDraft, join_parts, labels_between, text_of
-from indexer.read.html.tables import Row, Table, Tables
+from indexer.read.html.html_tree import HEADINGS, Element, fold
+from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within, titles_a_box
+from indexer.read.html.parts import BREAK, Block, Line, Link, SectionDraft, join_parts, text_of
+from indexer.read.html.tables import Row, lines
 from indexer.records import Section
 
-_HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _BLOCKS = frozenset(
     "address article aside blockquote body caption center dd details dir div dl dt fieldset figcaption figure form "
     "header hgroup hr html legend li main menu ol p pre section summary table tbody td tfoot th thead tr ul".split()
@@ -21,7 +20,8 @@ _BLOCKS = frozenset(
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
 _LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
-_SHAPING = _BLOCKS | {*_HEADINGS, "a", "br", "img"}  # all others only carry text, and perhaps an id
+_SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
+_NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
@@ -33,7 +33,8 @@ _TERM_LENGTH = 80  # characters of a term shown in a path
 class Walker:
     """Walks one element and gathers what it says."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Element) -> None:
+        """Visit everything below `root` in document order."""
         self.headings: list[str] = []
         self.text_length = 0  # characters
         self.link_length = 0  # of these, characters inside links
@@ -53,13 +54,9 @@ class Walker:
         self._near_is_block = False
         self._last_anchor: str | None = None  # last id, whatever stands between
         self._definitions: list[SectionDraft] = []  # sections in which the open <dl>s stand
-        self._tables: list[Table] = []  # open ones
+        self._tables: list[tuple[SectionDraft, list[Row] | None]] = []  # open ones, with their rows unless for layout
         self._rows: list[Row] = []  # open ones
-
-    def walk(self, root: Element) -> None:
-        """Visit everything below `root` in document order."""
         self._note_anchor(root)
-        self._opener = Tables(root)
         todo: list[Element | str | tuple[Element]] = list(reversed(root.children))
         while todo:
             node = todo.pop()
@@ -102,16 +99,17 @@ class Walker:
             self._note_anchor(tag)
         if name in _PLAIN:
             return
-        if name in _HEADINGS:
+        if name in HEADINGS:
             self._flush()
-            if titles_a_box(tag):
-                return
-            self._heading = True
-            self._own_anchor = tag.anchor or _anchor_around(tag)
+            if not titles_a_box(tag):
+                self._heading = True
+                parent = tag.parent
+                around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
+                self._own_anchor = tag.anchor or around
         elif name == "a":
             if "href" in tag.attributes:
                 self._links += 1
-                self._line.open_link(tag)
+                self._line.links.append(Link(tag.attributes["href"], len(self._line.pieces)))
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
@@ -128,19 +126,19 @@ class Walker:
             self._term = tag
             self._own_anchor = tag.anchor
         elif name == "table":
-            self._tables.append(self._opener.open(tag, self._parts[-1]))
-        elif name == "tr" and self._tables and self._tables[-1].is_grid:
+            self._tables.append((self._parts[-1], None if holds(tag, _NOT_A_GRID) else []))
+        elif name == "tr" and self._tables and self._tables[-1][1] is not None:
             self._rows.append(Row(self._last_anchor, tag.anchor is not None, tag.parent))
         elif name in ("td", "th") and self._rows:
             self._rows[-1].open_cell(tag)
 
     def _leave(self, tag: Element) -> None:
         name = tag.name
-        if self._heading and name in _HEADINGS:
-            self._open_heading(_HEADINGS[name])
+        if self._heading and name in HEADINGS:
+            self._open_heading(int(name[1]))
         elif tag is self._term:
             self._open_term(tag)
-        elif self._line.pieces and (name in _BLOCKS or name in _HEADINGS):
+        elif self._line.pieces and (name in _BLOCKS or name in HEADINGS):
             self._flush()
         if name in _BLOCKS:
             self._kinds.pop()
@@ -149,7 +147,8 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
-                self._line.close_link()
+                if self._line.links:
+                    self._line.links[-1].end = len(self._line.pieces)
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
             self._parts[-1].leads = True
         elif name == "li":
@@ -161,13 +160,18 @@ class Walker:
         elif name == "dl":
             self._resume(self._definitions.pop())
         elif name == "table":
-            table = self._tables.pop()
-            for row, text, head in table.lines():
-                self._write_row(table, row, text, head)
-            self._resume(table.home)
-        elif name == "tr" and self._rows and self._tables and self._tables[-1].is_grid:
+            home, rows = self._tables.pop()
+            for row, text, head in lines(rows or ()):
+                if row.is_own and not self._rows and _WORD.search(name := row.name[:_TERM_LENGTH].strip()):
+                    path = (*home.path[:_DEEPEST], name)
+                    self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
+                self._line.anchor, self._line.tails = row.anchor, row.tails
+                self._write(text, row.length, row.linked, "tr", head)
+                self._tight = "\n" not in text
+            self._resume(home)
+        elif name == "tr" and self._rows and self._tables and (rows := self._tables[-1][1]) is not None:
             row, self._line.tails = self._rows.pop(), ()
-            self._tables[-1].rows.append(row)
+            rows.append(row)
 
     def _add(self, text: str) -> None:
         line = self._line
@@ -195,15 +199,14 @@ class Walker:
         self._flush()
         self._note_anchor(tag)
         text, marks = code_of(tag)
-        if not text:
-            return
-        self.text_length += len(text)
-        self._near_anchor = None
-        self._line.anchor = self._last_anchor
-        self._bullet = ""
-        self._write(text, len(text), 0, "pre", marks=marks)
-        if marks:
-            self._last_anchor = marks[-1][1]
+        if text:
+            self.text_length += len(text)
+            self._near_anchor = None
+            self._line.anchor = self._last_anchor
+            self._bullet = ""
+            self._write(text, len(text), 0, "pre", marks=marks)
+            if marks:
+                self._last_anchor = marks[-1][1]
 
     def _flush(self) -> None:
         line = self._line
@@ -230,15 +233,11 @@ class Walker:
             return
         if not _WORD.search(text) and kind != "pre":
             return
-        if self._line.names_versions and labels_between(self._line.bare) is not None:
-            self._line.bare, self._line.tails = "", ()
-            return
         tight = self._tight
         if self._lists:
             tight, self._lists[-1] = tight or self._lists[-1], True
             kind = "li" if kind in ("p", "div") else kind
-        part = self._parts[-1]
-        line = self._line
+        part, line = self._parts[-1], self._line
         tight = tight and bool(part.blocks)
         shown = self._bullet + text
         part.blocks.append(Block(shown, kind, line.anchor, tight, length, linked, line.bare, line.tails, head, marks))
@@ -247,21 +246,6 @@ class Walker:
         self._bullet = ""
         self._tight = False
 
-    def _write_row(self, table: Table, row: Row, text: str, head: str) -> None:
-        name = row.name()[:_TERM_LENGTH].strip()
-        if not self._rows and _WORD.search(name):
-            path = (*table.home.path[:_DEEPEST], name)
-            if table.titles:
-                table.titles = False
-                above = table.home.above if table.home.above is not None else table.home.path
-                self._parts.append(SectionDraft((*above[:_DEEPEST], name), row.anchor, above=above))
-                table.home = self._parts[-1]
-            elif row.is_own:
-                self._parts.append(SectionDraft(path, row.anchor, list_path=table.home.path))
-        self._line.anchor, self._line.tails = row.anchor, row.tails
-        self._write(text, row.length, row.linked, "tr", head)
-        self._tight = "\n" not in text
-
     def _note_anchor(self, tag: Element) -> None:
         anchor = tag.anchor
         if anchor is None:
@@ -269,21 +253,18 @@ class Walker:
         self._last_anchor = anchor
         if self._rows and not self._rows[-1].length:
             self._rows[-1].anchor, self._rows[-1].is_own = anchor, True
-        is_block = tag.name in _BLOCKS
+        is_block, line = tag.name in _BLOCKS, self._line
         if _GENERATED_ID.fullmatch(anchor) and not is_block:
             return
         if self._heading or self._term is not None:
             self._own_anchor = self._own_anchor or anchor
-        elif 0 < self._line.length <= _TERM_LENGTH and tag.name in _NAMES and not self._line.defines:
-            self._define(tag, anchor)
+        elif 0 < line.length <= _TERM_LENGTH and tag.name in _NAMES and not line.defines:
+            # the id of a name is that of its line: what is before it, as in "data Tide", tells its kind
+            if "href" not in tag.attributes and _WORD.search(tag.first_text()) and "." not in "".join(line.pieces):
+                line.anchor, line.defines = anchor, True
+            self._near_anchor, self._near_is_block = anchor, False
         elif is_block or self._near_anchor is None or not self._near_is_block:
             self._near_anchor, self._near_is_block = anchor, is_block
-
-    def _define(self, tag: Element, anchor: str) -> None:
-        """Take the id of a name for that of its line: what is before it, as in "data Tide", tells its kind."""
-        if "href" not in tag.attributes and _WORD.search(tag.first_text()) and "." not in "".join(self._line.pieces):
-            self._line.anchor, self._line.defines = anchor, True
-        self._near_anchor, self._near_is_block = anchor, False
 
     def _open_heading(self, level: int) -> None:
         self._heading = False
@@ -314,8 +295,8 @@ class Walker:
             home = self._definitions[-1]
             name = anchor if anchor and "sig" in classes(tag) else text.replace("\n", " ")
             path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
-            self._parts.append(SectionDraft(path, anchor or self._last_anchor, list_path=home.path))
-        self._line.anchor = anchor or self._last_anchor
+            self._parts.append(SectionDraft(path, self._last_anchor, list_path=home.path))
+        self._line.anchor = self._last_anchor
         (code, marks), self._term_code = self._term_code, ("", ())
         if code and fold(code) == fold(text):
             self._write(code, length, linked, "pre", marks=marks)
@@ -328,11 +309,5 @@ class Walker:
     def _resume(self, home: SectionDraft) -> None:
         """Go on with the section that a list or table stands in, if terms or rows of it have opened others."""
         if self._parts[-1].list_path is not None and self._parts[-1] is not home:
-            self._parts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True))
-            self._parts[-1].defined = True
+            self._parts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, defined=True))
         self._tight = False
-
-
-def _anchor_around(heading: Element) -> str | None:
-    parent = heading.parent
-    return parent.anchor if parent is not None and parent.name not in _BLOCKS else None

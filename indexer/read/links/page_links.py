@@ -1,25 +1,21 @@
 """Links of a page as they are written there; runs in the process that reads documents."""
 
 import re
-from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from html import unescape
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
-from lxml import etree
-
-from indexer.decoding import decode, decode_named, escape_query
+from indexer.decoding import decode_named, escape_query
 from indexer.errors import ParseError
 from indexer.read.container import unpacked
-from indexer.read.formats import GZIP
-from indexer.read.html import template
-from indexer.read.html.html_tree import MOST_ELEMENTS
-from indexer.read.html.main_content import is_drawn as drawn_by_scripts
-from indexer.read.markup.markdown import render
+from indexer.read.formats import GZIP, HTML
+from indexer.read.html import main_content, template
+from indexer.read.html.html_tree import HtmlTree, parse_html
+from indexer.read.markup import markdown
+from indexer.records import Extraction
 
-MARKDOWN = "markdown"  # in place of a charset before a colon: `markdown:utf-8`
 _MOST = 20_000  # different links
 _LONGEST = 2_000  # characters; longer ones are traps or data, not pages
 _LONGEST_DIRECTIVES = 1_000  # characters
@@ -28,108 +24,111 @@ _MOST_STRANGERS = 2  # links of a listing
 _OF_FOLDER = re.compile(r"(?:\.{1,2}/)*(?:\.\.|[^/?#:]*/?)(?:\?.*)?|/[^?#]*")
 
 
-def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return links and robots directives of a page, JSON-ready; `argument` is its charset, or `markdown:` and that.
+def parts(body: bytes, wanted: Mapping[str, Any]) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
+    """Yield the parts of a page, JSON-ready, in messages of their own; its text is returned, if it is wanted.
+
+    These are its `links`, then whether it `is_drawn` by scripts, then its `blocks`. Nothing comes after the links of a
+    page that only leads on or is not to be indexed, nor after the news that scripts draw it.
+
+    Args:
+        body: the page.
+        wanted: fields of `indexer.read.page.Wanted`, and the page's `charset` and `reader`.
 
     Raises:
-        ParseError: the markup cannot be read, or has too much in it.
+        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too much in it.
     """
-    kind, _, charset = (argument or "").partition(":")
-    html, encoding = decode_named(body, charset or None, markup=kind != MARKDOWN)
-    if kind == MARKDOWN:
-        html = render(html).html
-    tags, leads = _Tags(), Leads()
-    _parse(html, tags)
-    if tags.may_lead_on or (tags.strangers <= _MOST_STRANGERS and may_be_listing(html)):
-        _parse(html, leads)
-    hrefs = [*tags.hrefs, *tags.frames]
-    if (entries := leads.entries()) is not None:
-        hrefs = entries
-    elif not leads.has_text:
-        hrefs += [*tags.inner_frames, *(leads.targets if not tags.hrefs else ())]
-    if leads.refresh is not None and leads.redirect is None:
-        hrefs.append(leads.refresh[1])
-    return {
-        "base": tags.base,
-        "canonical": tags.canonical,
-        "hrefs": [escape_query(href, encoding) for href in dict.fromkeys(hrefs)],
-        "directives": sorted(tags.directives),
-        "asks_password": tags.asks_password,
-        "refresh": leads.redirect and escape_query(leads.redirect, encoding),
-        "leads_on": "a listing of a folder" if entries is not None else "a set of frames" if tags.frames else "",
-        "nofollow": tags.nofollow,
-        "is_blank": bool(tags.may_lead_on) and not leads.has_text and not hrefs,
-        "has_script": tags.has_script,
+    is_html, charset = wanted["reader"] == HTML, wanted["charset"]
+    if body.startswith(GZIP):
+        body = unpacked(body)
+    html, encoding = decode_named(body, charset, markup=is_html)
+    tree = HtmlTree()
+    if is_html or wanted["links"] or wanted["is_drawn"]:
+        tree = parse_html(html if is_html else markdown.render(html).html)
+    if wanted["links"]:
+        links = find(tree, html, encoding)
+        yield {"links": links}, b""
+        if links["refresh"] or links["leads_on"] or not {"noindex", "none"}.isdisjoint(links["directives"]):
+            return None
+    if wanted["is_drawn"]:
+        is_drawn = main_content.is_drawn(tree)
+        yield {"is_drawn": is_drawn}, b""
+        if is_drawn:
+            return None
+    if is_html and (wanted["blocks"] or wanted["text"]):
+        main_content.prepare(tree, html)
+    if wanted["blocks"]:
+        yield {"blocks": template.find(tree)}, b""
+    if not wanted["text"]:
+        return None
+    if not is_html:
+        return markdown.read(body, charset) if wanted["reader"] == "markdown" else markdown.read_mdx(body, charset)
+    site = template.read_template(wanted["template"]) if wanted["template"] else None
+    return main_content.extract(html, site, tree=tree, is_page=True)
+
+
+def find(tree: HtmlTree, html: str, encoding: str) -> dict[str, Any]:
+    """Return links and robots directives of a page, JSON-ready; raises ParseError if it has too many links."""
+    found: dict[str, Any] = {
+        "base": None,
+        "canonical": None,
+        "asks_password": False,
+        "nofollow": 0,
+        "has_script": False,
     }
-
-
-def _parse(html: str, target: Any) -> None:
-    # Events rather than a tree: a tree stops at a depth of 2,000, and takes for ever over 100,000 attributes.
-    try:
-        etree.fromstring(html, etree.HTMLParser(target=target, huge_tree=True, no_network=True))
-    except (etree.LxmlError, ValueError) as error:
-        raise ParseError(f"markup that cannot be read: {' '.join(str(error).split())[:100]}") from error
-
-
-@dataclass(slots=True)
-class _Tags:
-    """Receives the parser's events."""
-
-    elements: int = 0
-    base: str | None = None
-    canonical: str | None = None
-    hrefs: dict[str, None] = field(default_factory=dict)  # without fragments
-    directives: set[str] = field(default_factory=set)
-    asks_password: bool = False
-    frames: list[str] = field(default_factory=list)  # addresses
-    inner_frames: list[str] = field(default_factory=list)
-    strangers: int = 0  # links that are none to the page's folder, in another order, or to what is in it or above it
-    nofollow: int = 0  # links that are not to be followed
-    has_refresh: bool = False
-    has_script: bool = False
-
-    @property
-    def may_lead_on(self) -> bool:
-        """Return whether the page may be there to lead on rather than to be read."""
-        return self.has_refresh or bool(self.inner_frames) or not self.hrefs
-
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Take note of one opening tag."""
-        self.elements += 1
-        if self.elements > MOST_ELEMENTS:
-            raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
-        if tag in ("a", "area"):
+    hrefs: dict[str, None] = {}  # without fragments
+    frames: dict[str, list[str]] = {"frame": [], "iframe": []}
+    directives: set[str] = set()
+    strangers = 0  # links that are none to the page's folder, in another order, or to what is in it or above it
+    has_refresh = False
+    for element in tree.elements:
+        name, attributes = element.name, element.attributes
+        if name == "script":
+            found["has_script"] = True
+        elif not attributes:
+            continue
+        elif name in ("a", "area"):
             href = attributes.get("href", "").partition("#")[0]
             if "nofollow" in attributes.get("rel", "").lower().split():
-                self.nofollow += 1
+                found["nofollow"] += 1
             elif href and len(href) <= _LONGEST:
-                self.hrefs[href] = None
-                if self.strangers <= _MOST_STRANGERS:
-                    self.strangers += _OF_FOLDER.fullmatch(href) is None
-                if len(self.hrefs) > _MOST:
+                hrefs[href] = None
+                if strangers <= _MOST_STRANGERS:
+                    strangers += _OF_FOLDER.fullmatch(href) is None
+                if len(hrefs) > _MOST:
                     raise ParseError(f"more than {_MOST:,} links")
-        elif tag in ("frame", "iframe"):
-            src, known = attributes.get("src", "").strip(), self.frames if tag == "frame" else self.inner_frames
-            if src and len(src) <= _LONGEST and len(known) < _MOST_FRAMES:
-                known.append(src.partition("#")[0])
-        elif tag == "script":
-            self.has_script = True
-        elif tag == "input":
-            self.asks_password |= attributes.get("type", "").strip().lower() == "password"
-        elif tag == "base":
-            self.base = self.base or attributes.get("href")
-        elif tag == "link" and "canonical" in attributes.get("rel", "").lower().split():
-            self.canonical = self.canonical or attributes.get("href", "").partition("#")[0]
-        elif tag == "meta" and attributes.get("http-equiv", "").strip().lower() == "refresh":
-            self.has_refresh = True
-        elif tag == "meta" and attributes.get("name", "").lower() in ("robots", "pilotlight"):
-            self.directives |= {
-                word.strip() for word in attributes.get("content", "")[:_LONGEST_DIRECTIVES].lower().split(",")
-            }
-
-    def close(self) -> Self:
-        """End of the page."""
-        return self
+        elif name in frames:
+            src = attributes.get("src", "").strip()
+            if src and len(src) <= _LONGEST and len(frames[name]) < _MOST_FRAMES:
+                frames[name].append(src.partition("#")[0])
+        elif name == "input":
+            found["asks_password"] |= attributes.get("type", "").strip().lower() == "password"
+        elif name == "base":
+            found["base"] = found["base"] or attributes.get("href")
+        elif name == "link" and "canonical" in attributes.get("rel", "").lower().split():
+            found["canonical"] = found["canonical"] or attributes.get("href", "").partition("#")[0]
+        elif name == "meta":
+            has_refresh |= attributes.get("http-equiv", "").strip().lower() == "refresh"
+            if attributes.get("name", "").lower() in ("robots", "pilotlight"):
+                words = attributes.get("content", "")[:_LONGEST_DIRECTIVES].lower().split(",")
+                directives |= {word.strip() for word in words}
+    # whether the page may be there to lead on rather than to be read
+    may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
+    leads = Leads()
+    if may_lead_on or (strangers <= _MOST_STRANGERS and may_be_listing(html)):
+        leads.read(tree)
+    entries = leads.entries()
+    every = [*hrefs, *frames["frame"]] if entries is None else entries
+    if entries is None and may_lead_on and not leads.has_text:
+        every += [*frames["iframe"], *(leads.targets if not hrefs else ())]
+    if leads.refresh is not None and leads.redirect is None:
+        every.append(leads.refresh[1])
+    return found | {
+        "hrefs": [escape_query(href, encoding) for href in dict.fromkeys(every)],
+        "directives": sorted(directives),
+        "refresh": leads.redirect and escape_query(leads.redirect, encoding),
+        "leads_on": "a listing of a folder" if entries is not None else "a set of frames" if frames["frame"] else "",
+        "is_blank": may_lead_on and not leads.has_text and not every,
+    }
 
 
 _LITTLE = 500  # characters of text of a page that says that it has moved
@@ -137,7 +136,7 @@ _HARDLY = 100  # characters of text of a page around a frame, or that scripts dr
 _LONGEST_SCRIPT = 20_000  # characters of a script that are looked at
 _MOST_TARGETS = 3  # of scripts
 _MOST_LINKS = 20_000  # that a listing may have
-_UNSEEN = frozenset({"script", "style", "title", "template", "noframes", "iframe"})
+_UNSEEN = frozenset({"style", "template", "noframes", "iframe"})
 _GOES_TO = re.compile(
     r"""\blocation(?:\.href)?\s{0,9}(?:=(?!=)|\.(?:replace|assign)\s{0,9}\()\s{0,9}(["'])([^"'\s]+)\1\s{0,9}(?=[;)}]|$|\n)"""
 )
@@ -158,7 +157,7 @@ _PROSE = 300  # characters of a page that has more to say than what a folder con
 
 @dataclass(slots=True)
 class Leads:
-    """Receives the parser's events of a page that may be there to lead on."""
+    """What a page that may be there to lead on says."""
 
     length: int = 0  # characters of text outside links
     title: str = ""
@@ -168,52 +167,40 @@ class Leads:
     links: list[list[str]] = field(default_factory=list)  # address, text in it, text after it
     before: str = ""  # text before the first link
     is_preformatted: bool = False
-    _open: Counter[str] = field(default_factory=Counter)  # elements that matter and are open
-    _is_in_link: bool = False
-    _script: str = ""
 
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Take note of one opening tag."""
-        if tag == "meta" and attributes.get("http-equiv", "").strip().lower() == "refresh" and self.refresh is None:
-            self.refresh = refresh_in(attributes.get("content", ""))
-            self.is_for_all = not self._open["noscript"]
-        elif tag == "a" and attributes.get("href") and len(self.links) < _MOST_LINKS:
-            self._is_in_link = True
-            self.links.append([attributes["href"].partition("#")[0], "", ""])
-        elif tag == "body":
-            self._find_targets(attributes.get("onload", ""))
-        elif tag == "pre":
-            self.is_preformatted = True
-        elif tag in _UNSEEN or tag == "noscript":
-            self._open[tag] += 1
-
-    def end(self, tag: str) -> None:
-        """Take note of one closing tag."""
-        if tag == "a":
-            self._is_in_link = False
-        elif self._open[tag]:
-            self._open[tag] -= 1
-            if tag == "script":
-                self._find_targets(self._script)
-                self._script = ""
-
-    def data(self, text: str) -> None:
-        """Take note of some text."""
-        if self._open["script"]:
-            self._script += text[: _LONGEST_SCRIPT - len(self._script)]
-        elif self._open["title"]:
-            self.title = (self.title + text)[:_LONGEST]
-        elif not any(self._open[tag] for tag in _UNSEEN):
-            self.length += 0 if self._is_in_link else len(text.strip())
-            if not self.links:
-                self.before = (self.before + text)[:_LONGEST]
-            else:
-                place = 1 if self._is_in_link else 2
-                self.links[-1][place] = (self.links[-1][place] + text)[:_LONGEST]
-
-    def close(self) -> Self:
-        """End of the page."""
-        return self
+    def read(self, tree: HtmlTree) -> None:
+        """Walk over a page."""
+        todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]  # whether it is in a link, and in <noscript>
+        while todo:
+            node, is_in_link, is_fallback = todo.pop()
+            if isinstance(node, str):
+                self.length += 0 if is_in_link else len(node.strip())
+                if self.links:
+                    place = 1 if is_in_link else 2
+                    self.links[-1][place] = (self.links[-1][place] + node)[:_LONGEST]
+                else:
+                    self.before = (self.before + node)[:_LONGEST]
+                continue
+            name = node.name
+            if name in _UNSEEN:
+                continue
+            if name in ("script", "body"):
+                script = node.text() if name == "script" else node.get("onload")
+                found = [address for _, address in _GOES_TO.findall(script[:_LONGEST_SCRIPT])]
+                self.targets += [address for address in found if len(address) <= _LONGEST]
+                self.targets = self.targets[:_MOST_TARGETS]
+            elif name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and self.refresh is None:
+                self.refresh = refresh_in(node.get("content"))
+                self.is_for_all = not is_fallback
+            elif name == "a" and node.get("href") and len(self.links) < _MOST_LINKS:
+                is_in_link = True
+                self.links.append([node.get("href").partition("#")[0], "", ""])
+            self.is_preformatted |= name == "pre"
+            if name == "title":
+                self.title = (self.title + node.text())[:_LONGEST]
+            elif name != "script":
+                is_fallback = is_fallback or name == "noscript"
+                todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
 
     @property
     def has_text(self) -> bool:
@@ -254,10 +241,6 @@ class Leads:
         is_bare = self.is_preformatted and not (self.length or rest)
         is_listing = is_bare or _PATH.search(self.title) is not None or dates * 2 >= max(2, len(entries))
         return entries if is_listing and prose < _PROSE else None
-
-    def _find_targets(self, script: str) -> None:
-        found = [address for _, address in _GOES_TO.findall(script[:_LONGEST_SCRIPT]) if len(address) <= _LONGEST]
-        self.targets = [*self.targets, *found][:_MOST_TARGETS]
 
 
 def may_be_listing(markup: str) -> bool:
@@ -301,47 +284,3 @@ def refresh_in(value: str) -> tuple[int, str] | None:
     if address[:1] in ("'", '"'):
         address = address[1:].partition(address[0])[0].strip()
     return (seconds, address) if address and seconds <= LONGEST_DELAY else None
-
-
-Part = tuple[dict[str, Any], bytes]
-
-
-def parts(body: bytes, wanted: Mapping[str, Any]) -> Generator[Part, None, tuple[str, str | None] | None]:
-    """Yield the parts of a page, JSON-ready, in messages of their own, but for its text.
-
-    These are its `links`, then whether it `is_drawn` by scripts, then its `blocks`. Nothing comes after the links of a
-    page that only leads on or is not to be indexed, nor after the news that scripts draw it.
-
-    Args:
-        body: the page.
-        wanted: fields of `indexer.read.page.Wanted`, and the page's `charset` and `reader`.
-
-    Returns:
-        The reader of the text and its argument, or None where the text is not to be read.
-
-    Raises:
-        ParseError, lxml.etree.LxmlError, ValueError: the links cannot be read, or whether scripts draw the page.
-    """
-    charset, is_markdown = wanted["charset"], wanted["reader"] != "html"
-    if wanted["links"]:
-        links = find(body, f"{'markdown' if is_markdown else 'html'}:{charset or ''}")
-        yield {"links": links}, b""
-        if links["refresh"] or links["leads_on"] or not {"noindex", "none"}.isdisjoint(links["directives"]):
-            return None
-    elif body.startswith(GZIP):
-        body = unpacked(body)
-    if wanted["is_drawn"]:
-        is_drawn = drawn_by_scripts(decode(body, charset, markup=True))
-        yield {"is_drawn": is_drawn}, b""
-        if is_drawn:
-            return None
-    if wanted["blocks"]:
-        try:
-            blocks = template.find(body, charset)
-        except Exception:  # noqa: BLE001 - who reads the text says what is wrong with it
-            blocks = None
-        yield {"blocks": blocks}, b""
-    if not wanted["text"]:
-        return None
-    site = wanted["template"]
-    return wanted["reader"], f"{charset or ''}\n{site}" if site else charset

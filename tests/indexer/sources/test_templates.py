@@ -9,7 +9,8 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.generation.generation import Generation
-from indexer.read.html.main_content import extract
+from indexer.read.html.html_tree import parse_html
+from indexer.read.html.main_content import extract, prepare
 from indexer.read.html.template import MOST_BLOCKS, find, read_template
 from indexer.read.parsing import checked_blocks, parse
 from indexer.records import Failure, Page, PageBlocks
@@ -39,7 +40,7 @@ def site(**parts: str) -> dict[str, str]:
 
 def blocks_of(page: str) -> PageBlocks:
     """Return the blocks of a page as the reader process finds them."""
-    blocks = checked_blocks(find(page.encode(), None))
+    blocks = checked_blocks(find(prepare(parse_html(page), page)))
     assert blocks is not None
     return blocks
 

@@ -39,13 +39,6 @@ FORMULAS = {
         ),
         "x_1",
     ),
-    "mathjax 2 svg": (
-        (
-            '<span class="MathJax_SVG" data-mathml="<math><mi>x</mi><mo>=</mo><mi>y</mi></math>"><svg><g></g></svg>'
-            "</span>"
-        ),
-        "x = y",
-    ),
     "sr only": (
         ('<span class="sr-only"><math><mi>z</mi></math></span><span aria-hidden=true><img src=z.png alt=""></span>'),
         "z",
