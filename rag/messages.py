@@ -15,8 +15,16 @@ from indexer.read.extraction import LONGEST_NAME, LONGEST_VALUE
 from indexer.read.formats import CONTENT_TYPES
 from rag.decoding import NOT_ONLY_SPACE, SOMETHING
 from rag.insights.store import What
-from rag.query.options import DEFAULT_COLLECTION, MOST_EXCHANGES, MOST_OF_ANSWER, MOST_SUGGESTED, SUGGESTED
-from rag.query.request import Collection, Query, SearchRequest
+from rag.query.request import (
+    DEFAULT_COLLECTION,
+    MOST_EXCHANGES,
+    MOST_OF_ANSWER,
+    MOST_SUGGESTED,
+    SUGGESTED,
+    Collection,
+    Query,
+    SearchRequest,
+)
 from rag.query.results import Answer, Suggestion
 
 MOST_QUERIES = 32  # of a batch: a run of the model

@@ -12,7 +12,7 @@ from werkzeug.routing import Rule
 
 from rag.decoding import REF
 from rag.messages import FilterFields, Problem
-from rag.query.filters import LISTS
+from rag.query.request import LISTS
 from web.problems import MEDIA_TYPE
 
 Role = Literal["read", "write"]

@@ -27,7 +27,7 @@ from rag.errors import (
     StorageFull,
     TypeNotRead,
 )
-from rag.query.filters import FilterError
+from rag.query.request import FilterError
 from rag.removed import ROUTES
 
 SECURITY_HEADERS = {  # of every answer

@@ -8,10 +8,9 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, SkipValidation
 
-from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION
-from rag.query.passages import Ranker, Searcher, best_of, metadata_of, text_of
-from rag.query.request import Mode, SearchRequest
+from rag.adapters.passages import Ranker, Searcher, best_of, metadata_of
+from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
+from rag.query.results import text_of
 
 
 class PilotlightRetriever(BaseRetriever):

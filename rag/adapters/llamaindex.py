@@ -10,10 +10,9 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
 from msgspec import structs
 
-from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION
-from rag.query.passages import Ranker, Searcher, best_of, metadata_of, text_of
-from rag.query.request import Mode, SearchRequest
+from rag.adapters.passages import Ranker, Searcher, best_of, metadata_of
+from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
+from rag.query.results import text_of
 
 SHOWN = ("title", "section", "date")  # what a model is told of a passage beside its text
 

@@ -18,14 +18,12 @@ from pydantic import BaseModel, Field, ValidationError
 from embedder.errors import PilotlightError
 from indexer.errors import counted
 from indexer.generation.documents import document_id, is_document_id
+from rag.adapters.passages import Searcher
 from rag.answer.prompt import delimited, neutralise
 from rag.insights.recorder import Recorder
 from rag.messages import Document
 from rag.query.explain import in_words
-from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION
-from rag.query.passages import Searcher
-from rag.query.request import Mode, SearchRequest
+from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
 from rag.query.results import Answer, Hit
 
 HOST = "127.0.0.1"

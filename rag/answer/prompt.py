@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 from indexer.generation.lexical.analysis import STEMMERS, is_spaceless, is_stop_word, words
 from rag.errors import AnswersOff, SettingsError
-from rag.query.passages import text_of
-from rag.query.results import Hit
+from rag.query.results import Hit, text_of
 from rag.settings import Settings
 
 _PATH = "/chat/completions"

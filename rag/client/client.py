@@ -18,9 +18,15 @@ from rag.errors import ClientError, Unavailable
 from rag.events import Event
 from rag.insights.store import What
 from rag.messages import Citation, Document, Sentence
-from rag.query.filters import Filter, parameters_of
-from rag.query.options import DEFAULT_COLLECTION, MOST_EXCHANGES, MOST_OF_ANSWER, SUGGESTED
-from rag.query.request import SearchRequest
+from rag.query.request import (
+    DEFAULT_COLLECTION,
+    MOST_EXCHANGES,
+    MOST_OF_ANSWER,
+    SUGGESTED,
+    Filter,
+    SearchRequest,
+    parameters_of,
+)
 from rag.query.results import Answer, Suggestion
 
 Options = ParamSpec("Options")

@@ -19,9 +19,7 @@ from rag.declaration import did_you_mean, read_value
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
 from rag.insights.judgements import LEAST, judged_questions, write_dataset
-from rag.query.filters import DAYS, KEYS, LISTS, METADATA, fields_of, key_of
-from rag.query.options import MODES
-from rag.query.request import Limits, SearchRequest
+from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, SearchRequest, fields_of, key_of
 from rag.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
     settings = models.as_built(settings)
     plans = models.plans(settings)
     with models.verifying(plans):
-        from rag.query.rerank_queue import RerankQueue
+        from rag.query.batcher import RerankQueue
         from rag.query.results import as_text
         from rag.query.retriever import Retriever
         from rag.serving.live import load_embedder, load_reranker
@@ -204,7 +202,7 @@ def _search_index(
     settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: Judgements
 ) -> "list[tuple[dict[str, Any], Run]]":
     from rag.evaluation.comparison import LIVE, missing, relevant, search_index
-    from rag.query.rerank_queue import RerankQueue
+    from rag.query.batcher import RerankQueue
     from rag.query.retriever import Retriever
     from rag.serving.live import load_embedder, load_reranker
     from rag.serving.store_access import chosen_store

@@ -15,7 +15,7 @@ import click
 from embedder.errors import PilotlightError
 from rag.commands.verb import WHOLE, Result, one_of, verb
 from rag.errors import KeysError, RagError, SettingsError
-from rag.query.filters import parameters_of
+from rag.query.request import parameters_of
 from rag.serving.api_keys import Key, KeyFile, check_exposure, scope_fields
 from rag.serving.scope import Part, Scope, reader_names
 from rag.settings import Settings

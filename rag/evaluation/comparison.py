@@ -18,8 +18,7 @@ from rag.declaration import read_value
 from rag.errors import SettingsError
 from rag.evaluation.dataset import Judgements
 from rag.evaluation.evaluation import NDCG, Run, measure
-from rag.query.options import MODES
-from rag.query.request import Mode, SearchRequest
+from rag.query.request import MODES, Mode, SearchRequest
 from rag.query.retriever import Retriever
 from rag.settings import BY_NAME, SETTINGS, Settings
 

@@ -21,8 +21,8 @@ from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.rowset import TermHits
 from rag.errors import QueryError
 from rag.evaluation.dataset import Dataset, Judgements
-from rag.query.options import MODES, RERANKED
 from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank
+from rag.query.request import MODES, RERANKED
 from rag.query.retriever import CANDIDATES
 
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 from msgspec import Meta
 
 from indexer.errors import counted
-from rag.query.options import BOILERPLATE, RERANK_WEIGHT
+from rag.query.request import BOILERPLATE, RERANK_WEIGHT
 
 if TYPE_CHECKING:  # `rag.Client` ranks nothing, and starts sooner without it
     from rag.query.ranking import Choice, Ranking
@@ -103,26 +103,21 @@ def explain(
     ranking: "Ranking", choice: "Choice", index: int, document: int, rules: Sequence[BoostRule], matches: list[Match]
 ) -> Explanation:
     """Explain the candidate at an index of a ranking that was made with `explain`."""
-    row = {name: float(values[index]) for name, values in ranking.columns.items()}
-
-    def has(name: str) -> bool:
-        return not math.isnan(row.get(name, math.nan))
-
-    def part(name: str) -> Part | None:
-        if not has(f"{name}_weight"):
-            return None
-        rank = int(row[f"{name}_rank"]) if has(f"{name}_rank") else None
-        score = None if name == "lexical" and rank is None else row[name]
-        scaled, weight = row[f"{name}_scaled"], row[f"{name}_weight"]
-        return Part(score=score, rank=rank, scaled=scaled, weight=weight, contribution=scaled * weight)
-
+    row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
+    parts: dict[str, Part | None] = dict.fromkeys(("dense", "lexical", "tokens"))
+    for name in parts:
+        if (weight := row.get(f"{name}_weight")) is not None:
+            rank, scaled = row.get(f"{name}_rank"), row[f"{name}_scaled"]
+            score = None if name == "lexical" and rank is None else row[name]
+            place = None if rank is None else int(rank)
+            parts[name] = Part(score=score, rank=place, scaled=scaled, weight=weight, contribution=scaled * weight)
     lowered = boosted = reranked = ceiling = None
     if row.get("repeated", 0) > 0:
         factor = 1 - BOILERPLATE * row["repeated"]
         lowered = Boilerplate(repeated=row["repeated"], factor=factor, score=row["lowered"])
     if rules:
         boosted = Boosted(rules=list(rules), factor=math.prod(rule["factor"] for rule in rules), score=row["boosted"])
-    if has("logit"):
+    if "logit" in row:
         reranked = Reranked(
             logit=row["logit"],
             score=row["rerank"],
@@ -134,14 +129,14 @@ def explain(
             high=row["high"],
             blend=float(ranking.scores[index]),
         )
-    if has("ceiling"):
+    if "ceiling" in row:
         ceiling = Ceiling(reason="deeper" if row.get("deeper") else "unread", score=row["ceiling"])
     return Explanation(
         rank=index + 1,
         candidates=len(ranking.rows),
-        dense=part("dense"),
-        lexical=part("lexical"),
-        tokens=part("tokens"),
+        dense=parts["dense"],
+        lexical=parts["lexical"],
+        tokens=parts["tokens"],
         fused=row["fused"],
         boilerplate=lowered,
         boosts=boosted,

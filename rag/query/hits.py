@@ -16,14 +16,12 @@ from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.rowset import RowFacts
 from indexer.stores.store import Searchable
 from rag.query.explain import BoostRule, Match, explain
-from rag.query.options import CLOSE
 from rag.query.ranking import Choice, Ranking
-from rag.query.request import SearchRequest
-from rag.query.results import Hit
+from rag.query.request import CLOSE, SearchRequest
+from rag.query.results import Hit, Span
 from rag.query.rules import Boosts
 
 Vectors = npt.NDArray[np.float32]
-Span = tuple[int, int]  # characters [start, end)
 
 _DUPLICATES_SHOWN = 10  # of a hit
 _PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
@@ -48,7 +46,7 @@ class Ranked(NamedTuple):
 
 
 def fetch_hits(
-    generation: Searchable, ranked: Ranked, request: SearchRequest, terms: LexicalQuery, *, expands: bool
+    generation: Searchable, ranked: Ranked, request: SearchRequest, terms: LexicalQuery
 ) -> tuple[list[Hit], list[Hit]]:
     """Fetch, in one call, the best of the chosen passages and those on the page of a request.
 
@@ -67,12 +65,14 @@ def fetch_hits(
     rows = ranking.rows[indices].tolist()
     urls = iter([chunk.url for chunk in chunks[len(indices) :]])
     documents, scores = ranked.facts.documents[indices].tolist(), ranking.scores[indices].tolist()
-    parts = [_values(ranking.columns.get(name), indices) for name in _PARTS]
+    nothing = [math.nan] * len(indices)
+    parts = {name: ranking.columns[name][indices].tolist() if name in ranking.columns else nothing for name in _PARTS}
     marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
     hits = []
-    for number, (chunk, place, dense, lexical, tokens, reranked) in enumerate(
-        zip(chunks, places, *parts, strict=False)  # the rest of the chunks are duplicates
-    ):
+    for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the other chunks are duplicates
+        of_part = {name: None if math.isnan(values[number]) else values[number] for name, values in parts.items()}
+        of_part["lexical"] = of_part["lexical"] or None
+        expands = request.expand == "section" and place >= request.offset
         hits.append(
             Hit(
                 rank=place + 1,
@@ -83,25 +83,18 @@ def fetch_hits(
                 text=chunk.text,
                 highlights=spans(marked[chunk.language], chunk.text, chunk.language),
                 score=scores[number],
-                scores={"dense": dense, "lexical": lexical or None, "tokens": tokens, "rerank": reranked},
+                scores=of_part,
                 language=chunk.language,
                 date=chunk.date,
                 content_type=chunk.content_type,
                 metadata=chunk.metadata,
                 duplicates=[next(urls) for _ in folded[number]] if folded[number] else [],
-                section_text=generation.section(rows[number]) if expands and place >= request.offset else None,
+                section_text=generation.section(rows[number]) if expands else None,
                 document=document_id(chunk.document_url),
                 more=choice.left_out.get(documents[number], 0),
             )
         )
     return hits[:_JUDGED], hits[before:]
-
-
-def _values(scores: Vectors | None, indices: list[int]) -> list[float | None]:
-    """Return the scores at indices; None where there is none, which arrays have as NaN."""
-    if scores is None:
-        return [None] * len(indices)
-    return [None if math.isnan(score) else score for score in scores[indices].tolist()]
 
 
 def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) -> bool:
@@ -165,8 +158,7 @@ def explain_hits(
 
 def mark_sentences(hits: list[Hit], vector: Vectors, encode: Callable[[list[str]], Vectors]) -> list[Hit]:
     """Return the hits, with the sentence nearest to a query marked in those that have no word of it."""
-    unmarked = [hit.text for hit in hits if not hit.highlights]
-    nearest = iter(nearest_sentences(vector, unmarked, encode) if unmarked else ())
+    nearest = iter(nearest_sentences(vector, [hit.text for hit in hits if not hit.highlights], encode))
     return [hit if hit.highlights else replace(hit, sentence=next(nearest)) for hit in hits]
 
 

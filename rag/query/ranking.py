@@ -16,7 +16,7 @@ from indexer.generation.arrays import TokenSource
 from indexer.generation.likeness import NEAR, WHOLE
 from indexer.rowset import RowFacts, TermHits
 from rag import deadline
-from rag.query.options import BOILERPLATE, RERANK_WEIGHT
+from rag.query.request import BOILERPLATE, RERANK_WEIGHT
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -67,7 +67,8 @@ def fuse(
         explain: whether to add the columns that explanations are made of.
     """
     if dense is None:
-        scores, rows = (lexical.scores, lexical.rows) if lexical else (np.empty(0, np.float32), np.empty(0, np.int64))
+        assert lexical is not None  # noqa: S101 - for the type checker; one of both was searched
+        scores, rows, _ = lexical
         parts, weights, scaled = {"lexical": scores}, {"lexical": 1.0}, [scores]
     elif lexical is None:
         scores, rows = dense
@@ -97,12 +98,13 @@ def fuse(
     if explain:
         columns = parts | {"fused": scores}
         found_by = {"dense": dense and dense[1], "lexical": lexical and lexical.rows}
-        for (name, values), own in zip(parts.items(), scaled, strict=True):
+        for (name, values), of_part in zip(parts.items(), scaled, strict=True):
             found = found_by.get(name)
             found = rows[np.lexsort((rows, -values))] if found is None else found
-            columns[f"{name}_scaled"] = own
+            places = {row: place for place, row in enumerate(found.tolist(), 1)}
+            columns[f"{name}_scaled"] = of_part
             columns[f"{name}_weight"] = np.full(len(rows), weights[name], np.float32)
-            columns[f"{name}_rank"] = ranks_in(found, rows)
+            columns[f"{name}_rank"] = np.array([places.get(row, np.nan) for row in rows.tolist()], np.float32)
     return Ranking(rows, scores, columns).ordered(order, scores)
 
 
@@ -128,17 +130,16 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenSource, rows: R
     return scores
 
 
-def lower_boilerplate(ranking: Ranking, repeated: npt.NDArray[np.uint8], *, explain: bool = False) -> Ranking:
+def lower_boilerplate(ranking: Ranking, repeated: npt.NDArray[np.uint8]) -> Ranking:
     """Rank passages of text that many pages share lower; `repeated` (n,) is of `indexer.generation.likeness`."""
     if not repeated.any():
         return ranking
     share: Scores = np.asarray(repeated / WHOLE, np.float32)
     scores: Scores = np.asarray(ranking.scores - np.abs(ranking.scores) * (BOILERPLATE * share), np.float32)
-    columns = {"repeated": share, "lowered": scores} if explain else {}
-    return ranking.ordered(np.argsort(-scores, kind="stable"), scores, **columns)
+    return ranking.ordered(np.argsort(-scores, kind="stable"), scores, repeated=share, lowered=scores)
 
 
-def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores, *, explain: bool = False) -> Ranking:
+def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranking:
     """Rank what a cross-encoder has read before what it has not; its order is averaged with that of the search.
 
     Replacing the one by the other is known to harm a strong list. Logits are averaged, and not what a sigmoid makes of
@@ -149,25 +150,22 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores, *, expla
         read: indices (n,) of those that it has read, in order.
         logits: their scores, (n,).
         shown: the same as hits show them, (n,).
-        explain: whether to add the columns that explanations are made of.
     """
     count = len(ranking.rows)
     columns = {"rerank": filled(count, read, shown)}
     if not len(read):
         return ranking.ordered(np.arange(count), ranking.scores, **columns)
-    before = ranking.scores[read]
+    before, unread = ranking.scores[read], np.setdiff1d(np.arange(count), read)
     low, high = before.min(), before.max()
-    parts = scale(before), scale(logits)
-    blend = np.asarray(low + (high - low) * ((1 - RERANK_WEIGHT) * parts[0] + RERANK_WEIGHT * parts[1]), np.float32)
-    order = np.concatenate([read[np.argsort(-blend, kind="stable")], np.setdiff1d(np.arange(count), read)])
+    by_search, by_model = scale(before), scale(logits)
+    blend = np.asarray(low + (high - low) * ((1 - RERANK_WEIGHT) * by_search + RERANK_WEIGHT * by_model), np.float32)
+    columns |= {"logit": filled(count, read, logits), "rank_before": np.arange(1, count + 1, dtype=np.float32)}
+    columns |= {"search_scaled": filled(count, read, by_search), "model_scaled": filled(count, read, by_model)}
+    columns |= {"low": np.full(count, low), "high": np.full(count, high)}
+    columns["ceiling"] = filled(count, unread, blend.min())
     scores = np.minimum(ranking.scores, blend.min())  # those that it has not read do not score better
-    if explain:
-        columns |= {"logit": filled(count, read, logits), "rank_before": np.arange(1, count + 1, dtype=np.float32)}
-        columns |= {"search_scaled": filled(count, read, parts[0]), "model_scaled": filled(count, read, parts[1])}
-        columns |= {"low": np.full(count, low), "high": np.full(count, high)}
-        columns["ceiling"] = filled(count, np.setdiff1d(np.arange(count), read), blend.min())
     scores[read] = blend
-    return ranking.ordered(order, scores, **columns)
+    return ranking.ordered(np.concatenate([read[np.argsort(-blend, kind="stable")], unread]), scores, **columns)
 
 
 def extend(ranking: Ranking | None, deeper: Ranking) -> Ranking:
@@ -186,7 +184,7 @@ def extend(ranking: Ranking | None, deeper: Ranking) -> Ranking:
         )
         for name in ranking.columns.keys() | deeper.columns.keys()
     }
-    if "fused" in columns:
+    if "fused" in columns:  # it is to be explained
         ceiling = ranking.columns.get("ceiling", np.full(before, np.nan, np.float32))
         columns["ceiling"] = np.concatenate([ceiling, np.full(after, least, np.float32)])
         columns["deeper"] = np.arange(before + after) >= (ranking.first or before)
@@ -321,12 +319,6 @@ def filled(count: int, indices: npt.NDArray[np.integer], scores: Scores, absent:
     found = np.full(count, absent, dtype=np.float32)
     found[indices] = scores
     return found
-
-
-def ranks_in(found: Rows, rows: Rows) -> Scores:
-    """Return the place of each row in what a search found, from 1; NaN where it is not there."""
-    places = {row: place for place, row in enumerate(found.tolist(), 1)}
-    return np.array([places.get(row, np.nan) for row in rows.tolist()], np.float32)
 
 
 def scale(scores: Scores) -> Scores:

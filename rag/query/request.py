@@ -1,63 +1,69 @@
 """The one place that says what a search can be asked for.
 
 REST's checks and schemas, query strings and the client's keywords are derived from the fields of `SearchRequest`.
-Another option is another field there, and the place in `retriever` where it takes effect.
+Another option is another field there, and the place in `retriever` where it takes effect. Filters are read here too as
+they stand in addresses and on the command line: `language=en`, `from=2026-01-01`, `meta.team=core`.
 """
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from msgspec import Meta, Struct, structs
 
+from indexer.errors import FilterError as FilterError  # for packages that may not look below this one
+from indexer.filter import LISTS as LISTS
+from indexer.filter import Filter as Filter
+from indexer.generation.layout import DEFAULT
 from rag.decoding import SOMETHING, decode
 from rag.errors import FieldError
-from rag.query.filters import Filter
-from rag.query.options import (
-    CLOSE,
-    DEFAULT_COLLECTION,
-    EXPANSIONS,
-    FURTHEST,
-    MAX_K,
-    MAX_QUERY_CHARS,
-    PER_DOCUMENT,
-    RERANKED,
-)
 
 if TYPE_CHECKING:
+    from indexer.generation.manifest import Manifest
+    from rag.settings import Settings
+
     FilterFields = Filter | Mapping[str, Any] | None
 else:
     FilterFields = Any  # `Filter.parse` checks it, for all who filter
 
+DEFAULT_COLLECTION = DEFAULT
+CLOSE = 0.4  # cosine from which a passage is close to a query whatever its words
+BOILERPLATE = 0.1  # share of its score that a passage loses which repeats from end to end
+RERANK_WEIGHT = 0.5  # of a cross-encoder against the search
+RERANKED = 20  # candidates that a cross-encoder reads
+FURTHEST = 1_000  # hits before the first one of an answer, at most
+SUGGESTED, MOST_SUGGESTED = 6, 20  # queries, while somebody types: unless asked otherwise, and at most
+MOST_EXCHANGES, MOST_OF_ANSWER = 20, 20_000  # of a conversation that is sent along: questions; characters of an answer
+MAX_K = 100  # hits of one query
+MAX_QUERY_CHARS = 10_000
+PER_DOCUMENT = 2  # hits from one document, unless the query says
+
 Mode = Literal["hybrid", "dense", "lexical"]
-Expansion = Literal["none", "section"]
+MODES = get_args(Mode)
 Query = Annotated[
     str, Meta(min_length=1, max_length=MAX_QUERY_CHARS, pattern=SOMETHING, description="what to search for")
 ]
 Collection = Annotated[str, Meta(min_length=1, description="name of a collection")]
 _FILTER = {"anyOf": [{"$ref": "#/components/schemas/FilterFields"}, {"type": "null"}]}
 
+DAYS = ("from", "to")
+METADATA = "meta."  # before a name
+KEYS = (*LISTS, *DAYS, f"{METADATA}NAME")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Settings of a server that concern a search."""
 
-    per_document: int = 0
-    expand: str = EXPANSIONS[0]
-    boost: str = ""  # rules; see `rag.query.scoring.boosts`
-    synonyms: str = ""  # a file; see `rag.query.synonyms_file`
-    close: float = CLOSE  # cosine from which a hit is close to the query; see `closeness`
-    rerank_depth: int = RERANKED  # candidates that a cross-encoder reads
+    per_document: int = 0  # hits from one document, unless the request says
+    boost: str = ""  # rules, see `rag.query.rules`
+    synonyms: str = ""  # a file of rules
+    close: float = CLOSE
 
     @classmethod
-    def of(cls, settings: object) -> Self:
-        """Take them from settings, which have them by the same names."""
-        known = (each.name for each in dataclasses.fields(cls) if hasattr(settings, each.name))
-        return cls(per_document=PER_DOCUMENT, **{name: getattr(settings, name) for name in known})
-
-
-USUAL = Limits()
+    def of(cls, settings: "Settings") -> Self:
+        """Take them from the settings."""
+        return cls(PER_DOCUMENT, settings.boost, settings.synonyms, settings.close)
 
 
 class _Asked(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +83,9 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = None
     # maximal marginal relevance: 1 looks at variety alone
     diversity: Annotated[float, Meta(ge=0, le=1, description="how strongly to prefer hits that differ")] = 0
-    expand: Annotated[Expansion | None, Meta(description="`section` adds the text of each hit's section")] = None
+    expand: Annotated[
+        Literal["none", "section"] | None, Meta(description="`section` adds the text of each hit's section")
+    ] = None
     facets: Annotated[bool, Meta(description="whether to count the documents found by source, language and so on")] = (
         False
     )
@@ -112,6 +120,40 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def given(self) -> dict[str, Any]:
         """Return the options by name, but for those that are as the server is set."""
-        values = structs.asdict(self)
-        del values["query"]
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in structs.asdict(self).items() if value is not None and name != "query"}
+
+
+def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
+    """Return a filter without its readers where no document of a generation has an access list; None for all."""
+    if only is None or manifest.is_restricted:
+        return only
+    bare = only.without_readers()
+    return bare if bare.conditions() else None
+
+
+def fields_of(parameters: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return what `Filter.parse` takes; names that are of no filter are left for it to refuse."""
+    fields: dict[str, Any] = {}
+    for name, values in parameters.items():
+        if name in DAYS:
+            fields.setdefault("date", {})[name] = values[-1]
+        elif name.startswith(METADATA):
+            fields.setdefault("metadata", {})[name.removeprefix(METADATA)] = list(values)
+        else:
+            fields[name] = list(values)
+    return fields
+
+
+def parameters_of(wanted: Filter | None) -> list[tuple[str, str]]:
+    """Return a filter as the parameters of an address, which `fields_of` reads once they are grouped by name."""
+    if wanted is None:
+        return []
+    pairs = [(name, value) for name in LISTS for value in getattr(wanted, name)]
+    pairs += [(name, day) for name, day in zip(DAYS, (wanted.date_from, wanted.date_to), strict=True) if day]
+    return pairs + [(METADATA + name, value) for name, values in wanted.metadata for value in values]
+
+
+def key_of(field: str) -> str:
+    """Return what an address or the command line calls the `field` of a FilterError."""
+    name = field.removeprefix("filter.").removeprefix("date.")
+    return name.replace("metadata.", METADATA, 1) if name.startswith("metadata.") else name

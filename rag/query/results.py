@@ -1,6 +1,9 @@
 """Results of a search: the structs whose JSON is the body of the REST answer and of `pilotlight search --json`."""
 
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -12,9 +15,14 @@ from indexer.errors import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
 from rag.query.explain import Explanation, in_words
-from rag.query.facets import Share
+
+if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
+    from indexer.generation.documents import DocumentFacts
 
 Span = tuple[int, int]
+MOST_SHARES = 10  # values of a facet, the most frequent ones
+FACETS = ("source", "language", "content_type", "path")  # each is also the name of a filter, which takes its values
+_BOUNDS = {"excluded": "without", "required": "only with"}  # in words
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -68,6 +76,13 @@ class RerankCounts(msgspec.Struct, frozen=True):
     scored: Annotated[int, Meta(description="fewer where time was short: the best of them")]
 
 
+class Share(TypedDict):
+    """How many of the documents have a value."""
+
+    value: str
+    count: int
+
+
 class AlsoSearched(TypedDict):
     """A word or phrase that was searched for because of another one."""
 
@@ -103,6 +118,39 @@ class Answer(msgspec.Struct, frozen=True):
         return msgspec.to_builtins(self)  # type: ignore[no-any-return]  # a struct becomes a dict
 
 
+def count_facets(documents: "Iterable[DocumentFacts]") -> dict[str, list[Share]]:
+    """Count documents by each of FACETS, the most frequent value first; a value that is not known is not counted.
+
+    `path` has the folders one level below the one that all documents share, so that each choice narrows further.
+    """
+    documents = list(documents)
+    folders = [_folders_of(facts.url) for facts in documents]
+    shared, least, greatest = 0, min(folders, default=[]), max(folders, default=[])  # which share no more than all do
+    while shared < len(least) and least[shared : shared + 1] == greatest[shared : shared + 1]:
+        shared += 1
+    values: dict[str, list[str | None]] = {name: [getattr(facts, name) for facts in documents] for name in FACETS[:3]}
+    values["path"] = ["/" + "/".join(parts[: shared + 1]) if len(parts) > shared else None for parts in folders]
+    shares = {}
+    for name, of_documents in values.items():
+        counts = Counter(value for value in of_documents if value)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        shares[name] = [Share(value=value, count=count) for value, count in ordered[:MOST_SHARES]]
+    return shares
+
+
+def _folders_of(url: str) -> list[str]:
+    try:
+        path = urlsplit(url).path
+    except ValueError:  # of a document made by hand: [ without ]
+        return []
+    return [part for part in path.split("/")[:-1] if part]
+
+
+def text_of(hit: Hit) -> str:
+    """Return the passage, with those around it in its section where these were asked for."""
+    return hit.section_text or hit.text
+
+
 def section_within(title: str, section: str) -> str:
     """Return a heading path without the page's own title at its start, as it is shown beside that title."""
     starts = f"{section}{SEPARATOR}".startswith(f"{title}{SEPARATOR}")
@@ -117,7 +165,15 @@ def headed(title: str, section: str, text: str) -> str:
 
 def as_text(answer: dict[str, Any]) -> str:
     """Lay out the JSON-ready form of an answer for a terminal."""
-    lines: list[str] = []
+    lines = [f"{what}: {', '.join(answer[name])}" for name, what in _BOUNDS.items() if answer.get(name)]
+    if meant := answer.get("did_you_mean"):
+        lines.append(f"did you mean: {meant}")
+    if also := answer.get("also_searched"):
+        words = "; ".join(f"{', '.join(one['searched'])} ({one['typed']})" for one in also)
+        lines.append(f"also searched for: {words}")
+    if answer["hits"] and not answer["close"]:
+        lines.append("nothing close; nearest:")
+    lines = [line for above in lines for line in (above, "")]
     for hit in answer["hits"]:
         heading = SEPARATOR.join(filter(None, [hit["title"], section_within(hit["title"], hit["section"])]))
         passage = " ".join(hit["text"].split())
@@ -126,17 +182,6 @@ def as_text(answer: dict[str, Any]) -> str:
         if why := hit.get("explanation"):
             lines += [f"      {name.lower()}: {text}" for name, text in in_words(why)]
         lines.append("")
-    if lines and not answer["close"]:
-        lines = ["nothing close; nearest:", "", *lines]
-    if also := answer.get("also_searched"):
-        told = "; ".join(f"{', '.join(one['searched'])} ({one['typed']})" for one in also)
-        lines = [f"also searched for: {told}", "", *lines]
-    if meant := answer.get("did_you_mean"):
-        lines = [f"did you mean: {meant}", "", *lines]
-    for name, what in (("required", "only with"), ("excluded", "without")):
-        if bounds := answer.get(name):
-            lines = [f"{what}: {', '.join(bounds)}", "", *lines]
     took = answer["took_ms"]
-    return "\n".join(
-        [*lines, f"{counted(len(answer['hits']), 'hit')} in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"]
-    )
+    count = counted(len(answer["hits"]), "hit")
+    return "\n".join([*lines, f"{count} in {took['total']:.1f} ms (embedding {took['embed']:.1f} ms)"])

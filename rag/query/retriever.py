@@ -1,7 +1,9 @@
-"""The query path, from a request to its answer. Everything is loaded and warmed beforehand."""
+"""The query path, from a request to its answer: tokenize, embed, dense search ∥ lexical search, fuse, fetch, answer.
+
+Everything is loaded and warmed beforehand.
+"""
 
 import time
-from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property, partial
@@ -12,7 +14,7 @@ import numpy.typing as npt
 
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import Embedder, Role
+from embedder.protocol import Embedder
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import LexicalQuery
@@ -20,28 +22,15 @@ from indexer.generation.lexical.query_words import NO_SYNONYMS
 from indexer.rowset import TermHits
 from indexer.stores.store import Searchable
 from rag.errors import RerankOff
-from rag.query.batcher import MAX_TEXTS, QueryBatcher, Vector
-from rag.query.facets import Share, count_facets
-from rag.query.filters import in_force
+from rag.query import hits as page_hits
+from rag.query.batcher import MAX_TEXTS, QueryBatcher, RerankQueue, Vector
 from rag.query.headings import sample_headings
-from rag.query.hits import Ranked, explain_hits, fetch_hits, is_close, mark_sentences, without_guesses
-from rag.query.options import FURTHEST
-from rag.query.ranking import (
-    Ranking,
-    Rows,
-    VectorHits,
-    choose,
-    extend,
-    fuse,
-    lower_boilerplate,
-    rerank,
-    score_tokens,
-)
-from rag.query.request import USUAL, Limits, SearchRequest
-from rag.query.rerank_queue import RerankQueue
-from rag.query.results import AlsoSearched, Answer, RerankCounts, headed
+from rag.query.hits import Ranked
+from rag.query.ranking import Ranking, Rows, VectorHits, choose, extend, fuse, lower_boilerplate, rerank, score_tokens
+from rag.query.request import FURTHEST, RERANKED, Limits, SearchRequest, in_force
+from rag.query.results import AlsoSearched, Answer, RerankCounts, count_facets, headed
 from rag.query.rules import Boosts, SynonymsFile
-from rag.query.served_model import check_fingerprint
+from rag.query.served_model import WARM_QUERIES, check_fingerprint
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
@@ -80,7 +69,7 @@ class Retriever:
         *,
         batcher: QueryBatcher | None = None,
         reranker: RerankQueue | None = None,
-        limits: Limits = USUAL,
+        limits: Limits | None = None,
     ) -> None:
         """Retrievers that share an embedder should share a batcher, and a reranker.
 
@@ -91,16 +80,16 @@ class Retriever:
         check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
-        self.limits = limits
+        self.limits = limits or Limits()
         self._batcher = batcher or QueryBatcher(embedder)
-        boosts = Boosts.parse(limits.boost)
+        boosts = Boosts.parse(self.limits.boost)
         self._boosts = boosts if boosts.rules or boosts.days else None
-        self._synonyms = SynonymsFile(limits.synonyms) if limits.synonyms else None
+        self._synonyms = SynonymsFile(self.limits.synonyms) if self.limits.synonyms else None
         self._reranker = reranker
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
 
     @classmethod
-    def open(cls, index_dir: Path, embedder: Embedder, limits: Limits = USUAL) -> "Retriever":
+    def open(cls, index_dir: Path, embedder: Embedder, limits: Limits | None = None) -> "Retriever":
         """Open the live generation of an index. Raises IndexMissing, IndexCorrupt or FingerprintMismatch."""
         generation = Generation.open(index_dir)
         try:
@@ -111,7 +100,7 @@ class Retriever:
 
     def warm(self) -> None:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
-        for query in ("warm", "a longer query that fills a second shape of the model's input"):
+        for query in WARM_QUERIES:
             self.answer_query(SearchRequest(query, k=10))
         if self._reranker:
             self._reranker.warm()
@@ -135,15 +124,21 @@ class Retriever:
         if request.rerank and self._reranker is None:
             raise RerankOff
         only = in_force(request.only, self.generation.manifest) if request.filter else None
-        search = _Search(request, only, self._tokenize(request.query, only), embedded)
-        depth = max(CANDIDATES, 2 * request.k, self.limits.rerank_depth if request.rerank else 0)
-        in_background = self._search_terms_in_background(search, depth)
+        terms = self._tokenize(request.query, only)
+        search = _Search(request, only, terms, embedded)
+        depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
+        in_background: Future[TermHits] | None = None
+        if request.mode == "hybrid" and self.generation.terms_take_long:  # longer than waking a thread
+            in_background = self._threads.submit(copy_context().run, self._search_terms, search, depth)
+        vector = None
         if request.mode != "lexical":
-            self._embed(search, tokens=self.generation.tokens is not None)
+            vector = self._embed(search, with_tokens=self.generation.tokens is not None)
         ranking: Ranking | None = None
         while True:
-            dense = self._search_vectors(search, depth)
-            lexical = in_background.result() if in_background else self._search_terms(search, depth)
+            dense = self._search_vectors(search, vector, depth) if vector is not None else None
+            lexical = None
+            if request.mode != "dense":
+                lexical = in_background.result() if in_background else self._search_terms(search, depth)
             is_first, ranking = ranking is None, extend(ranking, self._fuse(search, dense, lexical))
             if is_first and request.rerank:
                 ranking = self._rerank(search, ranking)
@@ -158,60 +153,46 @@ class Retriever:
         synonyms = self._synonyms.current() if self._synonyms else NO_SYNONYMS
         return self.generation.read_query(query, synonyms, self.embedder.has_word, only)
 
-    def _embed(self, search: _Search, *, tokens: bool = False) -> Vector:
-        """Return the vector of the query; with `tokens` its tokens come as well, in the same run of the model.
-
-        The time includes the wait for other queries.
-        """
-        if search.vector is None or (tokens and search.tokens is None):
+    def _embed(self, search: _Search, *, with_tokens: bool = False) -> Vector:
+        """Return the vector of the query; its tokens come in the same run. The time includes the wait for others."""
+        if search.vector is None or (with_tokens and search.tokens is None):
             began = time.perf_counter()
-            if tokens:
-                search.vector, search.tokens = self._batcher.encode_tokens(search.terms.meaning)
+            if with_tokens:
+                [(search.vector, search.tokens)] = self._batcher.encode_tokens([search.terms.meaning])
             else:
-                search.vector = self._batcher.encode(search.terms.meaning)
+                [search.vector] = self._batcher.encode([search.terms.meaning])
             search.spent("embed", began)
         return search.vector
 
-    def _search_vectors(self, search: _Search, depth: int) -> VectorHits | None:
-        """Find the passages nearest in meaning, unless only words count."""
-        if search.request.mode == "lexical" or search.vector is None:
-            return None
+    def _search_vectors(self, search: _Search, vector: Vector, depth: int) -> VectorHits:
+        """Find the passages nearest in meaning."""
         began = time.perf_counter()
-        found = self.generation.search_vectors(search.vector, depth, search.only, search.terms)
+        found = self.generation.search_vectors(vector, depth, search.only, search.terms)
         search.spent("dense", began)
         return found
 
-    def _search_terms(self, search: _Search, depth: int) -> TermHits | None:
-        """Find the passages that have words of the query, unless only meaning counts."""
-        if search.request.mode == "dense":
-            return None
+    def _search_terms(self, search: _Search, depth: int) -> TermHits:
+        """Find the passages that have words of the query."""
         began = time.perf_counter()
         found = self.generation.search_terms(search.terms, depth, search.only)
         search.spent("lexical", began)
         return found
 
-    def _search_terms_in_background(self, search: _Search, depth: int) -> "Future[TermHits | None] | None":
-        """Begin to search by words while the query is embedded, where that takes longer than waking a thread."""
-        if search.request.mode != "hybrid" or not self.generation.terms_take_long:
-            return None
-        return self._threads.submit(copy_context().run, self._search_terms, search, depth)  # with the deadline
-
     def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
         """Rank what the searches found, boilerplate lower, and by the rules of the operator."""
-        began, generation, explains = time.perf_counter(), self.generation, search.request.explain
+        began, generation = time.perf_counter(), self.generation
+        vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
         if generation.tokens is not None and search.tokens is not None:
             maxsim = partial(score_tokens, self.embedder, search.tokens, generation.tokens)
 
-        vector = search.vector if search.vector is not None else np.empty(0, np.float32)
-
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        ranking = fuse(dense, lexical, cosines, maxsim, explain=explains)
-        ranking = lower_boilerplate(ranking, generation.row_facts(ranking.rows).repeated, explain=explains)
+        ranking = fuse(dense, lexical, cosines, maxsim, explain=search.request.explain)
+        ranking = lower_boilerplate(ranking, generation.row_facts(ranking.rows).repeated)
         if self._boosts:
-            ranking = self._boosts.apply(ranking, generation, explain=explains)
+            ranking = self._boosts.apply(ranking, generation)
         search.spent("fuse", began)
         return ranking
 
@@ -219,12 +200,11 @@ class Retriever:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises RerankOff
         began = time.perf_counter()
-        best = self._choose(search, ranking, k=self.limits.rerank_depth).choice.indices
+        best = self._choose(search, ranking, k=RERANKED).choice.indices
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
         logits = self._reranker.score_best(search.terms.meaning, texts)
         search.reranked = RerankCounts(len(best), len(logits))
-        shown, explains = self._reranker.model.activated(logits), search.request.explain
-        ranking = rerank(ranking, best[: len(logits)], logits, shown, explain=explains)
+        ranking = rerank(ranking, best[: len(logits)], logits, self._reranker.model.activated(logits))
         search.spent("rerank", began)
         return ranking
 
@@ -233,13 +213,12 @@ class Retriever:
         began, request = time.perf_counter(), search.request
         stop = request.offset + request.k
         facts = self.generation.row_facts(ranking.rows)
-        per_document = self.limits.per_document if request.per_document is None else request.per_document
         choice = choose(
             ranking,
             facts,
             self.generation.vectors,
             k=k or stop + 1,
-            per_document=per_document,
+            per_document=self.limits.per_document if request.per_document is None else request.per_document,
             diversity=0 if k else request.diversity,
         )
         has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
@@ -249,25 +228,27 @@ class Retriever:
 
     def _answer(self, search: _Search, ranked: Ranked) -> Answer:
         """Fetch the texts of the page, and describe the hits and the candidates."""
-        request, terms = search.request, search.terms
-        expands = (request.expand or self.limits.expand) == "section"
-        judged, hits = fetch_hits(self.generation, ranked, request, terms, expands=expands)
-        close = is_close(terms.asked, judged, self.limits.close)
+        request, terms, generation = search.request, search.terms, self.generation
+        judged, hits = page_hits.fetch_hits(generation, ranked, request, terms)
+        close = page_hits.is_close(terms.asked, judged, self.limits.close)
         if not close and terms.guessed:
-            hits = without_guesses(hits, terms)
+            hits = page_hits.without_guesses(hits, terms)
         if request.explain:
-            hits = explain_hits(hits, ranked, request, terms, self.generation, self._boosts)
+            hits = page_hits.explain_hits(hits, ranked, request, terms, generation, self._boosts)
         if request.sentences and not all(hit.highlights for hit in hits):
             vector, began = self._embed(search), time.perf_counter()
-            hits = mark_sentences(hits, vector, self.embed)
+            hits = page_hits.mark_sentences(hits, vector, self.embed_passages)
             search.spent("sentences", began)
-        facets = self._count_facets(ranked) if request.facets else None
+        facets = None
+        if request.facets:
+            documents = np.unique(ranked.facts.documents[: ranked.ranking.first][:COUNTED])
+            facets = count_facets(generation.facts(documents.tolist()).values())
         search.spent("total", search.began)
         return Answer(
             query=request.query,
             hits=hits,
             took_ms={stage: round(seconds * 1000, 3) for stage, seconds in search.took.items()},
-            generation=self.generation.manifest.id,
+            generation=generation.manifest.id,
             next=request.offset + request.k if ranked.has_more else None,
             facets=facets,
             also_searched=[
@@ -280,22 +261,12 @@ class Retriever:
             did_you_mean=terms.did_you_mean,
         )
 
-    def _count_facets(self, ranked: Ranked) -> dict[str, list[Share]]:
-        documents = np.unique(ranked.facts.documents[: ranked.ranking.first][:COUNTED])
-        return count_facets(self.generation.facts(documents.tolist()).values())
-
     @cached_property
     def headings(self) -> list[str]:
         """Headings that could be searched for; see `sample_headings`."""
         return sample_headings(self.generation)
 
-    def embed(self, texts: Sequence[str], role: Role = "document") -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim), together with those of other requests."""
-        vectors = np.empty((len(texts), self.embedder.dimension), np.float32)
-        for run in _runs(len(texts)):  # between two of them, queries of others have their turn
-            vectors[run] = self._batcher.encode_many(texts[run], role)
-        return vectors
-
-
-def _runs(count: int) -> Iterator[slice]:
-    return (slice(start, start + MAX_TEXTS) for start in range(0, count, MAX_TEXTS))
+    def embed_passages(self, texts: list[str]) -> npt.NDArray[np.float32]:
+        """Embed one text or more as float32 (n, dim); between two runs, queries of others have their turn."""
+        starts = range(0, len(texts), MAX_TEXTS)
+        return np.concatenate([self._batcher.encode(texts[start : start + MAX_TEXTS], "document") for start in starts])

@@ -15,7 +15,6 @@ from rag.errors import FingerprintMismatch, ModelMissing, ModelUnusable
 from rag.query.batcher import QueryBatcher
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
-
 _RUN_TOKENS = 256  # some tens of milliseconds
 
 
@@ -37,7 +36,7 @@ class ServedModel:
         self.name = name
         try:
             self.embedder = load()
-            self.batcher = QueryBatcher(self.embedder, on_batch=on_run)
+            self.batcher = QueryBatcher(self.embedder, on_run)
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")
             self.embedder.encode(WARM_QUERIES, role="query")
@@ -54,14 +53,14 @@ class ServedModel:
             raise ModelMissing(model, [self.name])
         vectors = np.empty((len(texts), self.embedder.dimension), np.float32)
         for run in runs([self.batcher.bound(text) for text in texts]):
-            vectors[run] = self.batcher.encode_many(texts[run], role, later=True)
+            vectors[run] = self.batcher.encode(texts[run], role, later=True)
         return Embedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, with their tokens. Raises DeadlinePassed."""
         found: list[QueryTokens] = []
         for run in runs([self.batcher.bound(query) for query in queries]):
-            found += self.batcher.encode_many_tokens(queries[run], later=True)
+            found += self.batcher.encode_tokens(queries[run], later=True)
         return found
 
 
@@ -83,25 +82,22 @@ def runs(sizes: Sequence[int]) -> Iterator[slice]:
 def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> None:
     """Raise FingerprintMismatch naming every field in which an index differs from the embedder."""
     built = manifest.fingerprint
-    if fields := differing_fields(built, fingerprint):
-        details = "; ".join(
-            f"{name}: index {_short(built.get(name))}, here {_short(fingerprint.get(name))}" for name in fields
-        )
-        raise FingerprintMismatch(
-            f"index generation {manifest.id} was built by another embedder ({details}): use the settings it was built "
-            f"with{_flags(manifest)}, or build an index with these settings in another folder (--index) and serve that"
-        )
-
-
-def _flags(manifest: Manifest) -> str:
-    """Return the flags of the model that made a generation, as far as its manifest has them."""
-    made = manifest.settings.get("model")
-    if not isinstance(made, dict):
-        return ""
-    made = made | {"precision": manifest.fingerprint.get("precision", "")}
-    names = [name for name in EmbedderConfig.__dataclass_fields__ if made.get(name)]
-    flags = [f"--{name.replace('_', '-')} {_quoted(made[name])}" for name in names]
-    return f" ({' '.join(flags)})"
+    fields = differing_fields(built, fingerprint)
+    if not fields:
+        return
+    details = "; ".join(
+        f"{name}: index {_short(built.get(name))}, here {_short(fingerprint.get(name))}" for name in fields
+    )
+    flags = ""  # of the model that made the generation, as far as its manifest has them
+    if isinstance(made := manifest.settings.get("model"), dict):
+        made = made | {"precision": built.get("precision", "")}
+        names = [name for name in EmbedderConfig.__dataclass_fields__ if made.get(name)]
+        flags = " ".join(f"--{name.replace('_', '-')} {_quoted(made[name])}" for name in names)
+        flags = f" ({flags})"
+    raise FingerprintMismatch(
+        f"index generation {manifest.id} was built by another embedder ({details}): use the settings it was built "
+        f"with{flags}, or build an index with these settings in another folder (--index) and serve that"
+    )
 
 
 def _quoted(value: object) -> str:

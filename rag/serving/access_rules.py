@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from indexer.generation.layout import is_collection_name
 from rag.declaration import refuse_unknown
 from rag.errors import KeysError, SettingsError
-from rag.query.filters import Filter, FilterError
+from rag.query.request import Filter, FilterError
 from rag.serving.scope import MUST_BE_WHOLE, Part, Scope, reader_names
 
 MOST_GROUPS = 256  # of a user; each is a term of every search

@@ -25,7 +25,7 @@ from indexer.generation.layout import is_collection_name
 from indexer.urls import is_loopback
 from rag.clock import timestamp
 from rag.errors import KeysError, SettingsError
-from rag.query.filters import Filter, FilterError
+from rag.query.request import Filter, FilterError
 from rag.serving.scope import EVERYTHING, MUST_BE_WHOLE, Part, Scope
 from rag.settings import Settings
 

@@ -17,8 +17,8 @@ from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.publish.verification import SelfCheck
 from indexer.stores.store import FolderStore, Store
+from rag.query.batcher import RerankQueue
 from rag.query.request import Limits
-from rag.query.rerank_queue import RerankQueue
 from rag.query.retriever import Retriever
 from rag.query.served_model import ServedModel
 from rag.serving.store_access import older_ids, stores_of

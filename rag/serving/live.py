@@ -28,10 +28,8 @@ from rag.errors import (
     QueryError,
     RerankOff,
 )
-from rag.query.filters import in_force
 from rag.query.headings import is_suggested_for, suggestions
-from rag.query.options import SUGGESTED
-from rag.query.request import SearchRequest
+from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
 from rag.query.served_model import Embedding, ServedModel, runs

@@ -7,7 +7,7 @@ and counts of words are those of the whole collection. Only a collection of its 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rag.query.filters import Filter
+from rag.query.request import Filter
 
 MUST_BE_WHOLE = "writing needs an unrestricted role: give what is written there a collection of its own"
 

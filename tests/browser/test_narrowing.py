@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from rag.query.filters import Filter
+from rag.query.request import Filter
 from tests.browser.parts import box, echo, several, titles
 from tests.web.fakes import FakeRetriever
 

@@ -25,8 +25,7 @@ from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
-from rag.query.options import MODES
-from rag.query.request import SearchRequest
+from rag.query.request import MODES, SearchRequest
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rag.query.options import MODES
+from rag.query.request import MODES
 from tests.quality.commits import HERE, answered, command, environment, serving
 from tests.quality.judged import HALVES, NAMES, Collection, Question, collections
 

@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 from indexer.generation.documents import document_id
 from rag.client.client import Client
 from rag.errors import KeysError
-from rag.query.filters import Filter
+from rag.query.request import Filter
 from rag.serving.api_keys import KeyFile
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue

@@ -22,10 +22,8 @@ from rag.errors import (
     RerankOff,
 )
 from rag.query.explain import Boilerplate, Boosted, BoostRule, Explanation, Match, Part
-from rag.query.facets import count_facets
-from rag.query.filters import Filter
-from rag.query.request import SearchRequest
-from rag.query.results import Answer, Hit, Relevance, Suggestion
+from rag.query.request import Filter, SearchRequest
+from rag.query.results import Answer, Hit, Relevance, Suggestion, count_facets
 from rag.query.served_model import Embedding
 from rag.serving.live import Section, by_section
 from tests.dummy import DummyCrossEncoder, DummyEmbedder

@@ -7,8 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 from msgspec import structs
 
-from rag.query.filters import Filter, parameters_of
-from rag.query.request import SearchRequest
+from rag.query.request import Filter, SearchRequest, parameters_of
 from tests.web.fakes import FakeRetriever, make_hit
 from web.api.requests import filter_of_parameters
 

@@ -14,7 +14,7 @@ from rag.answer.prompt import Endpoint, Exchange, search_text
 from rag.errors import AnswerError, NotReady
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
 from rag.messages import AnswerInWords, AnswerRequest
-from rag.query.options import MAX_QUERY_CHARS
+from rag.query.request import MAX_QUERY_CHARS
 from rag.query.results import Answer
 from web.api.requests import read_object, retriever, run, search_of_object, settings
 from web.guards.limits import MAX_CONVERSATION_BYTES, ConcurrencyLimit

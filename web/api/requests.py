@@ -14,9 +14,18 @@ from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import FieldError, InsightsOff
 from rag.insights.recorder import Recorder
 from rag.insights.store import Via
-from rag.query.filters import DAYS, KEYS, LISTS, METADATA, Filter, FilterError, fields_of, key_of
-from rag.query.options import DEFAULT_COLLECTION
-from rag.query.request import SearchRequest
+from rag.query.request import (
+    DAYS,
+    DEFAULT_COLLECTION,
+    KEYS,
+    LISTS,
+    METADATA,
+    Filter,
+    FilterError,
+    SearchRequest,
+    fields_of,
+    key_of,
+)
 from rag.query.results import Answer, QueryTokens
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings

@@ -10,8 +10,7 @@ from rag import deadline
 from rag.decoding import decode, refuse_unknown
 from rag.errors import FieldError, RagError
 from rag.messages import MOST_QUERIES, BatchAnswer, FeedbackRequest, SearchBatch, Suggestions, SuggestRequest
-from rag.query.filters import FilterError
-from rag.query.request import SearchRequest
+from rag.query.request import FilterError, SearchRequest
 from rag.query.results import Answer
 from web.api.requests import (
     fields_beside_filter,

@@ -12,9 +12,7 @@ from flask import current_app, g
 from msgspec.structs import replace
 
 from rag.errors import CollectionMissing
-from rag.query.filters import Filter
-from rag.query.options import DEFAULT_COLLECTION, SUGGESTED
-from rag.query.request import SearchRequest
+from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
 from rag.query.served_model import Embedding
 from rag.serving.live import LiveRetriever, Section

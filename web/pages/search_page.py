@@ -14,11 +14,19 @@ from rag.decoding import is_blank
 from rag.errors import NotReady, NotThere
 from rag.messages import Request
 from rag.query.explain import in_words
-from rag.query.facets import FACETS, Share
-from rag.query.filters import METADATA, parameters_of
-from rag.query.options import DEFAULT_COLLECTION, FURTHEST, MAX_K, MAX_QUERY_CHARS, MODES
-from rag.query.request import Collection, Mode, SearchRequest
-from rag.query.results import Answer, Hit, is_source_code, section_within
+from rag.query.request import (
+    DEFAULT_COLLECTION,
+    FURTHEST,
+    MAX_K,
+    MAX_QUERY_CHARS,
+    METADATA,
+    MODES,
+    Collection,
+    Mode,
+    SearchRequest,
+    parameters_of,
+)
+from rag.query.results import FACETS, Answer, Hit, Share, is_source_code, section_within
 from web.api.requests import (
     collection_field,
     is_filter,

@@ -13,8 +13,7 @@ from langchain_core.runnables import RunnablePassthrough
 
 from rag.adapters.langchain import PilotlightReranker, PilotlightRetriever
 from rag.client.client import Client
-from rag.query.filters import Filter
-from rag.query.passages import LocalRanker
+from rag.query.request import Filter
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import running
@@ -89,10 +88,10 @@ def test_a_query_engine_of_llamaindex(searcher, retriever):
     assert retriever.requests[1].filter == Filter.parse({"path": "/x"})
 
 
-@pytest.fixture(params=["over a server", "in the same process"])
-def ranker(request: pytest.FixtureRequest, retriever: FakeRetriever, client: Client) -> Any:
+@pytest.fixture
+def ranker(retriever: FakeRetriever, client: Client) -> Client:
     retriever.rerank_model = "dummy-cross"
-    return client if request.param == "over a server" else LocalRanker(retriever)
+    return client
 
 
 def test_langchain_keeps_the_documents_that_answer_best(ranker):

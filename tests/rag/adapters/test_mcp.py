@@ -16,7 +16,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 from mcp import Client, StdioServerParameters
 
 from rag.adapters.mcp import DATA, LocalLibrary, make_server
-from rag.query.filters import Filter
+from rag.query.request import Filter
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import WHY, FakeRetriever, make_hit

@@ -12,8 +12,7 @@ import pytest
 from rag.client import client as client_module
 from rag.client.client import Client
 from rag.errors import ClientError, JobConflict, JobMissing, Refused, Rejected, Unavailable
-from rag.query.filters import Filter
-from rag.query.request import SearchRequest
+from rag.query.request import Filter, SearchRequest
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.endpoint import FakeEndpoint, fake_endpoint

@@ -12,6 +12,7 @@ import pytest
 from embedder.errors import EmbedderError
 from rag import deadline
 from rag.errors import DeadlinePassed
+from rag.query import batcher as batcher_module
 from rag.query.batcher import QueryBatcher
 from tests.dummy import DummyEmbedder
 
@@ -55,13 +56,16 @@ class Callers:
         self.pool = ThreadPoolExecutor(64)
         self.results = {}
 
+    def encode(self, text: str):
+        return self.batcher.encode([text])[0]
+
     def add(self, text: str) -> None:
         expected = self.batcher.waiting + 1
-        self.results[text] = self.pool.submit(self.batcher.encode, text)
+        self.results[text] = self.pool.submit(self.encode, text)
         wait_for(lambda: self.batcher.waiting == expected)
 
     def lead(self, text: str, embedder: Gated) -> None:
-        self.results[text] = self.pool.submit(self.batcher.encode, text)
+        self.results[text] = self.pool.submit(self.encode, text)
         assert embedder.started.get(timeout=DEADLINE_S) == [text]
 
     def vector(self, text: str):
@@ -82,8 +86,10 @@ def embedder():
 
 
 @pytest.fixture
-def callers(embedder):
-    made = Callers(QueryBatcher(embedder, max_texts=4, max_tokens=60))
+def callers(embedder, monkeypatch):
+    monkeypatch.setattr(batcher_module, "MAX_TEXTS", 4)
+    monkeypatch.setattr(batcher_module, "MAX_TOKENS", 60)
+    made = Callers(QueryBatcher(embedder))
     yield made
     embedder.open()
     made.pool.shutdown()
@@ -99,7 +105,7 @@ def test_a_lone_query_runs_at_once_in_its_own_thread():
 
     batcher = QueryBatcher(Noting())
     for text in ("first", "second"):
-        assert np.array_equal(batcher.encode(text), vector_of(text))
+        assert np.array_equal(batcher.encode([text])[0], vector_of(text))
     assert threads == [threading.current_thread()] * 2
 
 
@@ -158,7 +164,7 @@ def test_an_embedder_that_loses_a_text_is_found_out():
             return super().encode(texts[1:], role=role)
 
     with pytest.raises(EmbedderError, match="0 vectors for 1 texts"):
-        QueryBatcher(Losing()).encode("text")
+        QueryBatcher(Losing()).encode(["text"])
 
 
 def test_an_interrupted_leader_leaves_its_followers_to_the_next(callers, embedder):
@@ -202,7 +208,7 @@ def test_a_caller_that_is_interrupted_while_it_waits_holds_nobody_up(callers, em
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            callers.batcher.encode("beta")
+            callers.batcher.encode(["beta"])[0]
         thread.join()
     finally:
         signal.signal(signal.SIGINT, before)
@@ -237,9 +243,9 @@ def test_every_one_of_many_callers_gets_its_own_vector():
             text = f"caller{caller} turn{turn}"
             if text.endswith("7"):
                 with pytest.raises(EmbedderError, match=text):
-                    batcher.encode(text)
+                    batcher.encode([text])[0]
             else:
-                assert np.array_equal(batcher.encode(text), vector_of(text))
+                assert np.array_equal(batcher.encode([text])[0], vector_of(text))
         return caller
 
     with ThreadPoolExecutor(32) as pool:
@@ -249,19 +255,19 @@ def test_every_one_of_many_callers_gets_its_own_vector():
 
 def test_queries_of_one_caller_go_together(callers, embedder):
     callers.lead("alpha", embedder)
-    many = callers.pool.submit(callers.batcher.encode_many, ["beta", "gamma", "delta", "epsilon", "zeta"])
+    many = callers.pool.submit(callers.batcher.encode, ["beta", "gamma", "delta", "epsilon", "zeta"])
     wait_for(lambda: callers.batcher.waiting == 5)
     embedder.open()
     for vector, text in zip(many.result(DEADLINE_S), ("beta", "gamma", "delta", "epsilon", "zeta"), strict=True):
         assert np.array_equal(vector, vector_of(text))
     assert embedder.runs == [["alpha"], ["beta", "gamma", "delta", "epsilon"], ["zeta"]]
-    assert callers.batcher.encode_many([]) == []
+    assert callers.batcher.encode([]) == []
 
 
 def late(batcher, texts, seconds=0.0):
     deadline.begin(seconds)
     try:
-        return batcher.encode_many(texts)
+        return batcher.encode(texts)
     finally:
         deadline.lift()
 
@@ -270,7 +276,7 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     callers.lead("alpha", embedder)
     callers.add("beta")
     gone = callers.pool.submit(late, callers.batcher, ["gamma", "delta"], 0.05)
-    callers.results["epsilon"] = callers.pool.submit(callers.batcher.encode, "epsilon")
+    callers.results["epsilon"] = callers.pool.submit(callers.encode, "epsilon")
     with pytest.raises(DeadlinePassed):
         gone.result(DEADLINE_S)
     wait_for(lambda: callers.batcher.waiting == 2)
@@ -285,7 +291,7 @@ def test_a_query_whose_deadline_has_passed_is_not_run(callers, embedder):
     with pytest.raises(DeadlinePassed):
         callers.pool.submit(late, callers.batcher, ["alpha"]).result(DEADLINE_S)
     assert embedder.runs == []
-    assert np.array_equal(callers.batcher.encode("beta"), vector_of("beta"))
+    assert np.array_equal(callers.batcher.encode(["beta"])[0], vector_of("beta"))
 
 
 def test_a_leader_that_is_too_late_hands_over(callers, embedder):
@@ -303,8 +309,8 @@ def test_a_leader_that_is_too_late_hands_over(callers, embedder):
 def test_runs_are_told():
     told = []
     batcher = QueryBatcher(DummyEmbedder(), on_batch=lambda texts, waiting: told.append((texts, waiting)))
-    batcher.encode("alpha")
-    batcher.encode_many(["beta", "gamma"])
+    batcher.encode(["alpha"])[0]
+    batcher.encode(["beta", "gamma"])
     assert told == [(1, 0), (2, 0)]
 
 
@@ -316,7 +322,7 @@ def test_a_run_has_one_role():
             runs.append((list(texts), role))
             return super().encode(texts, role=role)
 
-    QueryBatcher(Noting()).encode_many(["beta", "gamma"], role="document")
+    QueryBatcher(Noting()).encode(["beta", "gamma"], role="document")
     assert runs == [(["beta", "gamma"], "document")]
 
 
@@ -330,7 +336,7 @@ def test_tokens_come_from_the_run_that_all_share():
 
     embedder = Counting()
     batcher = QueryBatcher(embedder)
-    vector, tokens = batcher.encode_tokens("alpha beta")
-    assert np.array_equal(vector, batcher.encode("alpha beta"))
+    [(vector, tokens)] = batcher.encode_tokens(["alpha beta"])
+    assert np.array_equal(vector, batcher.encode(["alpha beta"])[0])
     assert runs == [["alpha beta"]]  # and none where only the vector is wanted
     assert np.array_equal(tokens, embedder.encode_query_tokens(["alpha beta"])[0].tokens)

@@ -9,9 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
+from rag.query.batcher import RerankQueue
 from rag.query.explain import Explanation, in_words
 from rag.query.request import Limits, SearchRequest
-from rag.query.rerank_queue import RerankQueue
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
@@ -41,7 +41,7 @@ def index(request, tmp_path_factory):
 
 
 def opened(index, boost=""):
-    found = Retriever.open(index, DummyEmbedder(), Limits(boost=boost, rerank_depth=8))
+    found = Retriever.open(index, DummyEmbedder(), Limits(boost=boost))
     reranker = RerankQueue(DummyCrossEncoder())
     return Retriever(found.generation, found.embedder, reranker=reranker, limits=found.limits)
 

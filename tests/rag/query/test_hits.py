@@ -6,9 +6,8 @@ from msgspec.structs import asdict
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.lexical.lexical_query import read_query
-from rag.query.facets import FACETS, MOST, count_facets
 from rag.query.hits import coverage, is_close, nearest_sentences, split_sentences
-from rag.query.results import Hit, as_text
+from rag.query.results import FACETS, MOST_SHARES, Hit, as_text, count_facets
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 
@@ -145,7 +144,7 @@ def test_only_the_most_frequent_values_are_named_and_equals_come_by_name() -> No
     found = [facts("https://a.example/", language=f"{letter}{other}") for letter in "zyx" for other in "cba" * 2]
     assert pairs(found, "language")[:2] == [("xa", 2), ("xb", 2)]
     many = [facts(f"https://a.example/{number}/") for number in range(50)]
-    assert len(pairs(many, "path")) == MOST
+    assert len(pairs(many, "path")) == MOST_SHARES
 
 
 def test_a_path_is_the_first_folder() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from rag.errors import QueryError
-from rag.query.options import FURTHEST
-from rag.query.request import SearchRequest
+from rag.query.request import FURTHEST, SearchRequest
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
 
@@ -65,7 +64,7 @@ def test_a_page_is_fetched_at_once_and_judged_by_the_best_of_all(retriever, monk
     best = retriever.answer_query(SearchRequest("vacuum alpha beta", k=60, expand="section")).hits
     fetched.clear(), expanded.clear()
     judged = []
-    monkeypatch.setattr("rag.query.retriever.is_close", lambda query, hits, close: judged.extend(hits) or True)
+    monkeypatch.setattr("rag.query.hits.is_close", lambda query, hits, close: judged.extend(hits) or True)
     page = retriever.answer_query(SearchRequest("vacuum alpha beta", k=20, offset=offset, expand="section"))
     assert len(fetched) == 1
     assert len(expanded) == len(page.hits) == 20
@@ -90,7 +89,7 @@ def test_sentences_are_told_where_no_word_matches(site):
     hits = retriever.answer_query(SearchRequest("owls", k=4, sentences=True)).hits
     assert hits[0].highlights
     assert hits[0].sentence is None
-    vector = retriever.embed(["owls hunt"], "query")[0]
+    vector = retriever.embedder.encode(["owls hunt"], role="query")[0]
     hit = next(
         hit
         for hit in retriever.answer_query(SearchRequest("zebra", k=4, sentences=True), vector).hits
@@ -115,7 +114,7 @@ def test_a_search_by_words_embeds_only_where_a_hit_has_nothing_to_mark(site, que
 
 
 def test_a_vector_spares_the_model(retriever):
-    vector = retriever.embed(["vacuum alpha"], "query")[0]
+    vector = retriever.embedder.encode(["vacuum alpha"], role="query")[0]
     before = retriever.embedder.encoded
     answer = retriever.answer_query(SearchRequest("vacuum alpha"), vector)
     assert retriever.embedder.encoded == before

@@ -6,8 +6,8 @@ from msgspec.structs import asdict, astuple
 
 from rag import deadline
 from rag.errors import RerankOff
-from rag.query.request import Limits, SearchRequest
-from rag.query.rerank_queue import RerankQueue
+from rag.query.batcher import RerankQueue
+from rag.query.request import SearchRequest
 from rag.query.results import headed
 from rag.query.retriever import Retriever
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
@@ -34,9 +34,9 @@ def retriever(site, model):
     return opened(site, model)
 
 
-def opened(site, model, **limits):
-    found = Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
-    return Retriever(found.generation, found.embedder, reranker=RerankQueue(model), limits=found.limits)
+def opened(site, model):
+    found = Retriever.open(site.index, DummyEmbedder())
+    return Retriever(found.generation, found.embedder, reranker=RerankQueue(model))
 
 
 def asked(retriever, **options):
@@ -70,8 +70,8 @@ def test_what_could_not_be_shown_is_not_read(retriever, model):
     assert sum(text.startswith("Long") for text in model.texts) == 2
 
 
-def test_no_more_than_the_depth_is_read_and_the_rest_follows(site, retriever, model):
-    retriever = opened(site, model, rerank_depth=3)
+def test_no_more_than_the_depth_is_read_and_the_rest_follows(retriever, monkeypatch):
+    monkeypatch.setattr("rag.query.retriever.RERANKED", 3)
     plain = retriever.answer_query(SearchRequest(QUERY, per_document=0, k=20))
     answer = asked(retriever, per_document=0, k=20)
     assert astuple(answer.reranked) == (3, 3)

@@ -8,7 +8,7 @@ import pytest
 
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.query.rerank_queue import RerankQueue
+from rag.query.batcher import RerankQueue
 from tests.dummy import DummyCrossEncoder
 from tests.rag.conftest import wait_for
 
@@ -20,7 +20,7 @@ class Clock:
 
     def __init__(self, monkeypatch, pace):
         self.now, self.pace = 100.0, pace
-        monkeypatch.setattr("rag.query.rerank_queue.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("rag.query.batcher.time.monotonic", lambda: self.now)
 
     def queue(self):
         model, logits = DummyCrossEncoder(), DummyCrossEncoder.logits

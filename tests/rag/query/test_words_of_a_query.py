@@ -3,8 +3,7 @@
 import pytest
 
 from rag.errors import SettingsError
-from rag.query.options import MODES
-from rag.query.request import Limits, SearchRequest
+from rag.query.request import MODES, Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
 from tests.dummy import KNOWN, DummyEmbedder

@@ -6,8 +6,7 @@ from unittest.mock import ANY
 import pytest
 
 from rag.errors import DocumentMissing, OriginalMissing
-from rag.query.filters import Filter
-from rag.query.request import SearchRequest
+from rag.query.request import Filter, SearchRequest
 from tests.rag.conftest import wait_for
 
 

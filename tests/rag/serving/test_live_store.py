@@ -8,8 +8,7 @@ import pytest
 
 from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, NotReady
-from rag.query.options import MODES
-from rag.query.request import SearchRequest
+from rag.query.request import MODES, SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.serving.publisher import Publisher
 from rag.serving.store_access import check_servable, milvus_at, roll_back

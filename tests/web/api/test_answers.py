@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from rag.answer import completion
 from rag.answer.prompt import Endpoint
 from rag.events import BEAT, Event, EventDecoder
-from rag.query.filters import Filter
+from rag.query.request import Filter
 from rag.settings import Settings
 from tests.endpoint import FakeEndpoint, fake_endpoint
 from tests.web.fakes import FakeRetriever, make_hit

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from rag.query.filters import Filter
+from rag.query.request import Filter
 from rag.query.results import Suggestion
 from rag.serving.live import LiveRetriever
 from rag.settings import load

@@ -11,7 +11,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from rag.errors import KeysError, SettingsError
-from rag.query.filters import Filter
+from rag.query.request import Filter
 from rag.serving.api_keys import KeyFile, KeyRing, check_exposure
 from rag.serving.scope import EVERYTHING, Part, Scope, reader_names
 from rag.settings import Settings, load

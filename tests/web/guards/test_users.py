@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag.errors import SettingsError
-from rag.query.filters import Filter
+from rag.query.request import Filter
 from rag.serving.access_rules import AccessRules, User
 from rag.serving.api_keys import KeyFile, check_exposure
 from rag.serving.scope import EVERYTHING, NOTHING, Part, Scope, reader_names

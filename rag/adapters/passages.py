@@ -1,4 +1,4 @@
-"""Hits as other programs take them: a text, and what is known of it. Shared by the adapters for frameworks."""
+"""Hits as other programs take them, and who finds and ranks them: what the adapters for frameworks share."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rag.query.request import SearchRequest
-from rag.query.results import Answer, Hit, Relevance
+from rag.query.results import Answer, Hit
 
 
 class Searcher(Protocol):
@@ -18,22 +18,10 @@ class Searcher(Protocol):
 
 
 class Ranker(Protocol):
-    """Says how well texts answer a query: `rag.Client`, or `LocalRanker` in the same process."""
+    """Says how well texts answer a query, as `rag.Client` does."""
 
     def rerank(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.floating]:
         """Return a score from 0 to 1 for each text, (n,)."""
-
-
-class LocalRanker:
-    """A retriever in this process, such as `rag.serving.live.LiveRetriever`, as a `Ranker`."""
-
-    def __init__(self, retriever: Any) -> None:
-        self._retriever = retriever
-
-    def rerank(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.floating]:
-        """Return a score from 0 to 1 for each text, (n,)."""
-        found: Relevance = self._retriever.rerank(query, texts)
-        return found.scores
 
 
 def best_of(ranker: Ranker, query: str, texts: Sequence[str], most: int | None) -> list[tuple[int, float]]:
@@ -42,21 +30,8 @@ def best_of(ranker: Ranker, query: str, texts: Sequence[str], most: int | None) 
     return [(place, float(scores[place])) for place in np.argsort(-scores, kind="stable")[:most].tolist()]
 
 
-def text_of(hit: Hit) -> str:
-    """The passage, with those around it in its section where these were asked for."""
-    return hit.section_text or hit.text
-
-
 def metadata_of(hit: Hit) -> dict[str, Any]:
     """Return the facts of a passage; the author's own metadata keep their names where these are free."""
-    known = {
-        "source": hit.url,  # the name under which frameworks look for what to cite
-        "title": hit.title,
-        "section": hit.section,
-        "document": hit.document,
-        "score": hit.score,
-        "language": hit.language,
-        "date": hit.date,
-        "content_type": hit.content_type,
-    }
+    names = ("title", "section", "document", "score", "language", "date", "content_type")
+    known = {"source": hit.url, **{name: getattr(hit, name) for name in names}}  # frameworks cite `source`
     return {**hit.metadata, **{name: value for name, value in known.items() if value is not None}}
