@@ -89,8 +89,8 @@ def _filled(sheet: _Sheet) -> Iterator[list[str]]:
             row = [*row, *[""] * (sheet.width - len(row))]
         filling += [(merged, row[merged[1]]) for merged in starts if 0 < len(row[merged[1]]) <= _LONGEST_REPEAT]
         for (_, first, _, last), text in filling:
-            last = first if last - first + 1 == sheet.width else last
-            row[first : last + 1] = [text] * (last - first + 1)
+            count = last - first + 1
+            row[first : last + 1] = [text] * count if count < sheet.width else [text, *[""] * (count - 1)]
         yield row
 
 
