@@ -1,18 +1,16 @@
-"""E-mail to content: subject, sender, recipients and text; see `indexer.read.container` for what comes with it."""
+"""Read subject, sender, recipients and text of e-mail; see `indexer.read.container` for what comes with it."""
 
 import re
-from collections.abc import Iterable, Iterator
 from email import policy
 from email.header import decode_header
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
-from email.utils import parsedate_to_datetime
 from typing import cast
 
 from indexer import notes
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.extraction import tidy
+from indexer.read.extraction import day_of, tidy
 from indexer.read.formats import content_type_of
 from indexer.read.html.main_content import extract
 from indexer.records import Declared, Extraction, Section
@@ -39,7 +37,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     main = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
     sections = [Section((), None, head), *_sections(message, main)]
     filled = tuple(section for section in sections if section.text.strip())
-    return Extraction(subject or None, filled, Declared(date=_day(_header(message, "Date"))))
+    return Extraction(subject or None, filled, Declared(date=day_of(_header(message, "Date"))))
 
 
 def is_shown(part: Message) -> bool:
@@ -83,12 +81,20 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
             notes.add("a part of a mail was not read: it is encrypted")
             return []
         found = [_sections(inner, main, depth + 1) for inner in parts_of(part)]
-        return _best(found) if kind == "alternative" else [one for inner in found for one in inner]
+        if kind != "alternative":
+            return [one for inner in found for one in inner]
+        best: list[Section] = []  # the first version of a text, or a later one that says notably more
+        most = 0.0  # letters and digits, which differ less between plain text and HTML than white space and rules do
+        for version in found:
+            length = sum(sum(map(str.isalnum, section.text)) for section in version)
+            if length > most:
+                best, most = version, _RICHER * length
+        return best
     if kind == "delivery-status":  # lists of headers
         lines = ["\n".join(f"{name}: {value}" for name, value in each.raw_items()) for each in parts_of(part)]
         return [Section((), None, tidy("\n\n".join(lines)))]
     if part is main or is_shown(part):
-        return list(_text(part))
+        return _text(part)
     if kind in _ENCRYPTED:
         notes.add("a part of a mail was not read: it is encrypted or signed")
     elif kind in ("ms-tnef", "vnd.ms-tnef"):
@@ -99,34 +105,19 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
     return []
 
 
-def _best(versions: Iterable[list[Section]]) -> list[Section]:
-    """Return the first version of a text, or a later one that says notably more."""
-    best: list[Section] = []
-    for sections in versions:
-        if _length(sections) > (_RICHER * _length(best) if best else 0):
-            best = sections
-    return best
-
-
-def _length(sections: Iterable[Section]) -> int:
-    """Count letters and digits, which differ less between plain text and HTML than white space and rules do."""
-    return sum(sum(map(str.isalnum, section.text)) for section in sections)
-
-
-def _text(part: Message) -> Iterator[Section]:
+def _text(part: Message) -> list[Section]:
     try:
         content, charset = content_of(part), part.get_content_charset()
     except _TROUBLE:
         notes.add("a part of a mail was not read: it is damaged")
-        return
+        return []
     if part.get_content_subtype() in _MARKED_UP:
-        for section in extract(decode(content, charset, markup=True)).sections:
-            yield Section(section.path, None, section.text, (), section.wholes)
-        return
+        found = extract(decode(content, charset, markup=True)).sections
+        return [Section(section.path, None, section.text, (), section.wholes) for section in found]
     text = decode(content, charset).replace("\r\n", "\n")
     if str(part.get_param("format", "")).lower() == "flowed":
         text = _unflowed(text, joins_words=str(part.get_param("delsp", "")).lower() == "yes")
-    yield Section((), None, tidy(_without_armour(text)))
+    return [Section((), None, tidy(_without_armour(text)))]
 
 
 def _unflowed(text: str, *, joins_words: bool) -> str:
@@ -150,40 +141,30 @@ def _without_armour(text: str) -> str:
     place = 0
     while found := _ARMOUR.search(text, place):
         pieces.append(text[place : found.start()])
-        if found[1] == "SIGNED MESSAGE":
-            ending, place = "\n\n", found.end()  # after the name of the hash
-        else:
-            ending, place = f"-----END PGP {found[1]}-----", found.end()
         if found[1] == "MESSAGE":
             notes.add("a part of a mail was not read: it is encrypted")
+        # the text of a signed message begins after the name of the hash
+        ending = "\n\n" if found[1] == "SIGNED MESSAGE" else f"-----END PGP {found[1]}-----"
+        place = found.end()
         close = text.find(ending, place)
         if close < 0:
             break
         place = close + len(ending)
-    return "".join([*pieces, text[place:]]) if place else text
+    return "".join([*pieces, text[place:]])
 
 
 def _header(message: Message, name: str) -> str:
     """Return a header as people read it, its words decoded by the rules of the web."""
     raw = next((str(value) for header, value in message.raw_items() if header.lower() == name.lower()), "")
     unfolded = raw[:_LONGEST_RAW].replace("\r", "").replace("\n", "")
+    pieces: list[str] = []
     try:
-        text = "".join(_decoded(word, charset) for word, charset in decode_header(unfolded))
+        for word, charset in decode_header(unfolded):
+            if isinstance(word, bytes) and charset is not None:
+                pieces.append(decode(word, charset))
+            else:  # bytes outside of encoded words are decoded as those of a text are
+                text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
+                pieces.append(decode(text.encode("utf-8", "surrogateescape"), None))
     except _TROUBLE:
-        text = unfolded.encode("utf-8", "replace").decode()
-    return " ".join(text.split())[:_LONGEST_HEADER]
-
-
-def _decoded(word: str | bytes, charset: str | None) -> str:
-    """Return a piece of a header; bytes outside of encoded words are decoded as those of a text are."""
-    if isinstance(word, bytes) and charset is not None:
-        return decode(word, charset)
-    text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
-    return decode(text.encode("utf-8", "surrogateescape"), None)
-
-
-def _day(date: str) -> str | None:
-    try:
-        return parsedate_to_datetime(date).date().isoformat()
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return None
+        pieces = [unfolded.encode("utf-8", "replace").decode()]
+    return " ".join("".join(pieces).split())[:_LONGEST_HEADER]

@@ -1,4 +1,4 @@
-"""Rows of a table as text that can be found: each says the names of its columns, wherever it may be cut off."""
+"""Write rows of a table as text in which each says the names of its columns, wherever it may be cut off."""
 
 import csv
 import io
@@ -16,8 +16,14 @@ from indexer.records import COLUMNS, Extraction, Section
 _LONGEST = 20_000_000  # characters of one table
 _LONGEST_CELL = 10_000
 _MOST_COLUMNS = 16_384  # as a workbook may have
-_SAMPLE = 30  # rows among which the names of the columns are looked for
+_SAMPLE = 30  # rows among which the names of the columns are looked for, or the delimiter
 _MOST_TABLES = 100  # below each other, with names of their own
+_SNIFFED = 20_000  # characters
+_DELIMITERS = "\t;|,"  # of two that part all rows alike, the first: a comma may be that of a number
+_LONGEST_FIELD = 10_000_000  # characters
+_DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)  # as Excel writes it
+
+csv.field_size_limit(_LONGEST_FIELD)
 
 
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
@@ -48,7 +54,8 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
         if len(ahead) < _SAMPLE:
             ahead += islice(rest, _SAMPLE)
         if ahead and (cells := ahead.pop(0)):
-            lines.append(_line(cells, names))
+            named = zip(cells, chain(names, [""] * len(cells)), strict=False)
+            lines.append(COLUMNS.join(f"{name}: {cell}" if name else cell for cell, name in named if cell))
             is_bare = False
             length += len(lines[-1])
             if length > _LONGEST:
@@ -76,20 +83,6 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         is_gap = is_empty
 
 
-def _line(cells: Sequence[str], names: Sequence[str]) -> str:
-    named = zip(cells, chain(names, [""] * len(cells)), strict=False)
-    return COLUMNS.join(f"{name}: {cell}" if name else cell for cell, name in named if cell)
-
-
-_SNIFFED = 20_000  # characters
-_SNIFFED_ROWS = 30
-_DELIMITERS = "\t;|,"  # of two that part all rows alike, the first: a comma may be that of a number
-_LONGEST_FIELD = 10_000_000  # characters
-_DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)  # as Excel writes it
-
-csv.field_size_limit(_LONGEST_FIELD)
-
-
 def read_csv(body: bytes, charset: str | None) -> Extraction:
     """Read a table of separated values; raises ParseError."""
     text = decode(body, charset, markup=False).replace("\x00", "")
@@ -97,19 +90,18 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
     text = text[named.end() :] if named else text
     sample = text[:_SNIFFED]
     escape = "\\" if '\\"' in sample and '""' not in sample else None
-    delimiter = named[1] if named else max(_DELIMITERS, key=lambda each: _consistency(sample, each, escape))
+
+    def rows(text: str, delimiter: str) -> Iterator[list[str]]:
+        file = io.StringIO(text, newline="")
+        return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
+
+    def consistency(delimiter: str) -> int:
+        """Return how many of the first rows a delimiter parts into the same number of cells, more than one."""
+        counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE) if len(row) > 1)
+        return max(counts.values(), default=0)
+
     try:
-        rows = rows_to_text(_rows(text, delimiter, escape))
+        found = rows_to_text(rows(text, named[1] if named else max(_DELIMITERS, key=consistency)))
     except csv.Error as error:
         raise ParseError(f"not a table of separated values: {error}") from error
-    return Extraction(None, (Section((), None, rows),))
-
-
-def _rows(text: str, delimiter: str, escape: str | None) -> Iterator[list[str]]:
-    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, escapechar=escape, skipinitialspace=True)
-
-
-def _consistency(sample: str, delimiter: str, escape: str | None) -> int:
-    """Return how many of the first rows a delimiter parts into the same number of cells, more than one."""
-    counts = Counter(len(row) for row in islice(_rows(sample, delimiter, escape), _SNIFFED_ROWS) if len(row) > 1)
-    return max(counts.values(), default=0)
+    return Extraction(None, (Section((), None, found),))

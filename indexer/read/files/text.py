@@ -1,4 +1,4 @@
-"""Plain text to content: one section, with its first line as title if that looks like one."""
+"""Read plain text, source code, JSON and notebooks."""
 
 import json
 import re
@@ -47,26 +47,16 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
     """Cut a source file at its definitions."""
     lines = decode(body, charset, markup=False).replace("\r\n", "\n").split("\n")
     lines = [line[:_LONGEST_LINE] for line in lines]
-    starts = list(_starts(lines))
-    sections = [_code_section((), 0, starts[0][0] if starts else len(lines), lines)]
-    for (start, path), (end, _) in zip(starts, [*starts[1:], (len(lines), ())], strict=False):
-        sections.append(_code_section(path, start, end, lines))
-    return Extraction(None, tuple(section for section in sections if section.text.strip()))
-
-
-def _starts(lines: list[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    starts: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     outline: list[tuple[int, str]] = []
     end_of_last = 0
     for number, line in enumerate(lines):
-        found = _DEFINES.match(line)
-        if found is None:
-            found = _C_FUNCTION.match(line)
-            if found is None or line.rstrip().endswith(";"):
-                continue
+        if found := _DEFINES.match(line):
+            indent, name = len(found["indent"].expandtabs(_TAB_WIDTH)), found["name"] or found["sql"] or found["shell"]
+        elif (found := _C_FUNCTION.match(line)) and not line.rstrip().endswith(";"):
             indent, name = 0, found["name"]
         else:
-            indent = len(found["indent"].expandtabs(_TAB_WIDTH))
-            name = found["name"] or found["sql"] or found["shell"]
+            continue
         while outline and outline[-1][0] >= indent:
             outline.pop()
         outline.append((indent, name.strip('":.')))
@@ -74,11 +64,12 @@ def _starts(lines: list[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
         while start > end_of_last and _ABOVE.match(lines[start - 1]):
             start -= 1
         end_of_last = number + 1
-        yield start, tuple(text for _, text in outline)
-
-
-def _code_section(path: tuple[str, ...], start: int, end: int, lines: list[str]) -> Section:
-    return Section(path, f"L{start + 1}" if path else None, "\n".join(lines[start:end]))
+        starts.append((start, tuple(text for _, text in outline)))
+    sections = (
+        Section(path, f"L{start + 1}" if path else None, "\n".join(lines[start:end]))
+        for (start, path), (end, _) in zip(starts, [*starts[1:], (len(lines), ())], strict=True)
+    )
+    return Extraction(None, tuple(section for section in sections if section.text.strip()))
 
 
 _TEXTS = ("text", "content", "body", "contents", "page_content", "passage")
@@ -93,14 +84,21 @@ def read_json(body: bytes, charset: str | None) -> Extraction:
     text = decode(body, charset, markup=False)
     records: Iterable[Any]
     try:
-        records = _json_records(json.loads(text))
+        value = json.loads(text)
+        records = value if isinstance(value, list) else [value]
+        if isinstance(value, dict) and not _string_field(value, _TEXTS):
+            records = next((held for held in value.values() if isinstance(held, list) and held), [])
     except json.JSONDecodeError as error:
         records = _json_lines(text, error)
     except ValueError as error:  # such as a number of too many digits
-        raise ParseError(f"JSON that cannot be read_json: {error}") from error
-    sections = tuple(section for record in records if (section := _record_section(record)))
+        raise ParseError(f"JSON that cannot be read: {error}") from error
+    sections: list[Section] = []
+    for record in records:
+        if isinstance(record, dict) and (found := _string_field(record, _TEXTS)):
+            title = _string_field(record, _TITLES)
+            sections.append(Section((title,) if title else (), None, found))
     alone = sections[0].path[0] if len(sections) == 1 and sections[0].path else None
-    return Extraction(alone, sections)
+    return Extraction(alone, tuple(sections))
 
 
 def _json_lines(text: str, whole: json.JSONDecodeError) -> Iterator[Any]:
@@ -109,22 +107,8 @@ def _json_lines(text: str, whole: json.JSONDecodeError) -> Iterator[Any]:
             try:
                 yield json.loads(line)
             except ValueError as error:
-                first = number == 1
-                where = f"line {whole.lineno}: {whole.msg}" if first else f"line {number}: {error}"
+                where = f"line {whole.lineno}: {whole.msg}" if number == 1 else f"line {number}: {error}"
                 raise ParseError(f"neither JSON nor a record in each line, see {where}") from error
-
-
-def _json_records(value: object) -> list[Any]:
-    if isinstance(value, dict) and not _string_field(value, _TEXTS):
-        return next((held for held in value.values() if isinstance(held, list) and held), [])
-    return value if isinstance(value, list) else [value]
-
-
-def _record_section(record: object) -> Section | None:
-    if not isinstance(record, dict):
-        return None
-    text, title = _string_field(record, _TEXTS), _string_field(record, _TITLES)
-    return Section((title,) if title else (), None, text) if text else None
 
 
 def _string_field(record: dict[str, Any], names: tuple[str, ...]) -> str:
@@ -142,36 +126,26 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
         raise ParseError("not JSON, as a notebook is") from error
-    cells = _list(notebook, "cells") or [
-        cell for sheet in _list(notebook, "worksheets") for cell in _list(sheet, "cells")
+    cells = _dicts(notebook, "cells") or [
+        cell for sheet in _dicts(notebook, "worksheets") for cell in _dicts(sheet, "cells")
     ]
-    blocks = [block for cell in cells if isinstance(cell, dict) for block in _blocks(cell)]
+    blocks: list[str] = []  # of Markdown
+    for cell in cells:
+        kind, source = cell.get("cell_type"), _text(cell.get("source", cell.get("input")))
+        if kind in ("markdown", "heading"):
+            blocks.append(source if kind == "markdown" else f"# {source}")
+        elif kind == "code":
+            printed: list[str] = []
+            for output in _dicts(cell, "outputs"):
+                data = output.get("data")
+                shown = data.get("text/plain") if isinstance(data, dict) else None
+                printed.append(_text(output.get("text")) or _text(shown))
+            output_text = _ESCAPES.sub("", "\n".join(printed))[:_LONGEST_OUTPUT]
+            for text in filter(str.strip, (source, output_text)):
+                fence = "`" * (max([2, *map(len, _TICKS.findall(text))]) + 1)
+                blocks.append(f"{fence}\n{text}\n{fence}")
     found = extract(render("\n\n".join(blocks)).html)
     return Extraction(found.title, found.sections)
-
-
-def _blocks(cell: dict[str, Any]) -> list[str]:
-    """Return one cell as Markdown."""
-    kind, source = cell.get("cell_type"), _text(cell.get("source", cell.get("input")))
-    if kind == "markdown":
-        return [source]
-    if kind == "heading":
-        return [f"# {source}"]
-    if kind != "code":
-        return []
-    printed = "\n".join(_printed(output) for output in _list(cell, "outputs") if isinstance(output, dict))
-    printed = _ESCAPES.sub("", printed)[:_LONGEST_OUTPUT]
-    return [_fenced(text) for text in (source, printed) if text.strip()]
-
-
-def _printed(output: dict[str, Any]) -> str:
-    data = output.get("data")
-    return _text(output.get("text")) or (_text(data.get("text/plain")) if isinstance(data, dict) else "")
-
-
-def _fenced(text: str) -> str:
-    fence = "`" * (max([2, *map(len, _TICKS.findall(text))]) + 1)
-    return f"{fence}\n{text}\n{fence}"
 
 
 def _text(value: object) -> str:
@@ -180,6 +154,6 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _list(value: object, name: str) -> list[Any]:
+def _dicts(value: object, name: str) -> list[dict[str, Any]]:
     found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, list) else []
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

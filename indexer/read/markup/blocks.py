@@ -1,6 +1,6 @@
-"""Tags of templates and components within Markdown: where they end, and which of their words a reader sees.
+"""Read what Markdown's dialects add to its blocks: tags of templates and components, directives, boxes, containers.
 
-These are shortcodes of Hugo, tags of Liquid and Jinja, comments of all of them, and of MDX the components and
+Tags are shortcodes of Hugo, tags of Liquid and Jinja, comments of all of them, and of MDX the components and
 expressions. What stands between an opening and a closing tag is Markdown like the rest.
 """
 
@@ -14,7 +14,7 @@ from markdown_it.rules_block.html_block import html_block
 from markdown_it.token import Token
 
 from indexer import notes
-from indexer.read.markup.restructured import CODE, NOT_HERE, to_html
+from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, to_html
 
 IS_MDX = "is_mdx"  # key of the parser's environment: whether there are expressions in braces
 _LONGEST = 4_000  # characters of a tag
@@ -54,9 +54,27 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
     opening = source[start : start + 3]
     if opening.startswith("{{"):
         close = _find(source, "}}", start + 2, end, environment)
-        return None if close < 0 else (close + 2, _words_of_shortcode(source[start : close + 2]))
+        if close < 0:
+            return None
+        tag = source[start : close + 2]
+        if _ESCAPED.fullmatch(tag):
+            return close + 2, unescaped(tag)
+        if tag[2] in "<%":
+            return close + 2, shown_words(tag[3:-3], is_positional=True)
+        said = _first(_QUOTED.match(tag[2:-2].strip(" -")))  # a text that is perhaps translated
+        return close + 2, "" if _PATH.fullmatch(said) else said
     if opening.startswith("{%"):
-        return _liquid(source, start, end, environment)
+        close = _find(source, "%}", start + 2, end, environment)
+        if close < 0:
+            return None
+        inside, after = source[start + 2 : close], close + 2
+        name = _NAME.match(inside)
+        kind = name[1] if name else ""
+        if kind in ("raw", "comment"):
+            if ending := _END_BLOCK[kind].search(source, after, min(end, after + _LONGEST_COMMENT)):
+                return ending.end(), source[after : ending.start()] if kind == "raw" else ""
+            _spend(environment, _LONGEST_COMMENT)
+        return after, shown_words(inside, is_positional=not kind.startswith(("end", "include", "link", "post_url")))
     closer = ""  # of a comment
     if opening.startswith("{#") and opening[2:] in (" ", "-", "\n", "#"):
         closer = "#}"
@@ -69,22 +87,20 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
         return None if close < 0 else (close + len(closer), "")
     if opening.startswith("{") and environment.get(IS_MDX):
         close = _balanced(source, start, end, environment)
-        said = _QUOTED.fullmatch(source[start + 1 : close - 1].strip()) if close >= 0 else None
-        return None if close < 0 else (close, _first(said) if said else "")
+        return None if close < 0 else (close, _first(_QUOTED.fullmatch(source[start + 1 : close - 1].strip())))
     if found := _COMPONENT.match(source, start):
         close = found.end() if found[0][-1] == ">" else _balanced(source, start, end, environment)
         return None if close < 0 else (close, shown_words(source[start + 1 : close - 1]))
     return None
 
 
-def element_at(source: str, start: int, end: int, environment: Environment) -> tuple[int, str] | None:
+def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return where an HTML tag with values in braces ends, and the tag without these; None if there is none."""
     found = _ELEMENT.match(source, start)
     close = _balanced(source, start, end, environment) if found else -1
     if found is None or close < 0:
         return None
-    plain = "".join(_PLAIN_ATTRIBUTE.findall(source[start:close]))
-    return close, f"{found[0]}{plain}>"
+    return close, f"{found[0]}{''.join(_PLAIN_ATTRIBUTE.findall(source[start:close]))}>"
 
 
 def shown_words(inside: str, *, is_positional: bool = False) -> str:
@@ -101,8 +117,8 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
         found = [_first(one) for one in _NAME_ARGUMENT.finditer(inside)]
     if is_tab and (items := _ITEMS.search(inside)):
         found += [_first(one) for one in _QUOTED.finditer(items[1])]
-    if is_positional and not found and name is not None and (words := _QUOTED.match(inside[name.end() :].lstrip())):
-        said = _first(words)
+    if is_positional and not found and name is not None:
+        said = _first(_QUOTED.match(inside[name.end() :].lstrip()))
         found = [said] if (" " in said or said[:1].isupper()) and not _PATH.fullmatch(said) else []
     return ", ".join(" ".join(one.split()) for one in found)
 
@@ -112,34 +128,8 @@ def unescaped(code: str) -> str:
     return _ESCAPED.sub(lambda one: one[4] or f"{{{{{one[1]}{one[2]}{one[3]}}}}}", code) if "{{" in code else code
 
 
-def _words_of_shortcode(tag: str) -> str:
-    if _ESCAPED.fullmatch(tag):
-        return unescaped(tag)
-    if tag[2] in "<%":
-        return shown_words(tag[3:-3], is_positional=True)
-    said = _QUOTED.match(tag[2:-2].strip(" -"))  # a text that is perhaps translated
-    return "" if said is None or _PATH.fullmatch(_first(said)) else _first(said)
-
-
-def _liquid(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    close = _find(source, "%}", start + 2, end, environment)
-    if close < 0:
-        return None
-    inside = source[start + 2 : close]
-    name = _NAME.match(inside)
-    kind, after = name[1] if name else "", close + 2
-    if kind in ("raw", "comment"):
-        ending = _END_BLOCK[kind].search(source, after, min(end, after + _LONGEST_COMMENT))
-        if ending:
-            return ending.end(), source[after : ending.start()] if kind == "raw" else ""
-        _spend(environment, _LONGEST_COMMENT)
-    return after, shown_words(inside, is_positional=not kind.startswith(("end", "include", "link", "post_url")))
-
-
 def _find(source: str, closer: str, start: int, end: int, environment: Environment, most: int = _LONGEST) -> int:
-    if _spend(environment, 0) < 0:
-        return -1
-    close = source.find(closer, start, min(end, start + most))
+    close = source.find(closer, start, min(end, start + most)) if _spend(environment, 0) else -1
     if close < 0:
         _spend(environment, most)
     return close
@@ -147,17 +137,14 @@ def _find(source: str, closer: str, start: int, end: int, environment: Environme
 
 def _balanced(source: str, start: int, end: int, environment: Environment) -> int:
     """Return the end of an expression or tag, whose braces are balanced; -1 where it has none."""
-    if _spend(environment, 0) < 0:
+    if not _spend(environment, 0):
         return -1
     is_tag = source[start] == "<"
     depth = 0
     for part in _TAG_PART.finditer(source, start + is_tag, min(end, start + _LONGEST)):
         sign = part[0]
-        if sign == "{":
-            depth += 1
-        elif sign == "}":
-            depth -= 1
-        elif is_tag and depth <= 0 and sign in "<>":
+        depth += (sign == "{") - (sign == "}")
+        if is_tag and depth <= 0 and sign in "<>":
             return part.end() if sign == ">" else -1
         if depth <= 0 and sign == "}" and not is_tag:
             return part.end()
@@ -165,29 +152,27 @@ def _balanced(source: str, start: int, end: int, environment: Environment) -> in
     return -1
 
 
-def _spend(environment: Environment, characters: int) -> int:
-    """Return how many characters may still be looked at in vain, having counted these."""
-    left: int = environment.get("budget", _BUDGET) - characters
-    environment["budget"] = left
-    return left
+def _spend(environment: Environment, characters: int) -> bool:
+    """Count characters that were looked at in vain; return whether more may be."""
+    environment["budget"] = environment.get("budget", _BUDGET) - characters
+    return bool(environment["budget"] >= 0)
 
 
-def _first(found: re.Match[str]) -> str:
-    return next(group for group in found.groups() if group is not None)
+def _first(found: re.Match[str] | None) -> str:
+    """Return the group that matched; empty for no match."""
+    return next((group for group in found.groups() if group is not None), "") if found else ""
 
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _ENGINE = re.compile(r"\{([A-Za-z]\w*)[ ,][^{}]*\}")  # {r setup, echo=FALSE}
 _FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,4}")
 _SESSION = re.compile(r"\s*(?:\$|>>>)[ ]\S")  # in a directive of some extension
-_OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # ```sh [npm]
 _FILE_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'{}]+))")
 _COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])")
 _COLON_NAME = re.compile(r"[ \t]*(?::active)?(?:\{[^{}]*\}|[\w:.+-]+)?")
-_BOX = re.compile(r"(?:!!!|\?\?\?\+?)[ ]+(.*)|===[!+]?[ ]+(?=[\"'])(.*)")
-_BOX_KIND = re.compile(r"[\w -]*")
-_ESM = re.compile(
+_BOX = re.compile(r"(?:(?:!!!|\?\?\?\+?)[ ]+(?P<kind>[\w -]*)|===[!+]?[ ]+(?=[\"']))(?:([\"'])(?P<title>.*)\2.*)?")
+ESM = re.compile(
     r"import[ ]{1,9}(?:[\w*{}$, \t]{1,300}\bfrom[ ]{1,9})?[\"'][^\"'\n]*[\"'];?[ ]*$|"
     r"import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?\{\s*$|"
     r"import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?\{[^{}\n]*\}\s*from\b|"
@@ -208,18 +193,10 @@ _LONGEST_MODULE = 400  # lines of an import or export
 _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
 
-def begins_like_mdx(text: str) -> bool:
-    """Return whether the first line is an import or export of JavaScript."""
-    return _ESM.match(text.lstrip("\n")) is not None
-
-
-def _text_of(state: StateBlock, line: int) -> str:
-    return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
-
-
-def _begins_with(state: StateBlock, line: int, signs: str) -> bool:
-    place = state.bMarks[line] + state.tShift[line]
-    return place < state.eMarks[line] and state.src[place] in signs and not state.is_code_block(line)
+def _line_at(state: StateBlock, line: int, signs: str = "") -> str:
+    """Return the text of a line; empty if it is code, or begins with none of these signs."""
+    text = state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]].rstrip()
+    return text if not signs or (text[:1] in signs and not state.is_code_block(line)) else ""
 
 
 def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hidden: bool = False) -> None:
@@ -262,64 +239,53 @@ def read_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _finish_fence(state: StateBlock, start: int) -> None:
     """Give a block of code its language and title; make text of it where it is a directive."""
-    token, after = state.tokens[-1], state.line
+    token, after = state.tokens.pop(), state.line
     info = token.info.strip()
     engine, directive = _ENGINE.match(info), _DIRECTIVE.match(info)
     language = re.split(r"[\s{:,\[]", info.lstrip("{. "))[0].rstrip("}")
     if directive and directive[1].lower() not in CODE and not _SESSION.match(token.content):
-        state.tokens.pop()
-        _directive(state, directive[1].lower(), directive[2], token.content, start + 1)
+        name, argument = directive[1].lower(), directive[2]
+        if name in NOT_HERE:
+            notes.add(f"a directive was left out: {name}")
+        elif name == "eval-rst":
+            state.push("html_block", "", 0).content = to_html(token.content)
+        else:
+            _push_text(state, "" if _FILE.fullmatch(argument) else argument)
+            lines = token.content.split("\n")[:-1]
+            first = len(lines) - len(_without_options(lines))
+            _within(state, start + 1 + first, start + 1 + len(lines))
         state.line = after
         return
     if directive or engine:
         language = directive[2] if directive and directive[2].isalnum() else ""
         token.content = "\n".join(_without_options(token.content.split("\n"))) if directive else token.content
-    file, label = _FILE_TITLE.search(info), _BRACKETED.match(info)
-    title = shown_words(f" {info}") or (_first(file) if file else "")
     lines = token.content.split("\n")
     if language not in _SHOWS_TEMPLATES and token.content.strip() and all(map(_INCLUDE.fullmatch, lines)):
-        state.tokens.pop()
         notes.add("a file that Markdown includes was left out")
-    elif said := title or (label[1] if label else ""):
-        state.tokens.pop()
-        _push_text(state, said, is_literal=True)
+    else:
+        label = _BRACKETED.match(info)
+        title = shown_words(f" {info}") or _first(_FILE_TITLE.search(info)) or (label[1] if label else "")
+        _push_text(state, title, is_literal=True)
         state.tokens.append(token)
     token.info, token.content = language, unescaped(token.content)
-
-
-def _directive(state: StateBlock, name: str, argument: str, content: str, start: int) -> None:
-    """Write the text of a directive: its argument, if that is no file, and what it contains."""
-    if name in NOT_HERE:
-        notes.add(f"a directive was left out: {name}")
-        return
-    if name == "eval-rst":
-        state.push("html_block", "", 0).content = to_html(content)
-        return
-    if not _FILE.fullmatch(argument):
-        _push_text(state, argument)
-    lines = content.split("\n")[:-1]
-    first = len(lines) - len(_without_options(lines))
-    _within(state, start + first, start + len(lines))
 
 
 def _without_options(lines: Sequence[str]) -> Sequence[str]:
     """Return the lines of a directive after its options, in colons or as YAML."""
     first = 0
-    if lines and lines[0].strip() == "---" and "---" in (line.strip() for line in lines[1:50]):
-        first = next(place for place, line in enumerate(lines[1:], 2) if line.strip() == "---")
-    while first < len(lines) and _OPTION.match(lines[first].lstrip()):
+    if lines and lines[0].strip() == "---":
+        first = next((place for place, line in enumerate(lines[1:50], 2) if line.strip() == "---"), 0)
+    while first < len(lines) and OPTION.match(lines[first].lstrip()):
         first += 1
     return lines[first:]
 
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a line that opens or closes a container: only its title is text."""
-    line = _text_of(state, start) if _begins_with(state, start, ":/@") else ""
+    line = _line_at(state, start, ":/@")
     signs = _COLONS.match(line)
-    if signs is None:
-        return False
-    if silent:
-        return True
+    if signs is None or silent:
+        return signs is not None
     rest = line[signs.end() :].strip().rstrip(":").rstrip()
     directive = _DIRECTIVE.match(rest)
     kind = directive[1].lower() if directive else rest
@@ -328,7 +294,7 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         _finish_fence(state, start)
         return True
     state.line = start + 1
-    while directive and state.line < end and _OPTION.match(_text_of(state, state.line)):
+    while directive and state.line < end and OPTION.match(_line_at(state, state.line)):
         state.line += 1
     named = _COLON_NAME.match(rest)
     title = rest[named.end() if named else 0 :].strip(" |\t") if signs[0] != "@tab" else rest.removeprefix(":active")
@@ -341,46 +307,37 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a box or tab of MkDocs: a line of signs with a title, and what is indented below."""
-    found = _BOX.fullmatch(_text_of(state, start)) if _begins_with(state, start, "!?=") else None
-    kind = _BOX_KIND.match(found[1] or found[2] or "") if found else None
-    if kind is None or kind.string[kind.end() : kind.end() + 1] not in ("", '"', "'"):
-        return False
-    if not silent:
-        quoted = kind.string[kind.end() :]
-        _push_text(state, quoted[1:].rpartition(quoted[0])[0] if quoted else "".join(kind[0].split()[:1]).capitalize())
-        state.line = start + 1
-        inner = state.skipEmptyLines(state.line)
-        if inner < end and state.sCount[inner] - state.blkIndent >= 4:
-            _within(state, inner, end, indent=4)
+    found = _BOX.fullmatch(_line_at(state, start, "!?="))
+    if found is None or silent:
+        return found is not None
+    kind, title = found["kind"] or "", found["title"]
+    _push_text(state, "".join(kind.split()[:1]).capitalize() if title is None else title)
+    state.line = start + 1
+    inner = state.skipEmptyLines(state.line)
+    if inner < end and state.sCount[inner] - state.blkIndent >= 4:
+        _within(state, inner, end, indent=4)
     return True
 
 
 def read_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Leave out a line that is no text."""
-    found = _LINES.match(_text_of(state, start)) if _begins_with(state, start, "(;-<{@") else None
-    if found is None:
-        return False
-    if not silent:
+    found = _LINES.match(_line_at(state, start, "(;-<{@"))
+    if found is not None and not silent:
         if found["include"]:
             notes.add("a file that Markdown includes was left out")
         state.line = start + 1
-    return True
+    return found is not None
 
 
 def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Leave out an import or export of JavaScript, up to an empty line outside of its brackets."""
-    if (
-        state.level
-        or state.sCount[start]
-        or not _begins_with(state, start, "ie")
-        or not _ESM.match(state.src, state.bMarks[start], state.eMarks[start])
-    ):
+    if state.level or state.sCount[start] or not ESM.match(state.src, state.bMarks[start], state.eMarks[start]):
         return False
     depth, line = 0, start
     end = min(end, start + (1 if state.env.get("unclosed_module") else _LONGEST_MODULE))
     while line < end and (depth > 0 or not state.isEmpty(line)):
-        text = _text_of(state, line)
-        if line > start and depth <= 0 and not _ESM.match(text) and not text.startswith((".", "}", ")", "]")):
+        text = _line_at(state, line)
+        if line > start and depth <= 0 and not ESM.match(text) and not text.startswith((".", "}", ")", "]")):
             break
         depth += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
         line += 1
@@ -391,7 +348,7 @@ def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a block of code between tags of a template."""
-    found = _HIGHLIGHT.match(_text_of(state, start)) if _begins_with(state, start, "{") else None
+    found = _HIGHLIGHT.match(_line_at(state, start, "{"))
     if found is None or state.env.get("unclosed"):
         return False
     ending = re.compile(_HIGHLIGHT_END % found[1])
@@ -406,21 +363,26 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
     return False
 
 
+def _go_past(state: StateBlock, start: int, place: int, end: int) -> None:
+    """Go on in the line after the one in which a place is."""
+    state.line = start + 1
+    while state.line < end and state.eMarks[state.line - 1] < place:
+        state.line += 1
+
+
 def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read lines that are nothing but tags, which may span empty lines."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[end - 1]
-    if not _begins_with(state, start, "{<%"):
-        return False
     words: list[str] = []
+    if not _line_at(state, start, "{<%"):
+        return False
     while place < limit and state.src[place] != "\n":
         tag = tag_at(state.src, place, limit, state.env)
         if tag is None:
             return False
         words.append(tag[1])
         place = state.skipSpaces(tag[0])
-    state.line = start + 1
-    while state.line < end and state.eMarks[state.line - 1] < place:
-        state.line += 1
+    _go_past(state, start, place, end)
     for said in words:
         _push_text(state, said, is_literal=True)
     return True
@@ -428,15 +390,13 @@ def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read HTML; where Markdown is parsed within it, only its tags."""
-    place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[start]
-    found = None if silent or not _begins_with(state, start, "<") else _ELEMENT.match(state.src, place, limit)
-    if found and found[1] not in ("script", "style", "pre", "textarea"):
-        tag = state.src[place : (state.src.find(">", place, limit) + 1) or limit]
-        if state.env.get(IS_MDX) or _PARSES_WITHIN.search(tag):
-            element = element_at(state.src, place, state.eMarks[end - 1], state.env)
-            state.line = start + 1
-            while element and state.line < end and state.eMarks[state.line - 1] < element[0]:
-                state.line += 1
-            _push_text(state, state.getLines(start, state.line, state.blkIndent, False).strip(), is_hidden=True)
-            return True
-    return html_block(state, start, end, silent)
+    line = "" if silent else _line_at(state, start, "<")
+    found = _ELEMENT.match(line + "\n")
+    has_markdown = state.env.get(IS_MDX) or _PARSES_WITHIN.search(line.partition(">")[0] + ">")
+    if not found or found[1] in ("script", "style", "pre", "textarea") or not has_markdown:
+        return html_block(state, start, end, silent)
+    place = state.bMarks[start] + state.tShift[start]
+    element = element_at(state.src, place, state.eMarks[end - 1], state.env)
+    _go_past(state, start, element[0] if element else place, end)
+    _push_text(state, state.getLines(start, state.line, state.blkIndent, False).strip(), is_hidden=True)
+    return True

@@ -1,14 +1,14 @@
-"""Front matter of Markdown: what a text says about itself before it begins, in YAML, TOML or JSON.
+"""Read Markdown in its dialects, and what a text says about itself in its front matter, in YAML, TOML or JSON.
 
-It may say who may read the text. Whatever looks like such a list and cannot be read, wherever it stands, closes the
-text: a slip of the pen must not make a document public.
+Front matter may say who may read the text. Whatever looks like such a list and cannot be read, wherever it stands,
+closes the text: a slip of the pen must not make a document public.
 """
 
 import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date, time
 from itertools import pairwise
@@ -29,19 +29,8 @@ from indexer.filter import MOST_VALUES
 from indexer.read.access_list import NOBODY, readers_of
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
-from indexer.read.markup.blocks import (
-    IS_MDX,
-    begins_like_mdx,
-    read_box,
-    read_colons,
-    read_fence,
-    read_highlight,
-    read_html,
-    read_line,
-    read_module,
-    read_tags,
-    text_token,
-)
+from indexer.read.markup import blocks
+from indexer.read.markup.blocks import ESM, IS_MDX, text_token
 from indexer.read.markup.inline import ATTRIBUTES, attributes_in, read_mark
 from indexer.records import Declared, Extraction, Readers
 
@@ -81,44 +70,37 @@ def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
 
 def _fields(text: str) -> tuple[Mapping[str, Any], Readers, str]:
     """Return the fields of the front matter, who may read the text by it, and the text after it."""
+    fields: Any = {}
+    is_toml = False
     if found := _YAML.match(text):
-        return *_loaded(found[1] or "", _load_yaml), text[found.end() :]
-    if found := _TOML.match(text):
-        return *_loaded(found[1] or "", _load_toml), text[found.end() :]
-    if _JSON.match(text):
+        front, end = found[1] or "", found.end()
+        try:
+            # The loader without any types: nothing to construct, no merge keys to multiply; aliases share.
+            fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= _LONGEST else {}  # noqa: S506 - safer
+        except (yaml.YAMLError, RecursionError, ValueError):  # such as "title: Part 1: Cats", which people do write
+            fields = {name: value.strip("\"'") for name, value in _LINE.findall(front)}
+    elif found := _TOML.match(text):
+        front, end, is_toml = found[1] or "", found.end(), True
         with suppress(ValueError, RecursionError):
-            _, end = json.JSONDecoder().raw_decode(text[:_LONGEST])
-            return *_loaded(text[:end], json.loads), text[end:]
-    begin = text.lstrip("\ufeff \t\n")
-    was_meant = begin.startswith(("---", "+++", "{")) and any(map(_STATES_ACCESS.match, begin[:_LONGEST].split("\n")))
-    return {}, NOBODY if was_meant else None, text
-
-
-def _loaded(front: str, load: Callable[[str], Any]) -> tuple[Mapping[str, Any], Readers]:
-    """Return the fields of a front matter; nobody may read what it says of access in any other way than a list."""
-    fields = load(front) if len(front) <= _LONGEST else {}
+            fields = tomllib.loads(front) if len(front) <= _LONGEST else {}
+    else:
+        end = 0
+        if _JSON.match(text):
+            with suppress(ValueError, RecursionError):
+                fields, end = json.JSONDecoder().raw_decode(text[:_LONGEST])
+        front = text[:end]
+        if not end:
+            begin = text.lstrip("\ufeff \t\n")
+            lines = begin[:_LONGEST].split("\n") if begin.startswith(("---", "+++", "{")) else ()
+            return {}, NOBODY if any(map(_STATES_ACCESS.match, lines)) else None, text
     fields = fields if isinstance(fields, dict) else {}
     # of two lists, the parsers of YAML and JSON take the last; that of TOML takes none
-    lists = 1 if load is _load_toml else sum(map(bool, map(_STATES_ACCESS.match, front.split("\n"))))
+    lists = 1 if is_toml else sum(map(bool, map(_STATES_ACCESS.match, front.split("\n"))))
     if _ACCESS in fields and lists < 2:
         with suppress(ValueError):
-            return fields, readers_of(fields[_ACCESS])
-    return fields, NOBODY if _MENTIONS_ACCESS.search(front) else None
-
-
-def _load_yaml(text: str) -> Any:
-    try:
-        # The loader without any types: nothing to construct, no merge keys to multiply; aliases share what they name.
-        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - safer than safe_load
-    except (yaml.YAMLError, RecursionError, ValueError):  # such as "title: Part 1: Cats", which people do write
-        return {name: value.strip("\"'") for name, value in _LINE.findall(text)}
-
-
-def _load_toml(text: str) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError):
-        return {}
+            return fields, readers_of(fields[_ACCESS]), text[end:]
+    # nobody may read what says of access something else than one list
+    return fields, NOBODY if _MENTIONS_ACCESS.search(front) else None, text[end:]
 
 
 def _states_access(text: str) -> bool:
@@ -140,12 +122,10 @@ def _states_access(text: str) -> bool:
 
 def _said(value: object) -> str:
     """Return a value as it is written in YAML; empty where it is no single one."""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, date | time):  # of TOML
         return value.isoformat()
-    said = str(value) if isinstance(value, str | int | float) else ""
-    return "" if said in ("", "~", "null") else said
+    said = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
+    return "" if said in ("~", "null") else said
 
 
 _ALERT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(\n|$)")
@@ -165,15 +145,19 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
     # without blank lines, or the end of each formula would be searched for to the end of the text
     dollarmath_plugin(parser, allow_labels=False, allow_blank_lines=False)
     parser.disable("math_inline")  # begins in code, and at amounts of money
-    block = parser.block.ruler
+    ruler = parser.block.ruler
     everywhere: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
-    block.at("fence", read_fence, everywhere)
-    block.at("html_block", read_html, {"alt": ["paragraph", "reference", "blockquote"]})
-    block.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
-    for name, rule in (("boxes", read_box), ("colons", read_colons), ("lines", read_line)):
-        block.before("fence", name, rule, everywhere)
-    for name, rule in (("modules", read_module), ("highlights", read_highlight), ("tags", read_tags)):
-        block.before("fence", name, rule)
+    ruler.at("fence", blocks.read_fence, everywhere)
+    ruler.at("html_block", blocks.read_html, {"alt": ["paragraph", "reference", "blockquote"]})
+    ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
+    for name, rule in (("boxes", blocks.read_box), ("colons", blocks.read_colons), ("lines", blocks.read_line)):
+        ruler.before("fence", name, rule, everywhere)
+    for name, rule in (
+        ("modules", blocks.read_module),
+        ("highlights", blocks.read_highlight),
+        ("tags", blocks.read_tags),
+    ):
+        ruler.before("fence", name, rule)
     parser.core.ruler.before("block", "hide_pipes", _hide_pipes)
     parser.core.ruler.before("inline", "before_inline", _before_inline)
     parser.core.ruler.push("footnotes", _place_footnotes)
@@ -215,8 +199,7 @@ def _before_inline(state: StateCore) -> None:
 def _without_id(heading: Token, content: str) -> str:
     """Return a heading without the attributes at its end; their id becomes that of the heading."""
     begin = content.rfind("{")
-    found = ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None
-    attributes = attributes_in(found) if found else None
+    attributes = attributes_in(ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
     if comment := _HEADING_COMMENT.match(content, begin):
         attributes = [f"#{comment[1]}"]
     if attributes is None:
@@ -239,22 +222,21 @@ def _place_footnotes(state: StateCore) -> None:
             current = others
         else:
             current.append(token)
-    if not texts:
-        return
     for label, tokens in texts.items():
         inline = next((token for token in tokens if token.type == "inline"), None)
         if inline is not None and inline.children is not None:
             inline.children.insert(0, text_token(f"[{label}] "))
     placed: list[Token] = []
     due: list[Token] = []
-    for token in others:
+    for token in others if texts else ():
         if token.type == "heading_open" and not token.level:
             placed += due
             due = []
         placed.append(token)
         for child in token.children or ():
             due += texts.pop(child.meta.get("footnote", ""), ())
-    state.tokens = [*placed, *due, *(token for tokens in texts.values() for token in tokens)]
+    if placed:
+        state.tokens = [*placed, *due, *(token for tokens in texts.values() for token in tokens)]
 
 
 PARSER, MDX_PARSER = _parser(is_mdx=False), _parser(is_mdx=True)
@@ -294,7 +276,7 @@ def render(text: str, *, is_mdx: bool = False) -> Rendered:
     if text.count("\n") > _MOST_LINES:
         raise ParseError(f"more than {_MOST_LINES:,} lines of Markdown")
     title, declared, text = split_front_matter(text)
-    is_mdx = is_mdx or begins_like_mdx(text)
+    is_mdx = is_mdx or ESM.match(text.lstrip("\n")) is not None
     parser, env = (MDX_PARSER if is_mdx else PARSER), {IS_MDX: is_mdx}
     tokens = parser.parse(text, env)
     taken: Counter[str] = Counter()

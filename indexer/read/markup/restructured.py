@@ -1,7 +1,4 @@
-"""reStructuredText to content; nothing it names is included, nothing raw is passed on.
-
-What Sphinx adds to the language is known well enough to keep the text of it.
-"""
+"""Read reStructuredText, with the text of what Sphinx adds; no file it names is included, nothing raw passed on."""
 
 import re
 from itertools import takewhile
@@ -32,27 +29,18 @@ _CONDITIONS = frozenset("only ifconfig cssclass rst-class container".split())  #
 _NAMED_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ ](?:\|[^|\n]{1,100}\|[ ])?([\w:+-]{1,60})::", re.MULTILINE)
 _NAMED_ROLE = re.compile(r":([A-Za-z][\w:+-]{0,60}):`|`:([A-Za-z][\w:+-]{0,60}):")
 _MOST_NAMES = 5_000  # directives and roles that one process learns
-_OPTION = re.compile(r":[\w-]+:(?:\s|$)")
+OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
 _SETTINGS = {
-    "file_insertion_enabled": False,
-    "raw_enabled": False,
+    "file_insertion_enabled": False, "raw_enabled": False,
     "_disable_config": True,  # or a docutils.conf in some folder would have its say
-    "report_level": 5,
-    "halt_level": 5,
-    "warning_stream": "",
-    "embed_stylesheet": False,
-    "stylesheet_path": "",
-    "syntax_highlight": "none",
-    "math_output": "LaTeX",
-    "initial_header_level": 2,
-    "doctitle_xform": True,
-    "input_encoding": "unicode",
-    "toc_backlinks": False,
-}
+    "report_level": 5, "halt_level": 5, "warning_stream": "", "embed_stylesheet": False, "stylesheet_path": "",
+    "syntax_highlight": "none", "math_output": "LaTeX", "initial_header_level": 2, "doctitle_xform": True,
+    "input_encoding": "unicode", "toc_backlinks": False,
+}  # fmt: skip
 
 
-class _Kept(Directive):
+class _Directive(Directive):
     """A directive that is unknown to docutils: what it says is text."""
 
     has_content = True
@@ -66,27 +54,15 @@ class _Kept(Directive):
             return []
         found = nodes.container()
         lines = self.arguments[0].split("\n") if self.arguments and self.name.lower() not in _CONDITIONS else []
-        if title := "\n".join(takewhile(lambda line: not _OPTION.match(line.strip()), lines)):
+        if title := "\n".join(takewhile(lambda line: not OPTION.match(line.strip()), lines)):
             text, problems = self.state.inline_text(title, self.lineno)
             found += nodes.paragraph("", "", *text, *problems)
         self.state.nested_parse(_without_options(self.content), self.content_offset, found)
         return [found]
 
 
-class _Writer(html5_polyglot.Writer):
-    """Writes what is within a page, and so reads no template of one: a reader may open no file."""
-
-    def apply_template(self) -> str:
-        """Put nothing around it."""
-        return ""
-
-
-class _Code(Directive):
+class _Code(_Directive):
     """A block of code under a name that is unknown to docutils."""
-
-    has_content = True
-    optional_arguments = 1
-    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         """Return the code as it is, below its title."""
@@ -119,6 +95,14 @@ for _name in ("code-block", "sourcecode"):  # aliases of docutils' own, which kn
     directives.register_directive(_name, _Code)
 
 
+class _Writer(html5_polyglot.Writer):
+    """Writes what is within a page, and so reads no template of one: a reader may open no file."""
+
+    def apply_template(self) -> str:
+        """Put nothing around it."""
+        return ""
+
+
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a text in reStructuredText."""
     found = extract(f"<body><main>{to_html(decode(body, charset, markup=False))}</main></body>")
@@ -130,7 +114,7 @@ def to_html(text: str) -> str:
     for name in dict.fromkeys(_NAMED_DIRECTIVE.findall(text)):
         if len(_learned) < _MOST_NAMES and name not in _learned and name.lower() not in en.directives:
             is_code = name.lower() in CODE or "code" in name.lower() or "console" in name.lower()
-            directives.register_directive(name, _Code if is_code else _Kept)
+            directives.register_directive(name, _Code if is_code else _Directive)
             _learned.add(name)
     for name in dict.fromkeys(before or after for before, after in _NAMED_ROLE.findall(text)):
         role = f":{name}:"
