@@ -27,7 +27,15 @@ _VISIBLE = re.compile(SOMETHING)
 _ERROR = re.compile(r"(?P<text>.*?)(?: - at `(?:key` in `)?\$\.?(?P<path>.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
-_KINDS = {"integer": "a whole number", "number": "a number", "array": "a list", "object": "an object", "null": "null"}
+_KINDS = {  # by the type of a schema: its words, its limits `min…` and `max…`, and the words before and after these
+    "boolean": ("true or false", "", "", ""),
+    "string": ("text", "Length", " of", " characters"),
+    "array": ("a list", "Items", " of", " items"),
+    "object": ("an object", "Properties", " with", " names"),
+    "integer": ("a whole number", "imum", "", ""),
+    "number": ("a number", "imum", "", ""),
+    "null": ("null", "imum", "", ""),
+}
 _STEP = re.compile(r"[^.\[\]]+|\[\d*\.*\]")
 
 
@@ -115,30 +123,15 @@ def _must_be(schema: Schema, schemas: Schema) -> str:
         return " or ".join(_must_be(each, schemas) for each in schema["anyOf"] if each != {"type": "null"})
     if "enum" in schema:
         return f"one of: {', '.join(map(str, schema['enum']))}"
-    kind = schema.get("type")
-    if kind == "boolean":
-        return "true or false"
-    if kind == "string":
-        pattern = schema.get("pattern")
-        text = "text" + _range(schema, "minLength", "maxLength", " of", " characters")
-        if pattern in (SOMETHING, NOT_ONLY_SPACE):
-            return f"{text} with something to read in it"
-        if pattern:
-            return f"{text} that matches the pattern {pattern}"
-        return "text that is not empty" if text == "text" and schema.get("minLength") else text
-    if kind == "array":
-        return _KINDS[kind] + _range(schema, "minItems", "maxItems", " of", " items")
-    if kind == "object":
-        return _KINDS[kind] + _range(schema, "minProperties", "maxProperties", " with", " names")
-    return _KINDS.get(str(kind), "another value") + _range(schema, "minimum", "maximum")
-
-
-def _range(schema: Schema, low: str, high: str, before: str = "", unit: str = "") -> str:
-    lowest, highest = schema.get(low), schema.get(high)
-    if highest is None and (lowest is None or (lowest == 1 and unit)):  # the pattern says so, or the next sentence
-        return ""
-    if highest is None:
-        return f"{before} at least {lowest}{unit}"
-    if lowest is None:
-        return f"{before} at most {highest}{unit}"
-    return f"{before or ' from'} {lowest} to {highest}{unit}"
+    text, limit, before, unit = _KINDS.get(schema.get("type", ""), ("another value", "imum", "", ""))
+    lowest, highest = schema.get(f"min{limit}"), schema.get(f"max{limit}")
+    if highest is not None and lowest is not None:
+        text += f"{before or ' from'} {lowest} to {highest}{unit}"
+    elif highest is not None:
+        text += f"{before} at most {highest}{unit}"
+    elif lowest is not None and not (lowest == 1 and unit):  # which the pattern says, or the next line
+        text += f"{before} at least {lowest}{unit}"
+    if pattern := schema.get("pattern"):
+        is_any = pattern in (SOMETHING, NOT_ONLY_SPACE)
+        return text + (" with something to read in it" if is_any else f" that matches the pattern {pattern}")
+    return "text that is not empty" if text == "text" and schema.get("minLength") else text

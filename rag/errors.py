@@ -1,42 +1,15 @@
-"""Errors of the application; see `embedder.errors` for the whole tree.
+"""Errors of the application, with the status that HTTP gives them; see `embedder.errors` for the whole tree.
 
 RagError
-├── UsageError          a command line that cannot be read: says what is wrong, and what was probably meant
-├── SettingsError       a setting whose value cannot be used: names the setting, the value and what is allowed
-├── QueryError          a query that cannot be answered as asked (HTTP 400)
-│   ├── FieldError      a field of a request that is missing, unknown or of a value that is not allowed: names it
-│   └── RerankOff       no cross-encoder is set that ranks anew (HTTP 501)
-├── NotThere            something that is asked for by its name and is not there (HTTP 404)
-│   ├── CollectionMissing  a collection: names those that are
-│   ├── DocumentMissing    a document
-│   ├── ModelMissing       a model that embeds: names those that are
-│   ├── JobMissing         a job that builds the index
-│   ├── PushedMissing      a document that was pushed
-│   └── ChangeMissing      a document that was pushed or withdrawn, by its number
-├── DocumentRefused     a document that cannot be indexed as it was sent: names the field (HTTP 400)
-│   ├── TypeNotRead     of a media type that is not read (HTTP 415)
-│   └── DocumentTooLarge  larger than documents may be (HTTP 413)
-├── QueueFull           too many documents wait to be indexed (HTTP 429)
-├── StorageFull         there is no room for a document (HTTP 507)
-├── JobRefused          a job that is not allowed as it is asked for: names the field (HTTP 403)
-├── JobConflict         a job that cannot be started or stopped as things are (HTTP 409)
-├── NotReady            the retriever is still loading, or has no index (HTTP 503)
-├── DeadlinePassed      there was not time enough to answer (HTTP 503)
-├── KeysError           a file of keys, a name or a key that cannot be used
-├── FingerprintMismatch the index was built by another model or precision: names the fields
-├── ModelUnusable       the model cannot be loaded: says why
-├── NotPublished        a generation that was built, but did not reach its store
-├── InsightsError       what people ask cannot be kept, read or deleted
-│   └── InsightsOff     it is not kept here (HTTP 501)
-├── DatasetError        an evaluation folder that is not in BEIR's layout
-├── AnswerError         a written answer could not be had
-│   ├── AnswersOff      no endpoint is set that writes answers (HTTP 501)
-│   ├── EndpointFailed  the endpoint cannot be reached, refused, or did not speak the protocol (HTTP 502)
-│   └── EndpointSlow    the answer was not there in time (HTTP 504)
-└── ClientError         a server did not give `rag.Client` what it asked for
-    ├── Unavailable     not reached, or it cannot answer now: `retry_after` says in how many seconds it may
-    ├── Refused         the key is missing, unknown, or of a role that may not do this (HTTP 401, 403)
-    └── Rejected        the request cannot be met as it stands: `field` names what is wrong with it (HTTP 4xx)
+├── UsageError, SettingsError, KeysError, DatasetError, FingerprintMismatch, ModelUnusable, NotPublished
+├── QueryError: FieldError, RerankOff
+├── NotThere: CollectionMissing, DocumentMissing, ModelMissing, OriginalMissing
+│   └── JobMissing, PushedMissing, ChangeMissing
+├── DocumentRefused: TypeNotRead, DocumentTooLarge
+├── QueueFull, StorageFull, JobRefused, JobConflict, NotReady, DeadlinePassed
+├── InsightsError: InsightsOff
+├── AnswerError: AnswersOff, EndpointFailed, EndpointSlow
+└── ClientError: Unavailable, Refused, Rejected
 """
 
 from collections.abc import Iterable
@@ -49,15 +22,15 @@ class RagError(PilotlightError):
 
 
 class UsageError(RagError):
-    """A command line that cannot be read."""
+    """A command line that cannot be read: says what is wrong, and what was probably meant."""
 
 
 class SettingsError(RagError):
-    """A setting whose value cannot be used."""
+    """A setting whose value cannot be used: names the setting, the value and what is allowed."""
 
 
 class QueryError(RagError):
-    """A query that cannot be answered as asked."""
+    """A query that cannot be answered as asked (400)."""
 
 
 class FieldError(QueryError):
@@ -69,16 +42,16 @@ class FieldError(QueryError):
 
 
 class RerankOff(QueryError):
-    """There is no cross-encoder to rank with."""
+    """There is no cross-encoder to rank with (501)."""
 
     def __init__(self) -> None:
         super().__init__("reranking is not configured here: set rerank_model")
 
 
 class NotThere(RagError):
-    """Something that is asked for by its name and is not there; `field` is where the name was given."""
+    """Something that is asked for by its name and is not there (404); `field` is where the name was given."""
 
-    field: str
+    field = "id"
 
 
 class CollectionMissing(NotThere):
@@ -94,8 +67,6 @@ class CollectionMissing(NotThere):
 
 class DocumentMissing(NotThere):
     """A document that is not in the collection."""
-
-    field = "id"
 
     def __init__(self, document: str, collection: str) -> None:
         super().__init__(f"there is no document {document[:80]!r} in collection {collection!r}")
@@ -113,13 +84,9 @@ class ModelMissing(NotThere):
 class OriginalMissing(NotThere):
     """The file of a document, which is not there, or which there never was."""
 
-    field = "id"
-
 
 class JobMissing(NotThere):
     """A job that is not known, or not any more."""
-
-    field = "id"
 
     def __init__(self, job: str) -> None:
         super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
@@ -131,25 +98,20 @@ class PushedMissing(NotThere):
     field = "url"
 
     def __init__(self, url: str, collection: str) -> None:
-        super().__init__(
-            f"no document was pushed to collection {collection!r} for {url[:200]}; "
-            "what a site or folder gave goes with its source"
-        )
+        text = f"no document was pushed to collection {collection!r} for {url[:200]}"
+        super().__init__(f"{text}; what a site or folder gave goes with its source")
 
 
 class ChangeMissing(NotThere):
     """A change that is not known, or not any more."""
 
-    field = "id"
-
     def __init__(self, number: str, collection: str) -> None:
-        super().__init__(
-            f"collection {collection!r} has no change {number[:80]!r}: it was never made, or is no longer remembered"
-        )
+        text = f"collection {collection!r} has no change {number[:80]!r}"
+        super().__init__(f"{text}: it was never made, or is no longer remembered")
 
 
 class DocumentRefused(RagError):
-    """A document that cannot be indexed as it was sent."""
+    """A document that cannot be indexed as it was sent (400)."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field} {detail}")
@@ -157,23 +119,23 @@ class DocumentRefused(RagError):
 
 
 class TypeNotRead(DocumentRefused):
-    """A document of a media type that is not read."""
+    """A document of a media type that is not read (415)."""
 
 
 class DocumentTooLarge(DocumentRefused):
-    """A document that is larger than documents may be."""
+    """A document that is larger than documents may be (413)."""
 
 
 class QueueFull(RagError):
-    """Too many documents wait to be indexed."""
+    """Too many documents wait to be indexed (429)."""
 
 
 class StorageFull(RagError):
-    """There is no room for a document."""
+    """There is no room for a document (507)."""
 
 
 class JobRefused(RagError):
-    """A job that is not allowed as it is asked for."""
+    """A job that is not allowed as it is asked for (403)."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field} {detail}")
@@ -181,15 +143,15 @@ class JobRefused(RagError):
 
 
 class JobConflict(RagError):
-    """A job that cannot be started or stopped as things are."""
+    """A job that cannot be started or stopped as things are (409)."""
 
 
 class NotReady(RagError):
-    """The retriever cannot answer yet."""
+    """The retriever cannot answer yet (503)."""
 
 
 class DeadlinePassed(RagError):
-    """The answer would have come too late."""
+    """The answer would have come too late (503)."""
 
     def __init__(self) -> None:
         super().__init__("the server is too busy to answer in time: try again shortly")
@@ -200,7 +162,7 @@ class KeysError(RagError):
 
 
 class FingerprintMismatch(RagError):
-    """The index was built by an embedder that gives other vectors."""
+    """The index was built by an embedder that gives other vectors: names the fields."""
 
 
 class ModelUnusable(RagError):
@@ -212,11 +174,11 @@ class NotPublished(RagError):
 
 
 class InsightsError(RagError):
-    """The record of what people ask cannot be used as it was meant."""
+    """The record of what people ask cannot be kept, read or deleted."""
 
 
 class InsightsOff(InsightsError):
-    """What people ask is not kept."""
+    """What people ask is not kept (501)."""
 
     def __init__(self) -> None:
         super().__init__("what people ask is not kept here: set insights")
@@ -231,15 +193,15 @@ class AnswerError(RagError):
 
 
 class AnswersOff(AnswerError):
-    """No endpoint is set that writes answers."""
+    """No endpoint is set that writes answers (501)."""
 
 
 class EndpointFailed(AnswerError):
-    """The endpoint that writes answers failed."""
+    """The endpoint cannot be reached, refused, or did not speak the protocol (502)."""
 
 
 class EndpointSlow(AnswerError):
-    """The endpoint that writes answers took too long."""
+    """The endpoint took too long (504)."""
 
 
 class ClientError(RagError):
@@ -251,7 +213,7 @@ class ClientError(RagError):
         super().__init__(detail)
         self.status = status
         self.field = field
-        self.retry_after = retry_after
+        self.retry_after = retry_after  # seconds
 
 
 class Unavailable(ClientError):
@@ -259,8 +221,8 @@ class Unavailable(ClientError):
 
 
 class Refused(ClientError):
-    """The key does not open this."""
+    """The key is missing, unknown, or does not open this."""
 
 
 class Rejected(ClientError):
-    """The request cannot be met as it stands."""
+    """The request cannot be met as it stands: `field` names what is wrong with it."""

@@ -29,33 +29,25 @@ class EventDecoder:
     """Puts events together from text that comes in any pieces."""
 
     def __init__(self) -> None:
-        self._rest = ""
-        self._name = ""
+        self._rest, self._name, self._size = "", "", 0
         self._data: list[str] = []
-        self._size = 0
 
     def feed(self, text: str) -> Iterator[Event]:
         """Take the next piece; give the events that are whole now. Raises ValueError for one without end."""
         self._size += len(text)
-        lines = (self._rest + text).replace("\r\n", "\n").split("\n")
-        self._rest = lines.pop()
+        *lines, self._rest = (self._rest + text).replace("\r\n", "\n").split("\n")
         for line in lines:
-            event = self._line(line.removesuffix("\r"))
-            if event:
-                self._size = len(self._rest)
-                yield event
+            line = line.removesuffix("\r")
+            name, _, value = line.partition(":")
+            if name == "event":
+                self._name = value.removeprefix(" ")
+            elif name == "data":
+                self._data.append(value.removeprefix(" "))
+            elif not line:
+                event, data = self._name or "message", self._data
+                self._name, self._data = "", []
+                if data:
+                    self._size = len(self._rest)
+                    yield Event(event, "\n".join(data))
         if self._size > _MOST_CHARACTERS:
             raise ValueError(f"an event has more than {_MOST_CHARACTERS:,} characters")
-
-    def _line(self, line: str) -> Event | None:
-        if not line:
-            event = Event(self._name or "message", "\n".join(self._data)) if self._data else None
-            self._name, self._data = "", []
-            return event
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "event":
-            self._name = value
-        elif name == "data":
-            self._data.append(value)
-        return None

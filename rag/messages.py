@@ -56,12 +56,16 @@ Url = Annotated[
 # text with a checked pattern and a list. tests/rag/test_messages.py looks for such unions.
 _Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
+_Wanted = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
 _Address = Annotated[
     str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"})
 ]
 _Addresses = _Address | Annotated[list[_Address], Meta(min_length=1, max_length=MOST_VALUES)]
 _Tag = Annotated[str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"pattern": _LANGUAGE})]
 _Tags = _Tag | Annotated[list[_Tag], Meta(min_length=1, max_length=MOST_VALUES)]
+
+
+_OUTCOMES = {"items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Answer", "Problem")]}}
 
 
 class Request(Struct, forbid_unknown_fields=True):
@@ -84,10 +88,7 @@ class FilterFields(Request):
     language: Annotated[_Tags | None, Meta(description="in it: `en` and `en-GB` both mean English")] = None
     content_type: Annotated[_Values | None, Meta(description="of this media type")] = None
     date: Annotated[Days | None, Meta(description="dated within these days")] = None
-    metadata: Annotated[
-        Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)] | None,
-        Meta(description="with these values for these names"),
-    ] = None
+    metadata: Annotated[_Wanted | None, Meta(description="with these values for these names")] = None
 
 
 class SearchBatch(Request):
@@ -99,14 +100,7 @@ class SearchBatch(Request):
 class BatchAnswer(Struct):
     """The outcome of each search, in order."""
 
-    answers: Annotated[
-        list[dict[str, Any]],
-        Meta(
-            extra_json_schema={
-                "items": {"oneOf": [{"$ref": f"#/components/schemas/{n}"} for n in ("Answer", "Problem")]}
-            }
-        ),
-    ]
+    answers: Annotated[list[dict[str, Any]], Meta(extra_json_schema=_OUTCOMES)]
     took_ms: dict[str, Milliseconds]
 
 
@@ -134,10 +128,10 @@ class Exchange(Request):
 class AnswerRequest(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search whose hits an answer is written from, with the conversation so far."""
 
-    history: Annotated[
-        list[Exchange],
-        Meta(max_length=MOST_EXCHANGES, description="the latest one last; a short question continues it"),
-    ] = field(default_factory=list)
+    # a short question continues it
+    history: Annotated[list[Exchange], Meta(max_length=MOST_EXCHANGES, description="the latest one last")] = field(
+        default_factory=list
+    )
 
     @property
     def search(self) -> SearchRequest:
@@ -174,20 +168,19 @@ class AnswerInWords(Answer, frozen=True, kw_only=True):
     finish_reason: Annotated[str, Meta(description="`stop`, `length` if it was cut off, or `nothing found`")]
 
 
+_HitId = Annotated[str, Meta(min_length=1, max_length=200)]
+_FEEDBACK = (
+    "`opened`: a hit was followed; `good`, `bad`, `none`: a judgement of it, or none any more; "
+    "`seen`: the hits were looked at, which makes a search with a key for pages count"
+)
+
+
 class FeedbackRequest(Request):
     """The judgement of a hit, or the news that it was opened."""
 
     search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
-    feedback: Annotated[
-        What,
-        Meta(
-            description="`opened`: a hit was followed; `good`, `bad`, `none`: a judgement of it, or none any more; "
-            "`seen`: the hits were looked at, which makes a search with a key for pages count"
-        ),
-    ]
-    hit: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=200)] | None, Meta(description="its `id`; `seen` needs none")
-    ] = None
+    feedback: Annotated[What, Meta(description=_FEEDBACK)]
+    hit: Annotated[_HitId | None, Meta(description="its `id`; `seen` needs none")] = None
 
 
 class EmbeddingRequest(Request):
@@ -195,14 +188,12 @@ class EmbeddingRequest(Request):
 
     input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MOST_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
-    encoding_format: Annotated[
-        Literal["float", "base64"], Meta(description="lists of numbers, or little-endian 32-bit floats in base64")
-    ] = "float"
+    encoding_format: Annotated[Literal["float", "base64"], Meta(description="base64 of little-endian float32")] = (
+        "float"
+    )
     dimensions: Annotated[Positive | None, Meta(description="must be the dimension of the model")] = None
     user: Annotated[str | None, Meta(description="accepted and ignored")] = None
-    role: Annotated[
-        Literal["document", "query"], Meta(description="role of the texts; some models embed queries differently")
-    ] = "document"
+    role: Annotated[Literal["document", "query"], Meta(description="some models embed both differently")] = "document"
 
 
 class Usage(Struct):
@@ -246,12 +237,9 @@ class Models(Struct):
 
 
 _Ignored = Annotated[Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="accepted and ignored")]
-
-
-_TextFields = Annotated[
-    dict[str, Any],
-    Meta(extra_json_schema={"required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}),
-]
+_TEXT_FIELDS = {"required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+_TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
+_Texts = Annotated[list[Text], Meta(min_length=1, max_length=MOST_RANKED)]
 
 
 class RerankRequest(Request):
@@ -262,10 +250,8 @@ class RerankRequest(Request):
     model: Annotated[str, Meta(max_length=1000, description="must be the model that reranks here")] = ""
     top_n: Annotated[Positive | None, Meta(description="most results; default: all")] = None
     return_documents: Annotated[bool, Meta(description="whether to repeat each text in its result")] = False
-    rank_fields: Annotated[
-        Annotated[list[Text], Meta(min_length=1, max_length=MOST_RANKED)] | None,
-        Meta(description="fields of documents to read, as far as they exist, in this order; default: text"),
-    ] = None
+    # those that exist are read, in this order
+    rank_fields: Annotated[_Texts | None, Meta(description="fields of documents to read; default: text")] = None
     max_chunks_per_doc: _Ignored = None
     max_tokens_per_doc: _Ignored = None
     priority: _Ignored = None
@@ -339,21 +325,24 @@ class Access(Request):
     groups: _Readers | None = None
 
 
+_MediaType = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        description="media type, of bytes with their charset if it is known, as in `text/html; charset=latin-1`",
+        extra_json_schema={"pattern": f"^({_TYPES})(; ?charset=[A-Za-z0-9_.:-]+)?$"},
+    ),
+]
+
+
 class Push(Request):
     """A document that a program sends: as text, or as bytes in base64. Its own facts give way to those stated here."""
 
     url: Url
     text: str | None = None
     base64: Annotated[str, Meta(pattern="^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$")] | None = None
-    content_type: Annotated[
-        str,
-        Meta(
-            min_length=1,
-            max_length=200,
-            description="media type, of bytes with their charset if it is known, as in `text/html; charset=latin-1`",
-            extra_json_schema={"pattern": f"^({_TYPES})(; ?charset=[A-Za-z0-9_.:-]+)?$"},
-        ),
-    ] = "text/plain"
+    content_type: _MediaType = "text/plain"
     title: Annotated[str, Meta(min_length=1, max_length=1000, pattern=SOMETHING)] | None = None
     language: Language | None = None
     date: Annotated[Day | None, Meta(description="day of the last change")] = None
@@ -365,9 +354,9 @@ class Push(Request):
 
 
 class Change(Struct):
-    """A document that was pushed or withdrawn, and what became of it."""
+    """A document that was pushed or withdrawn, and what became of it; those of a collection are numbered."""
 
-    id: Annotated[int, Meta(ge=0, description="changes of a collection are numbered in the order of their arrival")]
+    id: Count
     collection: str
     url: str
     document: Annotated[str, Meta(description="id of the document, as hits have it")]

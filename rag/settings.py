@@ -2,208 +2,247 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from embedder.cache import default_folder
 from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
 from embedder.model.spec import PACKAGED
 from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, patterns
+from indexer.errors import plain
 from indexer.generation.layout import INSIGHTS, KEYS, collection_dir
-from rag.declaration import WORDS, Setting, setting
+from rag.errors import SettingsError
 from rag.removed import refuse_address, refuse_variables
 
-MODEL_FIELDS = (
-    "model",
-    "query_prompt",
-    "document_prompt",
-    "dimensions",
-    "precision",
-)
+MODEL_FIELDS = ("model", "query_prompt", "document_prompt", "dimensions", "precision")
+TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
+_WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_READERS: dict[type, Callable[[object], object]] = {
+    str: lambda value: ",".join(map(str, value)) if isinstance(value, list) else str(value),
+    int: lambda value: int(str(value)),
+    float: lambda value: float(str(value)),
+    bool: lambda value: _WORDS[str(value).lower()],
+}
+_CLOSE = 0.6  # of `difflib`, 1 being equal
+
+T = TypeVar("T", str, int, float, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting, as its field declares it."""
+
+    name: str
+    kind: type[Any]
+    default: Any
+    help: str
+    group: str  # which part reads it, and its heading in docs/reference.md
+    choices: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    bare: str = ""  # what the flag means without a value; empty where it needs one
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return f"PILOTLIGHT_{self.name.upper()}"
+
+    @property
+    def flag(self) -> str:
+        """Name of the command-line flag."""
+        return f"--{self.name.replace('_', '-')}"
+
+    def read(self, value: object, origin: str) -> Any:
+        """Return the value in its type; `origin` says in an error where it was given. Raises SettingsError."""
+        parsed = read_value(value, origin, self.kind, self.choices)
+        if self.low is not None and self.high is not None and not self.low <= parsed <= self.high:
+            raise SettingsError(f"{origin} must be from {plain(self.low)} to {plain(self.high)}, not {value!r}")
+        return parsed
+
+
+def setting(default: T, help: str, *, secret: bool = False, **rules: Any) -> T:
+    """Declare a setting at its field; `rules` are further fields of `Setting`, and a secret is not shown.
+
+    A group goes on until a setting names another one.
+    """
+    return dataclasses.field(default=default, repr=not secret, metadata={"help": help, **rules})
+
+
+def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] = ()) -> Any:
+    """Return a value that a user gave, in its type; `origin` says in an error where. Raises SettingsError."""
+    try:
+        parsed = _READERS[kind](value)
+    except (ValueError, TypeError, KeyError):
+        raise SettingsError(f"{origin} must be a {TYPE_NAMES[kind]}, not {value!r}") from None
+    if choices and parsed not in choices:
+        raise SettingsError(f"{origin} must be one of {', '.join(choices)}, not {value!r}")
+    return parsed
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return what is nearest to a word; None where nothing is near."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=_CLOSE)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Name what is nearest to a word, to be added to an error; empty where nothing is near."""
+    near = nearest(word, known)
+    return f", did you mean {near}?" if near else ""
+
+
+def refuse_unknown(names: Iterable[str], known: Sequence[str], where: str) -> None:
+    """Raise SettingsError for the first name that is not known, saying where it stands and what was meant."""
+    for name in names:
+        if name not in known:
+            meant = did_you_mean(name, known) or f"; use one of: {', '.join(known)}"
+            raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings; without arguments, the defaults. `load` checks what it is given, the constructor does not."""
 
-    index: str = setting("pilotlight-index", "folder of the index", "index")
-    collection: str = setting("default", "name of the collection", "index")
-    rules: str = setting(
-        "", "file of [[credentials]] for sites and of [[access]] for users; empty = that of --config", "index"
+    index: str = setting("pilotlight-index", "folder of the index", group="index")
+    collection: str = setting("default", "name of the collection")
+    rules: str = setting("", "file of [[credentials]] for sites and of [[access]] for users; empty = that of --config")
+    store: str = setting(
+        "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", group="store"
     )
-    store: str = setting("", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", "store")
-    keep_generations: int = setting(2, "generations to keep, including the live one", "build", low=1, high=1000)
+    keep_generations: int = setting(2, "generations to keep, including the live one", group="build", low=1, high=1000)
     tokens: str = setting(
         "auto",
         "keep a bit for each dimension of every token, for late interaction; auto = as the live index has it",
-        "build",
         choices=("auto", "yes", "no"),
         bare="yes",
     )
     ray: str = setting(
-        "",
-        "Ray cluster to build on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none",
-        "build",
+        "", "Ray cluster to build on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none"
     )
-    model: str = setting(PACKAGED, "packaged model, folder of a model, or NAME@COMMIT of the hub", "embedder")
-    query_prompt: str = setting(
-        "", "text before each query, such as 'query: '; empty = what the model says", "embedder"
-    )
-    document_prompt: str = setting(
-        "", "text before each passage, such as 'passage: '; empty = what the model says", "embedder"
-    )
+    model: str = setting(PACKAGED, "packaged model, folder of a model, or NAME@COMMIT of the hub", group="embedder")
+    query_prompt: str = setting("", "text before each query, such as 'query: '; empty = what the model says")
+    document_prompt: str = setting("", "text before each passage, such as 'passage: '; empty = what the model says")
     dimensions: int = setting(
-        0, "numbers to keep of each vector, for models trained for it; 0 = all", "embedder", low=0, high=65_536
+        0, "numbers to keep of each vector, for models trained for it; 0 = all", low=0, high=65_536
     )
     engine: str = setting(
-        "auto", "how to run the model; auto = native if it supports the model, else aot", "embedder", choices=ENGINES
+        "auto", "how to run the model; auto = native if it supports the model, else aot", choices=ENGINES
     )
     precision: str = setting(
-        "auto",
-        "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32",
-        "embedder",
-        choices=PRECISIONS,
+        "auto", "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32", choices=PRECISIONS
     )
     threads: int = setting(
         0,
         "cores for one run of the model; 0 = all physical cores, or in serve a worker's share (native engine)",
-        "embedder",
         low=0,
         high=1024,
     )
-    cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight", "embedder")
+    cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight")
     rerank_model: str = setting(
-        "", "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none", "rerank"
+        "", "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none", group="rerank"
     )
-    max_pages: int = setting(10_000, "most pages to fetch from one site", "crawl", low=1, high=100_000_000)
-    timeout: float = setting(20.0, "seconds to wait for one page, including redirects", "crawl", low=0.01, high=86_400)
-    max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", "crawl", low=1, high=1_000_000_000)
-    include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all", "crawl")
-    exclude: str = setting("", "paths to leave out, in the same notation", "crawl")
-    concurrency: int = setting(4, "pages to fetch at the same time from each site", "crawl", low=1, high=64)
-    delay: float = setting(0.0, "seconds between requests to a site", "crawl", low=0, high=3600)
+    max_pages: int = setting(10_000, "most pages to fetch from one site", group="crawl", low=1, high=100_000_000)
+    timeout: float = setting(20.0, "seconds to wait for one page, including redirects", low=0.01, high=86_400)
+    max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", low=1, high=1_000_000_000)
+    include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all")
+    exclude: str = setting("", "paths to leave out, in the same notation")
+    concurrency: int = setting(4, "pages to fetch at the same time from each site", low=1, high=64)
+    delay: float = setting(0.0, "seconds between requests to a site", low=0, high=3600)
     allow_private: str = setting(
-        "no",
-        "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8",
-        "crawl",
-        bare="yes",
+        "no", "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8", bare="yes"
     )
     render: str = setting(
         "off",
         "have Chromium draw pages before they are read; auto = those that scripts draw; needs pilotlight[render]",
-        "crawl",
         choices=RENDER,
         bare="auto",
     )
     link_template: str = setting(
-        "",
-        "address of the files of a repository or bucket, such as https://HOST/{path}; empty = shown from the index",
-        "crawl",
+        "", "address of the files of a repository or bucket, such as https://HOST/{path}; empty = shown from the index"
     )
-    chunk_tokens: int = setting(200, "length of a passage, in tokens", "chunk", low=16, high=100_000)
+    chunk_tokens: int = setting(200, "length of a passage, in tokens", group="chunk", low=16, high=100_000)
     ocr: str = setting(
         "auto",
         "read scanned pages and images by OCR; auto = if pilotlight[ocr] is installed, on = fail if it is not",
-        "ocr",
+        group="ocr",
         choices=OCR_MODES,
     )
-    ocr_languages: str = setting("deu,eng", "languages of scans, as Tesseract names them", "ocr")
-    host: str = setting("127.0.0.1", "address to listen on", "serve")
-    port: int = setting(8642, "port to listen on", "serve", low=1, high=65_535)
+    ocr_languages: str = setting("deu,eng", "languages of scans, as Tesseract names them")
+    host: str = setting("127.0.0.1", "address to listen on", group="serve")
+    port: int = setting(8642, "port to listen on", low=1, high=65_535)
     workers: int = setting(
         0,
         "worker processes; 0 = one per core (native engine), or as many as the cores and threads allow",
-        "serve",
         low=0,
         high=256,
     )
     boost: str = setting(
-        "",
-        "rules KEY=VALUE*FACTOR, separated by ;, for scores of documents by filter keys or age=DAYS; empty = none",
-        "serve",
+        "", "rules KEY=VALUE*FACTOR, separated by ;, for scores of documents by filter keys or age=DAYS; empty = none"
     )
-    synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none", "serve")
+    synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,
         "cosine from which a hit is close to the query; 0 = any (the default is measured for the default model)",
-        "serve",
         low=0,
         high=1,
     )
-    log_format: str = setting("text", "format of the log", "serve", choices=("text", "json"))
-    site_name: str = setting("Pilotlight", "name of the search page", "page")
-    site_logo: str = setting(
-        "", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's", "page"
-    )
-    site_accent: str = setting("", "colour of links and buttons, such as #b3261e; empty = blue", "page")
+    log_format: str = setting("text", "format of the log", choices=("text", "json"))
+    site_name: str = setting("Pilotlight", "name of the search page", group="page")
+    site_logo: str = setting("", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's")
+    site_accent: str = setting("", "colour of links and buttons, such as #b3261e; empty = blue")
     examples: str = setting(
-        "",
-        "example questions on the start page, separated by |; empty = headings of the index, none = no questions",
-        "page",
+        "", "example questions on the start page, separated by |; empty = headings of the index, none = no questions"
     )
-    originals: bool = setting(False, "let callers who may search download the indexed files of folders", "page")
-    keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", "access")
+    originals: bool = setting(False, "let callers who may search download the indexed files of folders")
+    keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", group="access")
     anonymous: str = setting(
         "auto",
         "what callers without a key may do; auto = read if there are no keys and the server is on loopback",
-        "access",
         choices=("auto", "none", "read"),
     )
-    cors_origins: str = setting("", "other origins whose pages may call the API; empty = none, * = any", "access")
+    cors_origins: str = setting("", "other origins whose pages may call the API; empty = none, * = any")
     proxies: int = setting(
-        0,
-        "number of reverse proxies in front, whose X-Forwarded-For, -Proto and -Prefix count",
-        "access",
-        low=0,
-        high=10,
+        0, "number of reverse proxies in front, whose X-Forwarded-For, -Proto and -Prefix count", low=0, high=10
     )
     path_prefix: str = setting(
-        "", "path of another site below which to serve, such as /search; empty = as X-Forwarded-Prefix says", "access"
+        "", "path of another site below which to serve, such as /search; empty = as X-Forwarded-Prefix says"
     )
     rate_limit: float = setting(
         0.0,
         "requests per second for each key, user or, without one, address; bursts of twice that; 0 = no limit",
-        "access",
         low=0,
         high=1_000_000,
     )
-    queue: int = setting(
-        64, "most requests in progress or waiting in one worker; more get 503", "access", low=1, high=100_000
-    )
-    deadline: float = setting(10.0, "seconds after which a search gets 503", "access", low=0.01, high=3600)
+    queue: int = setting(64, "most requests in progress or waiting in one worker; more get 503", low=1, high=100_000)
+    deadline: float = setting(10.0, "seconds after which a search gets 503", low=0.01, high=3600)
     job_sources: str = setting(
-        "",
-        "addresses and folders that callers with the role write may index; empty = only those of the index",
-        "access",
+        "", "addresses and folders that callers with the role write may index; empty = only those of the index"
     )
     user_header: str = setting(
-        "", "header in which a reverse proxy names the user, such as X-Forwarded-User; empty = none", "users"
+        "", "header in which a reverse proxy names the user, such as X-Forwarded-User; empty = none", group="users"
     )
-    groups_header: str = setting("X-Forwarded-Groups", "header for the user's groups, separated by commas", "users")
+    groups_header: str = setting("X-Forwarded-Groups", "header for the user's groups, separated by commas")
     user_proxies: str = setting(
-        "", "networks that such proxies connect from, such as 10.0.0.5,fd00::/64; empty = any, by the secret", "users"
+        "", "networks that such proxies connect from, such as 10.0.0.5,fd00::/64; empty = any, by the secret"
     )
     proxy_secret: str = setting(
-        "", "secret that such proxies send; safer in the variable than in the flag", "users", secret=True
+        "", "secret that such proxies send; safer in the variable than in the flag", secret=True
     )
     answer_url: str = setting(
-        "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", "answers"
+        "", "OpenAI-compatible API for written answers, such as http://127.0.0.1:8080/v1", group="answers"
     )
-    answer_model: str = setting("", "model to ask for at answer_url", "answers")
-    answer_key: str = setting(
-        "", "API key for answer_url; safer in the variable than in the flag", "answers", secret=True
-    )
+    answer_model: str = setting("", "model to ask for at answer_url")
+    answer_key: str = setting("", "API key for answer_url; safer in the variable than in the flag", secret=True)
     answer_page: str = setting(
         "button",
         "when the search page has an answer written: button = when asked, auto = for every question that is entered",
-        "answers",
         choices=("button", "auto", "off"),
     )
-
-    insights: bool = setting(False, "keep what people ask, and what became of it, on this machine", "insights")
-    insights_days: int = setting(90, "days after which a search is deleted", "insights", low=1, high=3650)
+    insights: bool = setting(False, "keep what people ask, and what became of it, on this machine", group="insights")
+    insights_days: int = setting(90, "days after which a search is deleted", low=1, high=3650)
 
     @property
     def index_dir(self) -> Path:
@@ -303,9 +342,14 @@ class Settings:
         return {known.variable: str(getattr(self, known.name)) for known in SETTINGS}
 
 
-SETTINGS = tuple(
-    Setting(field.name, type(field.default), field.default, **field.metadata) for field in dataclasses.fields(Settings)
-)
+def _declared() -> Iterator[Setting]:
+    group = ""
+    for field in dataclasses.fields(Settings):
+        group = field.metadata.get("group", group)
+        yield Setting(field.name, type(field.default), field.default, **{**field.metadata, "group": group})
+
+
+SETTINGS = tuple(_declared())
 BY_NAME = {known.name: known for known in SETTINGS}
 
 
@@ -348,5 +392,5 @@ def _hub_name(text: str) -> tuple[str, str]:
 
 def _networks(text: str) -> bool | tuple[str, ...]:
     """Read `allow_private`: yes, no, or a comma-separated list of networks."""
-    known = WORDS.get(text.strip().lower())
+    known = _WORDS.get(text.strip().lower())
     return patterns(text) if known is None else known

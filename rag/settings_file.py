@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,17 @@ from indexer.credentials import Basic, Credential, InEnvironment, InFile, Place,
 from indexer.errors import ConfigError, SourceError
 from indexer.read.extraction import collect
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
-from rag.declaration import refuse_unknown
 from rag.errors import SettingsError
 from rag.removed import CREDENTIAL_KEYS, SOURCE_KEYS, refuse_names
-from rag.settings import BY_NAME, SETTINGS, Settings, own_limits
+from rag.settings import BY_NAME, Settings, own_limits, refuse_unknown
 
 _TABLES = ("settings", "source", "credentials", "access")
 _KEYS = ("url", "path", "collection", "metadata")
 _CREDENTIAL_KEYS = ("origin", "bearer", "basic", "headers", "cookies")
+_ALLOWED = {
+    "url": "an http, https, git+https, git+file, s3, gs or az address",
+    "path": "a folder or file, not an address",
+}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 # headers that the crawler sets itself, or that frame a message
@@ -59,27 +62,25 @@ def read_settings_file(path: Path) -> SettingsFile:
         raise SettingsError(f"cannot read {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
-    for setting in SETTINGS:
-        if setting.name in content:
-            raise SettingsError(f"{path}: move {setting.name} into the table [settings]")
+    for name in BY_NAME.keys() & content.keys():
+        raise SettingsError(f"{path}: move {name} into the table [settings]")
     refuse_unknown(content, _TABLES, f"{path}")
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise SettingsError(f"{path}: settings must be a table: write [settings]")
     refuse_names(settings, f"{path}: settings")
-    refuse_unknown(settings, [setting.name for setting in SETTINGS], f"{path}: settings")
-    tables = content.get("source", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise SettingsError(f"{path}: source must be a list of tables: write [[source]]")
-    sources = tuple(
-        _source(table, path.absolute().parent, f"{path}: source {place}") for place, table in enumerate(tables, 1)
-    )
-    seen: set[tuple[str, str | None]] = set()
-    for source in sources:
-        if (key := (source.source, source.collection)) in seen:
-            raise SettingsError(f"{path}: {source.source} is given twice for the same collection")
-        seen.add(key)
-    credentials = _credentials(content.get("credentials", []), path.absolute().parent, str(path))
+    refuse_unknown(settings, list(BY_NAME), f"{path}: settings")
+    for name in ("source", "credentials"):
+        if not isinstance(content.setdefault(name, []), list) or any(not isinstance(t, dict) for t in content[name]):
+            raise SettingsError(f"{path}: {name} must be a list of tables: write [[{name}]]")
+    folder = path.absolute().parent
+    sources = tuple(_source(t, folder, f"{path}: source {n}") for n, t in enumerate(content["source"], 1))
+    if again := _repeated([(source.source, source.collection) for source in sources]):
+        raise SettingsError(f"{path}: {again[0]} is given twice for the same collection")
+    tables = enumerate(content["credentials"], 1)
+    credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
+    if origin := _repeated([one.origin for one in credentials]):
+        raise SettingsError(f"{path}: credentials for {origin} are given twice")
     if credentials or "access" in content:  # which the server and its jobs read again
         if "rules" in settings:
             raise SettingsError(f"{path}: give either rules or [[credentials]] and [[access]], not both")
@@ -92,6 +93,10 @@ def credentials_of(settings: Settings) -> tuple[Credential, ...]:
     return read_settings_file(settings.rules_path).credentials if settings.rules else ()
 
 
+def _repeated(keys: Sequence[Any]) -> Any:
+    return next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+
+
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
     refuse_names(table, where, removed=SOURCE_KEYS)
     refuse_unknown(table, (*_KEYS, *OWN), where)
@@ -99,54 +104,38 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         raise SettingsError(f"{where} must have either url or path")
     kind = "url" if "url" in table else "path"
     name = _text(table, kind, where)
+    own = {}
     try:
         refuse_secret(name)
-    except SourceError as error:
+        if (kind == "url") != (address_kind(name) is not None):
+            raise SourceError(f"{kind} must be {_ALLOWED[kind]}, not {name!r}")
+        for limit in filter(table.__contains__, OWN):
+            if kind == "path" and limit != "max_bytes":
+                raise SourceError(f"{limit} limits a crawl: it needs a url, and this source is a path")
+            if kind == "url" and limit not in own_names(name):
+                raise SourceError(f"{limit} is not for a {address_kind(name)}")
+            own[limit] = BY_NAME[limit].read(table[limit], f"{where}: {limit}")
+        own = own_limits(own)
+        CrawlLimits(own={where: own})
+    except (SourceError, ConfigError) as error:
         raise SettingsError(f"{where}: {error}") from None
-    if (kind == "url") != (address_kind(name) is not None):
-        what = (
-            "an http, https, git+https, git+file, s3, gs or az address"
-            if kind == "url"
-            else "a folder or file, not an address"
-        )
-        raise SettingsError(f"{where}: {kind} must be {what}, not {name!r}")
     return ConfiguredSource(
         source=name if kind == "url" else full_name(str(folder / Path(name).expanduser())),
         collection=_text(table, "collection", where) if "collection" in table else None,
         metadata=_metadata(table.get("metadata", {}), where),
-        own=_own(table, name, where),
+        own=own,
     )
 
 
-def _own(table: Mapping[str, Any], source: str, where: str) -> Mapping[str, Any]:
-    """Limits of the source."""
-    given = {}
-    for name in OWN:
-        if name not in table:
-            continue
-        if "path" in table and name != "max_bytes":
-            raise SettingsError(f"{where}: {name} limits a crawl: it needs a url, and this source is a path")
-        if name not in own_names(source) and "path" not in table:
-            raise SettingsError(f"{where}: {name} is not for a {address_kind(source)}")
-        given[name] = BY_NAME[name].read(table[name], f"{where}: {name}")
-    own = own_limits(given)
-    try:
-        CrawlLimits(own={where: own})
-    except ConfigError as error:
-        raise SettingsError(f"{where}: {error}") from error
-    return own
-
-
 def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
-    wrong = SettingsError(f"{where}: metadata must be a table of texts or lists of texts")
-    if not isinstance(values, dict):
-        raise wrong
-    lists = {name: value if isinstance(value, list) else [value] for name, value in values.items()}
-    if not all(isinstance(value, str) for listed in lists.values() for value in listed):
-        raise wrong
-    kept = collect((name, value) for name, listed in lists.items() for value in listed)
-    lost = sum(map(len, lists.values())) - sum(map(len, kept.values()))
-    if lost:
+    tables = values.items() if isinstance(values, dict) else [("", None)]
+    pairs: list[tuple[str, Any]] = []
+    for name, value in tables:
+        pairs += [(name, each) for each in (value if isinstance(value, list) else [value])]
+    if not all(isinstance(value, str) for _, value in pairs):
+        raise SettingsError(f"{where}: metadata must be a table of texts or lists of texts")
+    kept = collect(pairs)
+    if lost := len(pairs) - sum(map(len, kept.values())):
         raise SettingsError(
             f"{where}: metadata has {lost} names or values that are empty, too long, too many or repeated"
         )
@@ -160,21 +149,8 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
     return value
 
 
-def _credentials(tables: object, folder: Path, path: str) -> tuple[Credential, ...]:
-    """Read the tables, with relative paths from a folder. No secret is read, and no value quoted.
-
-    Raises SettingsError naming the file, the place in it and what is allowed.
-    """
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise SettingsError(f"{path}: credentials must be a list of tables: write [[credentials]]")
-    credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in enumerate(tables, 1))
-    for number, one in enumerate(credentials):
-        if any(one.origin == other.origin for other in credentials[:number]):
-            raise SettingsError(f"{path}: credentials for {one.origin} are given twice")
-    return credentials
-
-
 def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:
+    """Read one of [[credentials]]. No secret is read, and no value quoted."""
     refuse_names(table, where, CREDENTIAL_KEYS)
     refuse_unknown(table, _CREDENTIAL_KEYS, where)
     try:

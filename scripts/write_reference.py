@@ -13,8 +13,7 @@ import click
 
 from rag.commands.cli import VERBS, load_verb
 from rag.commands.verb import SettingOption, Verb, called
-from rag.declaration import TYPE_NAMES, Setting
-from rag.settings import SETTINGS
+from rag.settings import SETTINGS, TYPE_NAMES, Setting
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
 _GENERATED_FROM = "## Commands\n"  # the heading below which nothing is written by hand

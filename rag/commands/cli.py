@@ -10,9 +10,9 @@ import click
 
 from embedder.errors import PilotlightError
 from rag.commands.verb import HELP, Verb
-from rag.declaration import did_you_mean
 from rag.errors import UsageError
 from rag.removed import COMMANDS
+from rag.settings import did_you_mean
 
 VERBS = {  # the module and function of each below `rag.commands`, and its summary
     "index": ("index.index", "read sources and publish a new generation of the index"),

@@ -15,12 +15,11 @@ from indexer.filter import Filter
 from rag.commands import models
 from rag.commands.models import published
 from rag.commands.verb import PATH, WHOLE, Result, Value, verb
-from rag.declaration import did_you_mean, read_value
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
 from rag.insights.judgements import LEAST, judged_questions, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, SearchRequest, fields_of, key_of
-from rag.settings import Settings
+from rag.settings import Settings, did_you_mean, read_value
 
 if TYPE_CHECKING:
     from rag.evaluation.comparison import Side

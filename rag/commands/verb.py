@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from indexer.generation.layout import CURRENT
-from rag.declaration import Setting, did_you_mean, read_value
 from rag.errors import UsageError
 from rag.removed import flag_hint
-from rag.settings import SETTINGS, Settings, load
+from rag.settings import SETTINGS, Setting, Settings, did_you_mean, load, read_value
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -14,13 +14,12 @@ from scipy.stats import permutation_test
 
 from indexer.generation.documents import document_id
 from indexer.generation.manifest import is_generation_id
-from rag.declaration import read_value
 from rag.errors import SettingsError
 from rag.evaluation.dataset import Judgements
 from rag.evaluation.evaluation import NDCG, Run, measure
 from rag.query.request import MODES, Mode, SearchRequest
 from rag.query.retriever import Retriever
-from rag.settings import BY_NAME, SETTINGS, Settings
+from rag.settings import BY_NAME, SETTINGS, Settings, read_value
 
 LIVE = "live"
 DEPTH = 100  # documents that are ranked for a query

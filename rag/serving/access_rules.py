@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexer.generation.layout import is_collection_name
-from rag.declaration import refuse_unknown
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter, FilterError
 from rag.serving.scope import MUST_BE_WHOLE, Part, Scope, reader_names
+from rag.settings import refuse_unknown
 
 MOST_GROUPS = 256  # of a user; each is a term of every search
 LONGEST = 256  # characters of a name
