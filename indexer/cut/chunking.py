@@ -50,28 +50,27 @@ class Chunker:
         joined = join_short(sections, min(self._config.tokens, self._least_room), self._length)
         pieces = list(islice(self._pieces(document.title, joined), MOST_CHUNKS + 1))
         self._counts.clear()
-        embedded = [with_context(text, context) for _, _, context, text in pieces]
+        embedded = [_with_context(text, context) for _, _, context, text in pieces]
         lengths = self._count(embedded)
         repeats: Counter[str] = Counter()
         chunks = []
-        for position, ((section, anchor, _, text), read, tokens) in enumerate(
-            zip(pieces, embedded, lengths, strict=True)
-        ):
+        for position, ((section, anchor, _, text), read) in enumerate(zip(pieces, embedded, strict=True)):
+            known_by = "\x00".join((document.url, text, str(repeats[text])))
+            repeats[text] += 1
             chunks.append(
                 Chunk(
-                    id=_chunk_id(document.url, text, repeats[text]),
+                    id=_hash(known_by)[:32],
                     url=with_anchor(document.url, anchor),
                     document_url=document.url,
                     title=document.title,
                     section=SEPARATOR.join(section.path),
                     text=text,
                     embedded_text=read,
-                    content_hash=hash_text(read),
-                    tokens=tokens,
+                    content_hash=_hash(read),
+                    tokens=lengths[position],
                     position=position,
                 )
             )
-            repeats[text] += 1
         return chunks
 
     def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str | None, str, str]]:
@@ -85,22 +84,22 @@ class Chunker:
 
     def _split_section(self, title: str, section: Section) -> list[tuple[int, str, str]]:
         """Return parts of a section's text, each with its place and its heading context."""
-        text, context = section.text, self.context(title, section)
+        text, context = section.text, self._context(title, section)
         is_whole = self._length(text) <= min(self._config.tokens, self._room - self._length(context))
-        if is_whole and self._fits([with_context(text, context)]):
+        if is_whole and self._fits([(text, context)]):
             return [(0, text, context)]
-        later = self.context(title, section, begins=False)
+        later = self._context(title, section, begins=False)
         budget = min(self._config.tokens, self._room - max(self._length(context), self._length(later)))
         while True:
             overlap = min(self._config.overlap, budget // 2)
             is_whole = self._length(text) <= budget
             found = [(0, text)] if is_whole else cut(text, budget, overlap, self._lengths, section.wholes)
             pieces = [(*piece, later if number else context) for number, piece in enumerate(found)]
-            if budget <= _LEAST or self._fits([with_context(text, above) for _, text, above in pieces]):
+            if budget <= _LEAST or self._fits([piece[1:] for piece in pieces]):
                 return pieces
             budget = max(_LEAST, budget * 3 // 4)  # tokens of the parts did not add up to those of the whole
 
-    def context(self, title: str, section: Section, *, begins: bool = True) -> str:
+    def _context(self, title: str, section: Section, *, begins: bool = True) -> str:
         """Return title and heading path, shortened from the middle until they leave room for the text.
 
         `begins` says whether it is for a passage that has the beginning of the section.
@@ -121,7 +120,8 @@ class Chunker:
             context = context[: len(context) * 3 // 4].rstrip()
         return context
 
-    def _fits(self, texts: Sequence[str]) -> bool:
+    def _fits(self, pieces: Sequence[tuple[str, str]]) -> bool:
+        texts = [_with_context(text, context) for text, context in pieces]
         return max(self._embedder.count_tokens(texts), default=0) <= self._embedder.max_length
 
     def _count(self, texts: Sequence[str]) -> list[int]:
@@ -154,30 +154,20 @@ def _parts(section: Section) -> Iterator[Section]:
         end = next((at for mark in ("\n\n", "\n", " ") if (at := text.rfind(mark, 1, _LONGEST_SECTION)) > 0), 0)
         first = text[: end or _LONGEST_SECTION]
         yield replace(section, text=first, wholes=tuple(one for one in section.wholes if one.end <= len(first)))
-        rest = text[end or _LONGEST_SECTION :].lstrip("\n")
-        section = _from(section, len(text) - len(rest))
+        start = len(text) - len(text[len(first) :].lstrip("\n"))
+        marks = tuple((place - start, anchor) for place, anchor in section.marks if place > start)
+        wholes = tuple(Whole(at - start, stop - start, head) for at, stop, head in section.wholes if at >= start)
+        section = Section(section.path, anchor_at(section, start), text[start:], marks, wholes)
     yield section
 
 
-def _from(section: Section, start: int) -> Section:
-    """Return the rest of a section, from a character on."""
-    marks = tuple((place - start, anchor) for place, anchor in section.marks if place > start)
-    wholes = tuple(Whole(at - start, end - start, head) for at, end, head in section.wholes if at >= start)
-    return Section(section.path, anchor_at(section, start), section.text[start:], marks, wholes)
-
-
-def with_context(text: str, context: str) -> str:
+def _with_context(text: str, context: str) -> str:
     """Return the text that the model reads for a passage."""
     return without_joiners(f"{context}\n\n{text}" if context else text)
 
 
-def hash_text(text: str) -> str:
-    """Return the SHA-256, in hex, of the text that the model reads."""
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _chunk_id(url: str, text: str, repeat: int) -> str:
-    return hashlib.sha256("\x00".join((url, text, str(repeat))).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 _SHORT = 24  # tokens of a text that says too little to be found by itself
@@ -204,8 +194,8 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
         section = _chained(own[-1].path, own) if len(own) > 1 else own[0]
         tokens = length(section.text)
         last = groups[-1] if groups else None
-        if last and _is_near(last.joined.path, section.path) and min(last.tokens, tokens) < _SHORT:
-            path = _shared(last.joined.path, section.path)
+        path = _shared(last.joined.path, section.path) if last else ()
+        if last and min(last.tokens, tokens) < _SHORT and _is_near(path, last.joined.path, section.path):
             members = [*last.members, *own]
             joined = _chained(path, _with_headings(members, len(path)))
             if (total := length(joined.text)) <= size:
@@ -214,8 +204,9 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
         groups.append(_Group(own, section, tokens))
     found: list[Section] = []
     for before, group in zip([None, *groups], groups, strict=False):
-        if before and group.tokens < _SHORT <= before.tokens and _is_after(found[-1].path, group.joined.path):
-            depth = len(_shared(found[-1].path, group.joined.path))
+        depth = len(_shared(found[-1].path, group.joined.path)) if found else 0
+        is_next = depth >= len(group.joined.path) - 1  # under its parent, after what is or ends what is before it
+        if before and group.tokens < _SHORT <= before.tokens and is_next:
             found[-1] = _chained(found[-1].path, [found[-1], *_with_headings(group.members, depth)])
         else:
             found.append(group.joined)
@@ -235,14 +226,9 @@ def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[list[Sec
     return found
 
 
-def _is_near(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
+def _is_near(shared: tuple[str, ...], path: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Return whether two sections have the same parent, or one is within the other."""
-    return len(_shared(path, other)) >= min(len(path), len(other)) - (len(path) == len(other))
-
-
-def _is_after(path: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether the second is the next section under its parent, the first being or ending what is before it."""
-    return len(_shared(path, other)) >= len(other) - 1
+    return len(shared) >= min(len(path), len(other)) - (len(path) == len(other))
 
 
 def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -263,18 +249,9 @@ def _with_headings(sections: Sequence[Section], depth: int) -> list[Section]:
         if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
             found.append(section)
             continue
-        heading = f"{SEPARATOR.join(own or names)}\n\n"
-        marks, wholes = _moved(section, len(heading))
-        found.append(replace(section, text=heading + section.text, marks=marks, wholes=wholes))
+        heading = Section((), None, SEPARATOR.join(own or names))
+        found.append(replace(_chained(section.path, [heading, replace(section, anchor=None)]), anchor=section.anchor))
     return found
-
-
-def _moved(section: Section, length: int) -> tuple[tuple[tuple[int, str], ...], tuple[Whole, ...]]:
-    """Return marks and wholes of a section with so many characters put before its text."""
-    return (
-        tuple((place + length, anchor) for place, anchor in section.marks),
-        tuple(Whole(start + length, end + length, head) for start, end, head in section.wholes),
-    )
 
 
 def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:
@@ -285,9 +262,8 @@ def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:
     for member in members:
         text += "\n\n" if text else ""
         marks += [(len(text), member.anchor)] if member.anchor is not None else []
-        known = _moved(member, len(text))
-        marks += known[0]
-        wholes += known[1]
+        marks += [(place + len(text), anchor) for place, anchor in member.marks]
+        wholes += [Whole(start + len(text), end + len(text), head) for start, end, head in member.wholes]
         text += member.text
     first = members[0].anchor
     return Section(path, first, text, tuple(marks[1:] if first is not None else marks), tuple(wholes))

@@ -4,14 +4,12 @@ Breaking paragraphs into lines well is the same problem; see Knuth and Plass, Br
 """
 
 import re
-from collections.abc import Callable, Collection, Container, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 from unicodedata import category
 
 import numpy as np
-import numpy.typing as npt
 
 from indexer.records import COLUMNS, Whole
 
@@ -60,11 +58,9 @@ _PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
 _CLOSING = frozenset(")]}")
 _LONG = 200  # characters of a line that is prose: it may be cut where a sentence ends
 _LEAST_PARTS = 4  # of a passage: the names of a table's columns take one at most
-_FEW = 32  # units to choose from, beyond which numpy is quicker than a loop
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(NamedTuple):
     text: str  # with the white space that follows
     cost: float  # of a cut after it
     head: str | None = None  # what a piece repeats that begins with it: the row that names the columns
@@ -82,10 +78,12 @@ def cut(text: str, size: int, overlap: int, count: Count, wholes: Sequence[Whole
     """
     room = size - overlap
     lengths = dict(zip(wholes, count([text[whole.start : whole.end] for whole in wholes]), strict=True))
-    heads = _repeated({whole.head for whole in wholes if whole.head}, room, count)
-    room -= max((heads.get(whole.head or "", 0) for whole, length in lengths.items() if length > room), default=0)
+    heads = dict.fromkeys(whole.head for whole in wholes if whole.head)
+    counted = zip(heads, count(list(heads)), strict=True)
+    repeated = {head: length for head, length in counted if length * _LEAST_PARTS <= room}
+    room -= max((repeated.get(whole.head or "", 0) for whole, length in lengths.items() if length > room), default=0)
     fitting = {whole for whole, length in lengths.items() if length <= room}
-    units = [unit for block in _blocks(text, wholes) for unit in _units(block, fitting, heads)]
+    units = [unit for block in _blocks(text, wholes) for unit in _units(block, fitting, repeated)]
     units, counts = _finer(units, count([unit.text for unit in units]), room, count)
     counts = [max(1, length) for length in counts]
     places = [0, *accumulate(len(unit.text) for unit in units)]
@@ -94,17 +92,11 @@ def cut(text: str, size: int, overlap: int, count: Count, wholes: Sequence[Whole
         own = text[places[start] : places[end]]
         piece = (_tail(units, counts, start, overlap, count) + own).rstrip().strip("\n")
         head = units[start].head
-        if head and head not in piece and sum(counts[start:end]) + heads[head] <= size - overlap:
+        if head and head not in piece and sum(counts[start:end]) + repeated[head] <= size - overlap:
             piece = f"{head}\n{piece}"
         if piece:
             pieces.append((places[start] + len(own) - len(own.lstrip("\n")), piece))
     return pieces
-
-
-def _repeated(heads: Collection[str], room: int, count: Count) -> dict[str, int]:
-    """Return the heads that are short enough to be repeated, and their tokens."""
-    lengths = zip(heads, count(list(heads)), strict=True)
-    return {head: length for head, length in lengths if length * _LEAST_PARTS <= room}
 
 
 def _tail(units: Sequence[_Unit], counts: Sequence[int], end: int, most: int, count: Count) -> str:
@@ -153,14 +145,13 @@ def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
     return not (is_dotted or is_spaced or is_ordinal or is_initial or last.lower() in _ABBREVIATIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(NamedTuple):
     text: str  # with the white space that follows
     cost: float  # of a cut after it
     whole: Whole | None = None
 
 
-def _blocks(text: str, wholes: Sequence[Whole]) -> list[_Block]:
+def _blocks(text: str, wholes: Sequence[Whole]) -> Iterator[_Block]:
     parts: list[tuple[str, Whole | None]] = []
     place = 0
     for whole in wholes:
@@ -169,21 +160,17 @@ def _blocks(text: str, wholes: Sequence[Whole]) -> list[_Block]:
         place = gap.end() if gap else whole.end
         parts.append((text[whole.start : place], whole))
     parts += [(part, None) for part in _split(_BLANK, text[place:])]
-    pairs = pairwise([*parts, ("", None)])
-    return [_Block(part, _after_block(part, after, whole), whole) for (part, whole), (after, _) in pairs]
-
-
-def _after_block(block: str, after: str, whole: Whole | None) -> float:
-    ended = block.rstrip()
-    if after and "\n" not in block[len(ended) :].removeprefix("\n"):
-        return _after_line(ended.rpartition("\n")[2], after)
-    goes_on = after[:1].isspace()  # indented: the block of code goes on after a blank line
-    return (_LINE if goes_on else _BLOCK) + _LEAD * (whole is None and _leads(ended))
-
-
-def _leads(block: str) -> bool:
-    """Return whether it ends in the middle of a sentence, like "For example," or names what follows, like "Note"."""
-    return block.endswith((":", ",")) or ("\n" not in block and block[:1].isalnum() and block[-1:].isalnum())
+    for (block, kept), (after, _) in pairwise([*parts, ("", None)]):
+        ended = block.rstrip()
+        if after and "\n" not in block[len(ended) :].removeprefix("\n"):
+            cost = _after_line(ended.rpartition("\n")[2], after)
+        else:
+            # it ends in the middle of a sentence, like "For example," or names what follows, like "Note"
+            is_name = "\n" not in ended and ended[:1].isalnum() and ended[-1:].isalnum()
+            leads = kept is None and (ended.endswith((":", ",")) or is_name)
+            goes_on = after[:1].isspace()  # indented: the block of code goes on after a blank line
+            cost = (_LINE if goes_on else _BLOCK) + _LEAD * leads
+        yield _Block(block, cost, kept)
 
 
 def _units(block: _Block, fitting: Container[Whole], repeated: Container[str]) -> list[_Unit]:
@@ -193,7 +180,7 @@ def _units(block: _Block, fitting: Container[Whole], repeated: Container[str]) -
     units = _lines(block, repeated) if block.whole.head is not None else _statements(block)
     if block.whole not in fitting:
         return units
-    return [*(replace(unit, cost=unit.cost + _WHOLE) for unit in units[:-1]), units[-1]]
+    return [*(unit._replace(cost=unit.cost + _WHOLE) for unit in units[:-1]), units[-1]]
 
 
 def _lines(block: _Block, repeated: Container[str] = ()) -> list[_Unit]:
@@ -244,12 +231,19 @@ def _indent(line: str) -> int:
 
 def _finer(units: list[_Unit], counts: list[int], size: int, count: Count) -> tuple[list[_Unit], list[int]]:
     """Split what is too long alone into sentences, clauses, words, and parts of words."""
-    for pattern, cost in _FINER:
-        if max(counts, default=0) <= size:
-            return units, counts
-        units, counts = _replace(units, counts, size, count, partial(_split, pattern), cost)
+    finer = iter(_FINER)
     while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:
-        units, counts = _replace(units, counts, size, count, _halves, _CHARACTER)
+        pattern, cost = next(finer, (None, _CHARACTER))
+        parts: list[_Unit] = []
+        known: list[int | None] = []
+        for unit, length in zip(units, counts, strict=True):
+            texts = [unit.text]
+            if length > size:
+                texts = _split(pattern, unit.text) if pattern is not None else _halves(unit.text)
+            parts += _priced(texts, cost, unit.cost, unit.head)
+            known += [length] if len(texts) == 1 else [None] * len(texts)
+        found = iter(count([part.text for part, length in zip(parts, known, strict=True) if length is None]))
+        units, counts = parts, [next(found) if length is None else length for length in known]
     return units, counts
 
 
@@ -260,60 +254,22 @@ def _halves(text: str) -> list[str]:
     return [text[:middle], text[middle:]]
 
 
-def _replace(
-    units: list[_Unit], counts: list[int], size: int, count: Count, split: Callable[[str], list[str]], cost: float
-) -> tuple[list[_Unit], list[int]]:
-    parts: list[_Unit] = []
-    known: list[int | None] = []
-    for unit, length in zip(units, counts, strict=True):
-        texts = split(unit.text) if length > size else [unit.text]
-        parts += _priced(texts, cost, unit.cost, unit.head)
-        known += [length] if len(texts) == 1 else [None] * len(texts)
-    wanted = count([part.text for part, length in zip(parts, known, strict=True) if length is None])
-    found = iter(wanted)
-    return parts, [next(found) if length is None else length for length in known]
-
-
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
     """Return the indexes of units to cut before, and the end: the cheapest way to fill pieces of at most `size`."""
     reach = [0, *accumulate(counts)]  # tokens before each unit
     reaches = np.array(reach)
-    best = [0.0]
-    bests = np.zeros(len(reach))  # the same as arrays: to make one at each unit takes longer than all else
+    best = np.zeros(len(reach))
     cut_before = [0]
     first = 0  # of the longest piece that ends with a unit
     for end in range(1, len(reach)):
         while reach[end] - reach[first] > size and first < end - 1:
             first += 1
-        if end - first <= _FEW:
-            start, least = _cheapest_of_few(best[first:end], reach[first:end], reach[end], size)
-        else:
-            start, least = _cheapest_of_many(bests[first:end], reaches[first:end], reach[end], size)
-        best.append(least + _PIECE + costs[end - 1])
-        bests[end] = best[-1]
-        cut_before.append(first + start)
+        missing = np.maximum(0.0, 1 - 2 * (reach[end] - reaches[first:end]) / size)
+        totals = best[first:end] + _SHORT * missing * missing
+        start = end - 1 - int(totals[::-1].argmin())  # of equals the last
+        best[end] = totals[start - first] + _PIECE + costs[end - 1]
+        cut_before.append(start)
     ends = [len(counts)]
     while ends[-1] and cut_before[ends[-1]]:
         ends.append(cut_before[ends[-1]])
     return ends[::-1]
-
-
-def _cheapest_of_few(best: Sequence[float], reach: Sequence[int], end: int, size: int) -> tuple[int, float]:
-    """Return the unit that a piece up to `end` is cheapest to begin with, of equals the last, and the cost."""
-    least, start = float("inf"), 0
-    for begin, (before, at) in enumerate(zip(best, reach, strict=True)):
-        missing = 1 - 2 * (end - at) / size
-        total = before + _SHORT * missing * missing if missing > 0 else before
-        if total <= least:
-            least, start = total, begin
-    return start, least
-
-
-def _cheapest_of_many(
-    best: npt.NDArray[np.float64], reach: npt.NDArray[np.int64], end: int, size: int
-) -> tuple[int, float]:
-    """Return the same by numpy: words without a sentence have hundreds of units to begin with."""
-    missing = np.maximum(0.0, 1 - 2 * (end - reach) / size)
-    totals = best + _SHORT * missing * missing
-    start = len(totals) - 1 - int(totals[::-1].argmin())
-    return start, float(totals[start])
