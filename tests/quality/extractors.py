@@ -92,40 +92,10 @@ def _reading(whole: list[Chunk], cut: list[Chunk]) -> Reading:
     return Reading(text, whole[0].title, tuple(path[-1] for path in paths), passages)
 
 
-def _other(extract: Callable[[bytes], str]) -> Callable[[bytes], Reading]:
-    def read(body: bytes) -> Reading:
-        title = parsed(body).title
-        return Reading(extract(body), title.get_text() if title is not None else "")
-
-    return read
+def _trafilatura(body: bytes) -> Reading:
+    title = parsed(body).title
+    text = import_module("trafilatura").extract(body, include_comments=False) or ""
+    return Reading(text, title.get_text() if title is not None else "")
 
 
-def _trafilatura(body: bytes) -> str:
-    return import_module("trafilatura").extract(body, include_comments=False) or ""
-
-
-def _readability(body: bytes) -> str:
-    summary = import_module("readability").Document(str(parsed(body))).summary()
-    return _html_text(summary)
-
-
-def _resiliparse(body: bytes) -> str:
-    html2text = import_module("resiliparse.extract.html2text")
-    return str(html2text.extract_plain_text(parsed(body).decode(), preserve_formatting=True, main_content=True))
-
-
-def _html_text(markup: str) -> str:
-    """Text of the markup that an extractor gives, which is no text: lines at blocks, preformatted text as it is."""
-    soup = parsed(markup.encode())
-    for tag in soup.find_all(True):
-        if tag.find_parent("pre") is None and tag.name in ("p", "div", "li", "tr", "td", "th", "br", "pre", "dt", "dd"):
-            tag.insert_before("\n")
-            tag.append("\n")
-    return soup.get_text()
-
-
-OTHERS: Mapping[str, Callable[[bytes], Reading]] = {
-    "trafilatura": _other(_trafilatura),
-    "readability": _other(_readability),
-    "resiliparse": _other(_resiliparse),
-}
+OTHERS: Mapping[str, Callable[[bytes], Reading]] = {"trafilatura": _trafilatura}

@@ -98,21 +98,11 @@ def pdfminer(body: bytes) -> dict[int, str]:
     return dict(enumerate(extract_text(io.BytesIO(body)).split("\f"), start=1))
 
 
-def pdfplumber(body: bytes) -> dict[int, str]:
-    """Text by pdfplumber, as it comes."""
-    import pdfplumber
-
-    with pdfplumber.open(io.BytesIO(body)) as document:
-        return {number: page.extract_text() for number, page in enumerate(document.pages, start=1)}
-
-
 READERS: dict[str, Callable[[bytes], dict[int, str]]] = {
     "Pilotlight": pilotlight,
     "pypdfium2": pdfium,
     "pdfminer.six": pdfminer,
-    "pdfplumber": pdfplumber,
 }
-_MODULES = {"pdfminer.six": "pdfminer", "pdfplumber": "pdfplumber"}
 
 
 def words(text: str) -> list[str]:
@@ -174,7 +164,7 @@ def measure(layout: Mapping[str, Any], body: bytes, *, others: bool = True) -> d
     own = pdfium(body)
     found = {}
     for name, reader in READERS.items() if others else [("Pilotlight", pilotlight)]:
-        if name not in _MODULES or importlib.util.find_spec(_MODULES[name]):
+        if name != "pdfminer.six" or importlib.util.find_spec("pdfminer"):
             texts = reader(body)
             counts = (judge(page, own[page["number"]], texts.get(page["number"], "")) for page in layout["pages"])
             found[name] = sum(counts, Counts())
