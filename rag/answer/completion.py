@@ -37,8 +37,16 @@ def complete(endpoint: Endpoint, messages: Sequence[dict[str, str]]) -> Generato
         EndpointSlow: the endpoint's timeout has passed.
     """
     pieces: SimpleQueue[str | Finished | Exception] = SimpleQueue()
-    call = _Call(endpoint, messages, pieces.put)
-    call.start()
+    loop = asyncio.new_event_loop()  # where the call can be ended at any moment
+    task = loop.create_task(_call(endpoint, messages, pieces.put))
+
+    def run() -> None:
+        with suppress(asyncio.CancelledError):  # nobody waits for the answer any more
+            loop.run_until_complete(task)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+    Thread(target=run, name="pilotlight-answer", daemon=True).start()
     try:
         while True:
             try:
@@ -52,50 +60,24 @@ def complete(endpoint: Endpoint, messages: Sequence[dict[str, str]]) -> Generato
             if isinstance(piece, Finished):
                 return
     finally:
-        call.cancel()
-
-
-class _Call(Thread):
-    """A call in a loop of its own, where it can be ended at any moment."""
-
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        messages: Sequence[dict[str, str]],
-        put: Callable[[str | Finished | Exception], None],
-    ) -> None:
-        super().__init__(name="pilotlight-answer", daemon=True)
-        self._put = put
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(_call(endpoint, messages, put))
-
-    def run(self) -> None:
-        """Make the call; hand over its error, if it has one."""
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            log.debug("nobody waits for the answer any more")
-        except Exception as error:  # noqa: BLE001 - it is raised again by whoever reads the pieces
-            self._put(error)
-        finally:
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.close()
-
-    def cancel(self) -> None:
-        """End the call at once, if it has not ended."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._task.cancel)
+            loop.call_soon_threadsafe(task.cancel)
 
 
-async def _call(endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Callable[[str | Finished], None]) -> None:
+async def _call(
+    endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Callable[[str | Finished | Exception], None]
+) -> None:
+    """Make the call; hand over its error, if it has one."""
     try:
         async with asyncio.timeout(endpoint.timeout):
             await _stream(endpoint, messages, put)
-    except (TimeoutError, httpx.TimeoutException) as error:
-        raise EndpointSlow(f"the answer endpoint did not finish within {endpoint.timeout:g} seconds") from error
+    except (TimeoutError, httpx.TimeoutException):
+        put(EndpointSlow(f"the answer endpoint did not finish within {endpoint.timeout:g} seconds"))
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         log.warning("the answer endpoint failed: %r", error)
-        raise EndpointFailed("the answer endpoint cannot be reached, or broke off") from error
+        put(EndpointFailed("the answer endpoint cannot be reached, or broke off"))
+    except Exception as error:  # noqa: BLE001 - it is raised again by whoever reads the pieces
+        put(error)
 
 
 async def _stream(
@@ -108,7 +90,13 @@ async def _stream(
         client.stream("POST", endpoint.url, json=body, headers=headers) as response,
     ):
         if response.status_code != 200:
-            await _log_refusal(response, endpoint)
+            start = b""
+            async for part in response.aiter_bytes():
+                start += part
+                if len(start) > 300:
+                    break
+            said = start[:300].decode("utf-8", "replace").replace(endpoint.key or "\0", "…")  # some repeat it
+            log.warning("the answer endpoint returned status %d: %r", response.status_code, said)
             raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
         if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
             raise EndpointFailed("the answer endpoint did not stream events")
@@ -130,7 +118,7 @@ async def _stream(
 
 
 def _read(data: str, reason: str) -> tuple[str, str]:
-    """The text of one event, and why the completion ended, if it has."""
+    """Return the text of one event, and why the completion ended, if it has."""
     try:
         chunk: Any = json.loads(data)
         if chunk.get("error"):
@@ -147,15 +135,3 @@ def _read(data: str, reason: str) -> tuple[str, str]:
         log.warning("the answer endpoint sent %.300r", data)
         raise EndpointFailed("the answer endpoint sent something that is not a completion") from error
     return piece, reason
-
-
-async def _log_refusal(response: httpx.Response, endpoint: Endpoint) -> None:
-    start = b""
-    async for part in response.aiter_bytes():
-        start += part
-        if len(start) > 300:
-            break
-    said = start[:300].decode("utf-8", "replace")
-    if endpoint.key:
-        said = said.replace(endpoint.key, "…")  # some repeat it
-    log.warning("the answer endpoint returned status %d: %r", response.status_code, said)

@@ -3,14 +3,20 @@
 A passage and its negation are alike in all of these, so this does not say whether they state the same.
 """
 
+import logging
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from embedder.errors import PilotlightError
 from indexer.generation.lexical.analysis import STEMMERS, fold, is_spaceless, is_stop_word, terms_in, words
+from rag import deadline
 from rag.query.hits import split_sentences
 from rag.query.results import Hit
 
@@ -49,7 +55,7 @@ class StatementReader:
         self._fenced = False
 
     def feed(self, text: str) -> Iterator[Statement]:
-        """Take the next piece; give the statements that are whole now."""
+        """Take the next piece; yield the statements that are whole now."""
         self._text += text
         looked = 0
         while found := _END.search(self._text, looked):
@@ -64,7 +70,7 @@ class StatementReader:
             yield from self._take(cut if cut > 0 else LONGEST)
 
     def end(self) -> Iterator[Statement]:
-        """Give what is left."""
+        """Yield what is left."""
         yield from self._take(len(self._text))
 
     def _take(self, length: int) -> Iterator[Statement]:
@@ -119,7 +125,7 @@ class Support(NamedTuple):
     score: float  # up to 1
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
+        """Return the JSON-ready form."""
         return self._asdict() | {"score": round(self.score, 4)}
 
 
@@ -147,32 +153,27 @@ class Evidence:
         """
         if self._is_foreign(statement.text):
             return None
-        by_words = vector is None or sentences is None
-        cosines = [0.0] * len(self._passages) if by_words else self._cosines(sentences @ vector)  # type: ignore[operator]
-        threshold = self._threshold * (_WORDS_ALONE if by_words else 1)
+        count = len(self._passages)
+        likeness = [0.0] * count  # of the nearest sentence of each passage
+        if by_meaning := vector is not None and sentences is not None:
+            ends = np.cumsum([len(passage.sentences) for passage in self._passages])
+            parts = np.split(sentences @ vector, ends[:-1])
+            likeness = [float(part.max(initial=0.0)) for part in parts]
+        threshold = self._threshold * (1 if by_meaning else _WORDS_ALONE)
+        cited = [number - 1 for number in statement.cited if number <= count]
         best = Support(statement.start, statement.end, False, None, 0.0)
-        for places in self._together(statement):
+        # passages may support a statement alone, and those that it cites together
+        for places in [*([place] for place in range(count)), *([cited] if len(cited) > 1 else [])]:
             share, is_complete = self._words_in(statement.text, [self._passages[place] for place in places])
-            nearest = max(places, key=lambda place: cosines[place])
-            score = share if by_words else _BY_MEANING * cosines[nearest] + (1 - _BY_MEANING) * share
+            nearest = max(places, key=lambda place: likeness[place])
+            score = _BY_MEANING * likeness[nearest] + (1 - _BY_MEANING) * share if by_meaning else share
             supported = is_complete and score >= threshold
             if (supported, score) > (best.supported, best.score):
                 best = Support(statement.start, statement.end, supported, nearest + 1 if supported else None, score)
         return best
 
-    def _together(self, statement: Statement) -> list[list[int]]:
-        """Places of passages that may support a statement together: each alone, and those that it cites."""
-        cited = [number - 1 for number in statement.cited if number <= len(self._passages)]
-        alone = [[place] for place in range(len(self._passages))]
-        return [*alone, cited] if len(cited) > 1 else alone
-
-    def _cosines(self, likeness: Vectors) -> list[float]:
-        """The best of each passage's sentences."""
-        ends = np.cumsum([len(passage.sentences) for passage in self._passages])
-        return [float(part.max(initial=0.0)) for part in np.split(likeness, ends[:-1])]
-
     def _words_in(self, text: str, passages: Sequence["_Passage"]) -> tuple[float, bool]:
-        """The share of the words of a text that are in passages, and whether all its numbers and names are."""
+        """Return the share of the words of a text that are in passages, and whether all its numbers and names are."""
         language = passages[0].language
         wanted = _content(text, language)
         found = set().union(*(passage.terms for passage in passages))
@@ -184,7 +185,7 @@ class Evidence:
         return (len(wanted & found) / len(wanted) if wanted else 0.0), is_complete
 
     def _is_foreign(self, text: str) -> bool:
-        """Whether the answer so far is in a language that no passage is in, as far as its most common words tell."""
+        """Return whether the answer is in a language that no passage is in, as far as its most common words tell."""
         spoken = [word.lower() for word in words(text).findall(text)]
         for language in self._stop_words:
             self._stop_words[language] += sum(is_stop_word(word, language) for word in spoken)
@@ -208,14 +209,89 @@ class _Passage:
 
 
 def _content(text: str, language: str | None) -> set[str]:
-    """The terms of a text without the words that every text has."""
+    """Return the terms of a text without the words that every text has."""
     rules = language if language in STEMMERS else "en"
     kept = (word for word in words(text).findall(text) if not is_stop_word(word.lower(), rules))
     return set(terms_in(" ".join(kept), language))
 
 
 def _numbers(text: str) -> Iterable[str]:
-    """The numbers of a text, each as it is written most simply."""
+    """Yield the numbers of a text, each as it is written most simply."""
     for found in _NUMBER.findall(text):
         plain = _GROUPED.sub("", found).replace(",", ".")
         yield plain.lstrip("0") or "0"
+
+
+PATIENCE_S = 10.0  # that the model may take to embed something, behind all queries; then words alone are compared
+MOST = 500  # statements of an answer that are judged
+
+log = logging.getLogger("pilotlight")
+
+
+class Judging:
+    """The statements of one answer; a context manager, whose end gives up what is not judged yet."""
+
+    def __init__(self, hits: Sequence[Hit], texts: Sequence[str], embed: Embed | None, threshold: float) -> None:
+        """Begin: the passages are embedded at once, while nothing is written yet.
+
+        Args:
+            hits: what the answer is written from.
+            texts: of the hits, as far as the writer has seen them.
+            embed: embeds texts as unit vectors; None: to judge by words alone.
+            threshold: see `Evidence`; with 0 nothing is judged.
+        """
+        self._reader = StatementReader() if threshold and hits else None
+        self._evidence = Evidence(hits, texts, threshold)
+        self._embed = embed
+        self._left = MOST
+        self._context = copy_context()  # which says who asks, and so whose turn it is
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="judging")
+        self._judged: deque[Future[Support | None]] = deque()  # in order, as one thread makes them
+        if self._reader:
+            sentences = self._evidence.sentences()
+            self._sentences = self._thread.submit(self._context.run, self._embedded, sentences)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def read(self, text: str, *, is_last: bool = False) -> None:
+        """Take the next piece of the answer."""
+        if self._reader is None:
+            return
+        for statement in self._reader.end() if is_last else self._reader.feed(text):
+            if self._left:
+                self._left -= 1
+                self._judged.append(self._thread.submit(self._context.run, self._judge, statement))
+
+    def ready(self) -> Iterator[Support]:
+        """Yield what has been judged since."""
+        while self._judged and self._judged[0].done():
+            if found := self._judged.popleft().result():
+                yield found
+
+    def rest(self, beat: float) -> Iterator[Support | None]:
+        """End the answer; yield what is still to be judged, and None whenever nothing has been for `beat` seconds."""
+        self.read("", is_last=True)
+        while self._judged:
+            if wait(list(self._judged)[:1], timeout=beat).done:
+                yield from self.ready()
+            else:
+                yield None
+
+    def _judge(self, statement: Statement) -> Support | None:
+        sentences = self._sentences.result()
+        vectors = None if sentences is None else self._embedded([statement.text])
+        return self._evidence.judge(statement, None if vectors is None else vectors[0], sentences)
+
+    def _embedded(self, texts: Sequence[str]) -> Vectors | None:
+        if self._embed is None:
+            return None
+        deadline.begin(PATIENCE_S)
+        try:
+            return self._embed(texts)
+        except PilotlightError as error:
+            log.debug("statements of an answer are judged by words alone: %s", error)
+            return None

@@ -30,16 +30,16 @@ CASES = [
 def test_whole_and_letter_by_letter(text, shown, cited):
     for pieces in ([text], list(text), [text[:5], text[5:]]):
         filtered = CitationFilter(3)
-        assert "".join(map(filtered.feed, pieces)) + filtered.end() == shown
+        assert "".join(map(filtered.feed, pieces)) + filtered.feed("", is_last=True) == shown
         assert filtered.cited == cited
 
 
 @given(st.lists(st.text(alphabet="[]1290, -^`\nab", max_size=8), max_size=12))
 def test_pieces_make_no_difference(pieces):
     whole = CitationFilter(2)
-    expected = whole.feed("".join(pieces)) + whole.end()
+    expected = whole.feed("".join(pieces)) + whole.feed("", is_last=True)
     filtered = CitationFilter(2)
-    assert "".join(map(filtered.feed, pieces)) + filtered.end() == expected
+    assert "".join(map(filtered.feed, pieces)) + filtered.feed("", is_last=True) == expected
     assert filtered.cited == whole.cited
     assert set(filtered.cited) <= {1, 2}
 

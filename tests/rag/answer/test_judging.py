@@ -3,8 +3,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rag.answer.answer_writer import MOST, Judging
-from rag.answer.support import Vectors
+from rag.answer.support import MOST, Judging, Vectors
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 
