@@ -39,22 +39,9 @@ def evaluate(
     mode: str = MODES[0],
     tokens: bool = False,
     reranker: CrossEncoder | None = None,
-    depth: int = RERANKED,
 ) -> dict[str, Any]:
-    """Return nDCG@10, MRR@10 and recall@100 over the judged queries, ranked by the code that serves them.
-
-    Args:
-        dataset: documents, queries and judgements.
-        embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
-        mode: one of `options.MODES`.
-        tokens: whether tokens are kept and compared, as in an index with them; not for mode lexical.
-        reranker: reads the best candidates anew, `depth` of them; None leaves the rankings as they are.
-        depth: how many.
-
-    Raises:
-        QueryError: there is no such mode.
-    """
-    run = search_corpus(dataset, embedder, mode=mode, tokens=tokens, reranker=reranker, depth=depth)
+    """Return the mean of each measure over the judged queries; arguments and errors are those of `search_corpus`."""
+    run = search_corpus(dataset, embedder, mode=mode, tokens=tokens, reranker=reranker)
     figures = measure(dataset.judgements, dataset.queries, run)
     return {
         **{name: round(float(values.mean()), 4) for name, values in figures.items()},
@@ -72,22 +59,33 @@ def search_corpus(
     mode: str = MODES[0],
     tokens: bool = False,
     reranker: CrossEncoder | None = None,
-    depth: int = RERANKED,
 ) -> Run:
-    """Return the best hundred documents of the dataset for each query; arguments and errors are those of `evaluate`."""
+    """Return the best hundred documents of a dataset for each query, ranked by the code that serves queries.
+
+    Args:
+        dataset: documents, queries and judgements.
+        embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
+        mode: one of `options.MODES`.
+        tokens: whether tokens are kept and compared, as in an index with them; not for mode lexical.
+        reranker: reads the best candidates again; None leaves the rankings as they are.
+
+    Raises:
+        QueryError: there is no such mode.
+    """
     if mode not in MODES:
         raise QueryError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
-    documents = list(dataset.corpus)
-    rankings = _rankings(dataset, embedder, mode, tokens)
-    if reranker:
-        rankings = _reranked(dataset, rankings, reranker, depth)
-    return {
-        query_id: {
-            documents[row]: float(score)
-            for row, score in zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
-        }
-        for query_id, ranking in zip(dataset.queries, rankings, strict=True)
-    }
+    documents, texts = list(dataset.corpus), list(dataset.corpus.values())
+    run: Run = {}
+    for (query_id, query), ranking in zip(
+        dataset.queries.items(), _rankings(dataset, embedder, mode, tokens), strict=True
+    ):
+        if reranker:
+            best = np.arange(min(RERANKED, len(ranking.rows)))
+            logits = reranker.logits(reranker.pairs(query, [texts[row] for row in ranking.rows[best]]))
+            ranking = rerank(ranking, best, logits, reranker.activated(logits))
+        scored = zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
+        run[query_id] = {documents[row]: float(score) for row, score in scored}
+    return run
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
@@ -128,14 +126,6 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
             yield fuse(dense, lexical, cosines.__getitem__, partial(maxsim, number) if query_tokens else None)
-
-
-def _reranked(dataset: Dataset, rankings: Iterator[Ranking], model: CrossEncoder, depth: int) -> Iterator[Ranking]:
-    texts = list(dataset.corpus.values())
-    for query, ranking in zip(dataset.queries.values(), rankings, strict=True):
-        best = np.arange(min(depth, len(ranking.rows)))
-        logits = model.logits(model.pairs(query, [texts[row] for row in ranking.rows[best]]))
-        yield rerank(ranking, best, logits, model.activated(logits))
 
 
 def _lexical(texts: list[str], folder: Path) -> LexicalReader:

@@ -7,7 +7,7 @@ Training Query Rewriting", 2007).
 
 import json
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from itertools import groupby
@@ -40,15 +40,6 @@ class Judged(NamedTuple):
     documents: dict[str, int]
 
 
-class _Document:
-    """A document as it was shown for a question."""
-
-    def __init__(self) -> None:
-        self.ranks: list[int] = []  # from 0, one a search
-        self.opened = 0  # searches
-        self.verdict = 0  # searches in which it was judged good, less those in which it was judged bad
-
-
 def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[Judged]:
     """Return the questions of a store with at least one document that answers them, the most asked first.
 
@@ -56,7 +47,7 @@ def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[
     """
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_SEARCHES, (MOST_CHARACTERS, collection)).fetchall()
-    shown: defaultdict[str, defaultdict[str, _Document]] = defaultdict(lambda: defaultdict(_Document))
+    shown: dict[str, dict[str, list[tuple[int, int, int]]]] = {}  # question: document: rank, opened, verdict
     spelling: dict[str, str] = {}
     asked, shown_at, opened_at = Counter[str](), Counter[int](), Counter[int]()
     for (_, query), documents in groupby(rows, key=itemgetter(0, 1)):
@@ -64,26 +55,23 @@ def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[
         spelling[key] = query
         asked[key] += 1
         for rank, (_, _, id, opened, best, worst) in enumerate(documents):
-            document = shown[key][id]
-            document.ranks.append(rank)
-            document.opened += opened
-            document.verdict += best if best > 0 else worst  # one good passage makes a good document
+            verdict = best if best > 0 else worst  # one good passage makes a good document
+            shown.setdefault(key, {}).setdefault(id, []).append((rank, opened, verdict))
             shown_at[rank] += 1
             opened_at[rank] += opened
-    rates = {rank: opened_at[rank] / count for rank, count in shown_at.items()}
-    judged = [Judged(spelling[key], asked[key], _relevance(found, rates, least)) for key, found in shown.items()]
-    return sorted((one for one in judged if any(one.documents.values())), key=lambda one: (-one.searches, one.question))
-
-
-def _relevance(documents: Mapping[str, _Document], rates: Mapping[int, float], least: int) -> dict[str, int]:
-    """Return the relevance of the documents of which it is known; `rates` are shares of opened hits by rank."""
-    found = {}
-    for id, document in documents.items():
-        if document.verdict:
-            found[id] = GOOD if document.verdict > 0 else BAD
-        elif document.opened >= max(least, sum(rates[rank] for rank in document.ranks)):
-            found[id] = OPENED
-    return found
+    judged = []
+    for key, found in shown.items():
+        relevance = {}
+        for id, times in found.items():
+            verdict = sum(verdict for _, _, verdict in times)
+            expected = sum(opened_at[rank] / shown_at[rank] for rank, _, _ in times)
+            if verdict:
+                relevance[id] = GOOD if verdict > 0 else BAD
+            elif sum(opened for _, opened, _ in times) >= max(least, expected):
+                relevance[id] = OPENED
+        if any(relevance.values()):
+            judged.append(Judged(spelling[key], asked[key], relevance))
+    return sorted(judged, key=lambda one: (-one.searches, one.question))
 
 
 def write_dataset(

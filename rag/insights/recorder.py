@@ -26,7 +26,9 @@ class Recorder:
     """Keeps what is asked. Safe to use from several threads; no call but `close` waits for the disk."""
 
     def __init__(self, settings: Settings) -> None:
-        self.count: Callable[[str, int], None] | None = None  # of searches that were "written" or "dropped"
+        self.count: Callable[[str, int], None] = lambda outcome, number: (
+            None
+        )  # of searches that were "written" or "dropped"
         self._settings = settings
         self._searches: deque[Searched] = deque()
         self._feedback: deque[tuple[float, Feedback]] = deque()  # with the time of arrival
@@ -52,7 +54,7 @@ class Recorder:
         A search with `seen` False, which is made while somebody types, counts only once feedback comes.
         """
         if len(self._searches) >= MOST_WAITING:
-            self._count("dropped", 1)
+            self.count("dropped", 1)
             return None
         one = Searched(
             new_id(time.time()),
@@ -71,27 +73,30 @@ class Recorder:
     def add_feedback(self, id: str, what: What, passage: str) -> None:
         """Take what became of a search; feedback on an unknown search is ignored."""
         if len(self._feedback) >= MOST_WAITING:
-            self._count("dropped", 1)
+            self.count("dropped", 1)
             return
         self._feedback.append((time.monotonic(), Feedback(id, what, passage)))
 
-    def _count(self, outcome: str, number: int) -> None:
-        if self.count:
-            self.count(outcome, number)
-
     def _run(self) -> None:
         while not self._closed.wait(WRITE_S):
-            self._turn()
-        self._turn()
-        if self._searches:
-            self._count("dropped", len(self._searches))
-
-    def _turn(self) -> None:
-        try:
             self._write()
+        self._write()
+        if self._searches:
+            self.count("dropped", len(self._searches))
+
+    def _write(self) -> None:
+        """Write what waits, and delete what is old; what cannot be written goes on waiting."""
+        try:
+            if self._store and not self._store.is_there:
+                self._store.close()
+                self._store = None
+            if self._searches or self._feedback:
+                self._store = self._store or InsightsStore(self._settings.insights_folder)
+                self._write_to(self._store)
             if self._store and time.monotonic() >= self._cleaned + _CLEAN_S:
                 self._cleaned = time.monotonic()
                 self._store.retain(time.time(), self._settings.insights_days, MOST_BYTES)
+            self._is_failing = False
         except (sqlite3.Error, OSError, InsightsError) as error:
             if not self._is_failing:
                 log.warning("searches cannot be recorded: %s", error)
@@ -99,21 +104,11 @@ class Recorder:
             if self._store:
                 self._store.close()
                 self._store = None
-        else:
-            self._is_failing = False
 
-    def _write(self) -> None:
-        """Write what waits; if that fails it goes on waiting."""
+    def _write_to(self, store: InsightsStore) -> None:
         searches, feedback = list(self._searches), list(self._feedback)
-        if not searches and not feedback:
-            return
-        if self._store is not None and not self._store.is_there:
-            self._store.close()
-            self._store = None
-        if self._store is None:
-            self._store = InsightsStore(self._settings.insights_folder)
-        unknown = set(self._store.write(searches, [each for _, each in feedback]))
-        self._count("written", len(searches))
+        unknown = set(store.write(searches, [each for _, each in feedback]))
+        self.count("written", len(searches))
         for _ in searches:
             self._searches.popleft()
         for _ in feedback:

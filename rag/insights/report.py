@@ -2,10 +2,9 @@
 
 import csv
 import io
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +17,7 @@ MOST_READ = 200_000  # searches, the latest
 LISTED = 50  # questions
 MOST_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-TABLES = ("asked", "unanswered", "days")
-COUNTS = ("asked", "unanswered", *REASONS, "opened", "good")
-COLUMNS = (*COUNTS, "cosine", "p50_ms", "p95_ms")
-_UNSURE = "unopened"  # what was shown may have been the answer
+_KEYS = {"asked": "question", "unanswered": "question", "days": "day"}  # name of the first column, by table
 _VIA_PAGE = ("page", "box")  # where hits can be opened
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Chinese and Japanese keyboards too
 _SEARCHES = """
@@ -56,9 +52,8 @@ class _Search(NamedTuple):
         return [*found, "unopened"] if self.via in _VIA_PAGE and self.hits else found
 
 
-@dataclass(slots=True)
-class Group:
-    """Searches that belong together."""
+class Group(NamedTuple):
+    """The figures of searches that belong together."""
 
     asked: int = 0
     unanswered: int = 0  # for one of REASONS, of which a search may have several
@@ -71,36 +66,26 @@ class Group:
     cosine: float | None = None  # mean of the best of each search
     p50_ms: float = 0.0
     p95_ms: float = 0.0
-    _cosines: list[float] = field(default_factory=list)
-    _times: list[float] = field(default_factory=list)
-
-    def add(self, search: _Search) -> None:
-        """Count a search."""
-        reasons = search.reasons()
-        self.asked += 1
-        self.unanswered += bool(reasons)
-        for reason in reasons:
-            setattr(self, reason, getattr(self, reason) + 1)
-        self.opened += search.opened
-        self.good += search.best > 0
-        self._times.append(search.ms)
-        if search.cosine is not None:
-            self._cosines.append(search.cosine)
-
-    def finish(self) -> None:
-        """Work out means and quantiles."""
-        self.cosine = round(sum(self._cosines) / len(self._cosines), 3) if self._cosines else None
-        times = sorted(self._times)
-        if times:
-            self.p50_ms, self.p95_ms = (round(times[int(share * (len(times) - 1))], 2) for share in (0.5, 0.95))
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return the reasons in words, and of how many searches each."""
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+
+def _grouped(searches: Sequence[_Search]) -> Group:
+    reasons = [search.reasons() for search in searches]
+    cosines = [search.cosine for search in searches if search.cosine is not None]
+    times = sorted(search.ms for search in searches) or [0.0]
+    return Group(
+        asked=len(searches),
+        unanswered=sum(map(bool, reasons)),
+        **{name: sum(name in each for each in reasons) for name in REASONS},
+        opened=sum(search.opened for search in searches),
+        good=sum(search.best > 0 for search in searches),
+        cosine=round(sum(cosines) / len(cosines), 3) if cosines else None,
+        p50_ms=round(times[(len(times) - 1) // 2], 2),
+        p95_ms=round(times[int(0.95 * (len(times) - 1))], 2),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +103,17 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
         found = {name: getattr(self, name) for name in ("since", "collection", "collections")}
-        found["total"] = self.total.as_dict()
-        for table in TABLES:
-            name = _key_name(table)
-            found[table] = [{name: key, **group.as_dict()} for key, group in getattr(self, table)]
+        found["total"] = self.total._asdict()
+        for table, name in _KEYS.items():
+            found[table] = [{name: key, **group._asdict()} for key, group in getattr(self, table)]
         return found
 
     def as_csv(self, table: str) -> str:
-        """Return one of TABLES as CSV with a heading line; no cell is a formula for a spreadsheet."""
+        """Return the table asked, unanswered or days as CSV with a heading line and no formula."""
         out = io.StringIO()
         writer = csv.writer(out)
-        writer.writerow([_key_name(table), *COLUMNS])
-        for key, group in getattr(self, table):
-            values = group.as_dict()
-            writer.writerow([no_formula(one_line(key)), *(values[name] for name in COLUMNS)])
+        writer.writerow([_KEYS[table], *Group._fields])
+        writer.writerows([no_formula(one_line(key)), *group] for key, group in getattr(self, table))
         return out.getvalue()
 
 
@@ -139,28 +121,30 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     """Add up the searches of some days in a store, today's included. Raises InsightsError, sqlite3.Error or OSError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
-    total = Group()
-    by_question: defaultdict[str, Group] = defaultdict(Group)
-    by_day = {f"{since + timedelta(days=place):%Y-%m-%d}": Group() for place in range(days)}
-    spelling: dict[str, str] = {}
-    searches, collections = _read(folder, first_id(since.timestamp()), collection)
+    by_question: dict[str, list[_Search]] = {}
+    by_day: dict[str, list[_Search]] = {f"{since + timedelta(days=place):%Y-%m-%d}": [] for place in range(days)}
+    searches: list[_Search] = []
+    collections: list[str] = []
+    if (folder / DATABASE).exists() or not folder.is_dir():  # where there is only a folder, nothing was asked yet
+        first = first_id(since.timestamp())
+        with closing(open_to_read(folder)) as connection:
+            rows = connection.execute(_SEARCHES, (first, collection, collection, MOST_READ))
+            searches = [_Search._make(row) for row in rows]
+            names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
+            collections = [name for (name,) in names]
     for search in searches:
-        key = question_key(search.query)
-        spelling[key] = search.query
+        by_question.setdefault(question_key(search.query), []).append(search)
         day = f"{datetime.fromtimestamp(time_of(search.id), UTC):%Y-%m-%d}"
-        for group in (total, by_question[key], by_day.setdefault(day, Group())):
-            group.add(search)
-    for group in (total, *by_question.values(), *by_day.values()):
-        group.finish()
-    questions = [(spelling[key], group) for key, group in by_question.items()]
+        by_day.setdefault(day, []).append(search)
+    questions = [(some[-1].query, _grouped(some)) for some in by_question.values()]
     return Report(
         since=f"{since:%Y-%m-%d}",
         collection=collection,
         collections=collections,
-        total=total,
+        total=_grouped(searches),
         asked=sorted(questions, key=lambda each: (-each[1].asked, each[0]))[:LISTED],
         unanswered=sorted((each for each in questions if each[1].unanswered), key=_by_need)[:LISTED],
-        days=sorted(by_day.items()),
+        days=[(day, _grouped(some)) for day, some in sorted(by_day.items())],
     )
 
 
@@ -174,21 +158,6 @@ def no_formula(text: str) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) or text.startswith(_FORMULA) else text
 
 
-def _read(folder: Path, first: str, collection: str | None) -> tuple[Sequence[_Search], list[str]]:
-    if folder.is_dir() and not (folder / DATABASE).exists():
-        return [], []  # nothing was asked yet
-    with closing(open_to_read(folder)) as connection:
-        rows = connection.execute(_SEARCHES, (first, collection, collection, MOST_READ))
-        searches = [_Search._make(row) for row in rows]
-        names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
-        return searches, [name for (name,) in names]
-
-
 def _by_need(question: tuple[str, Group]) -> tuple[int, int, str]:
-    text, group = question
-    sure = sum(getattr(group, name) for name in REASONS if name != _UNSURE)
-    return -sure, -group.unanswered, text
-
-
-def _key_name(table: str) -> str:
-    return "day" if table == "days" else "question"
+    text, group = question  # what was shown but not opened may have been the answer
+    return -(group.empty + group.far + group.bad), -group.unanswered, text

@@ -7,8 +7,8 @@ deleted is overwritten in the file (`secure_delete`), and the write-ahead log, w
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -101,7 +101,7 @@ class InsightsStore:
 
     @property
     def is_there(self) -> bool:
-        """Whether the file is still the one that was opened: an operator may have removed it."""
+        """Return whether the file is still the one that was opened: an operator may have removed it."""
         return _inode(self.folder) == self._inode
 
     def close(self) -> None:
@@ -110,31 +110,39 @@ class InsightsStore:
 
     def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> list[Feedback]:
         """Write both, all or nothing; return the feedback on searches that are missing, which may come later."""
-        with _transaction(self._connection):
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
             for one in searches:
-                _add(self._connection, one)
-            return [each for each in feedback if not self._add_feedback(each)]
+                self._connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
+                self._connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
+            unknown = [each for each in feedback if not self._add_feedback(each)]
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+        return unknown
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
         """Delete searches that nobody saw, those older than some days, and the oldest while the file is too large."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
-        self._connection.execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_S),))
-        self._connection.execute("DELETE FROM searches WHERE id < ?", (first_id(oldest.timestamp()),))
-        while self._bytes() > most_bytes:
-            count = self._connection.execute("SELECT count(*) FROM searches").fetchone()[0]
-            if not count:
+        execute = self._connection.execute
+        execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_S),))
+        execute("DELETE FROM searches WHERE id < ?", (first_id(oldest.timestamp()),))
+        while True:
+            names = ("page_count", "freelist_count", "page_size")
+            pages, free, size = (int(execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
+            count = execute("SELECT count(*) FROM searches").fetchone()[0]
+            if not count or (pages - free) * size <= most_bytes:
                 break
-            tenth = self._connection.execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,))
-            self._connection.execute("DELETE FROM searches WHERE id <= ?", tenth.fetchone())
-        _shrink(self._connection)
-
-    def _bytes(self) -> int:
-        names = ("page_count", "freelist_count", "page_size")
-        pages, free, size = (int(self._connection.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
-        return (pages - free) * size
+            tenth = execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,)).fetchone()
+            execute("DELETE FROM searches WHERE id <= ?", tenth)
+        # give free pages back to the disk, which `execute` would do for a page or two, and empty the log
+        self._connection.executescript("PRAGMA incremental_vacuum")
+        execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _add_feedback(self, feedback: Feedback) -> bool:
-        """Write what became of a search; return whether the search is there."""
+        """Return whether the search is there; feedback on no hit of it is ignored."""
         id, what, hit = feedback.id, feedback.what, (feedback.id, feedback.passage)
         if self._connection.execute("SELECT 1 FROM searches WHERE id = ?", (id,)).fetchone() is None:
             return False
@@ -142,7 +150,7 @@ class InsightsStore:
             value = ("opened", 1) if what == "opened" else ("verdict", _VERDICTS[what])
             change = f"UPDATE hits SET {value[0]} = {value[1]} WHERE search = ? AND passage = ?"  # noqa: S608
             if not self._connection.execute(change, hit).rowcount:
-                return True  # on no hit of the search: ignored
+                return True
         self._connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
         return True
 
@@ -166,68 +174,18 @@ def _open(folder: Path) -> sqlite3.Connection:
         for pragma in ("secure_delete = ON", "foreign_keys = ON", "synchronous = NORMAL"):
             connection.execute(f"PRAGMA {pragma}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > _VERSION:
-            raise InsightsError(f"{path} is of version {version}, and this reads up to {_VERSION}")
+        if version not in (0, _VERSION):
+            raise InsightsError(
+                f"{path} is of version {version}, and only {_VERSION} is read: remove it to begin again"
+            )
         if version == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-        if version == 1:
-            _bring_from_version_1(connection)
-            (folder / "salts.json").unlink(missing_ok=True)
     return connection
 
 
-def _bring_from_version_1(connection: sqlite3.Connection) -> None:
-    """Keep the searches of the version that also had callers, as hashes, and what they were allowed to see."""
-    with _transaction(connection):
-        connection.execute("ALTER TABLE searches RENAME TO old")
-        for statement in filter(str.strip, _SCHEMA.split(";")):
-            connection.execute(statement)
-        document_of = dict(connection.execute("SELECT id, document FROM passages"))
-        rows = connection.execute(
-            "SELECT printf('%016x%016x', id, secret), collection, via, query, shown, cosine, close, ms, seen FROM old"
-        )
-        for id, collection, via, query, shown, *more in rows.fetchall():
-            hits = [(passage, document_of.get(passage, "")) for passage in shown.split()]
-            _add(connection, Searched(id, collection, via, query, hits, *more))
-        connection.execute(
-            "UPDATE hits SET opened = f.opened, verdict = f.verdict FROM feedback f "
-            "JOIN old ON old.id = f.search WHERE hits.passage = f.passage "
-            "AND hits.search = printf('%016x%016x', old.id, old.secret)"
-        )
-        for table in ("old", "feedback", "passages", "scopes", "purges"):
-            connection.execute(f"DROP TABLE {table}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-    connection.execute("VACUUM")
-    _shrink(connection)
-
-
-def _add(connection: sqlite3.Connection, one: Searched) -> None:
-    connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
-    connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
-
-
-def _shrink(connection: sqlite3.Connection) -> None:
-    """Give free pages back to the disk, and empty the log unless somebody reads it."""
-    connection.executescript("PRAGMA incremental_vacuum")  # `execute` would do a page or two
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-
-
 def _inode(folder: Path) -> int | None:
-    try:
+    with suppress(FileNotFoundError):
         return (folder / DATABASE).stat().st_ino
-    except FileNotFoundError:
-        return None
+    return None

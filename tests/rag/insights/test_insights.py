@@ -28,25 +28,6 @@ NOW = time.time()
 NOON = datetime(2026, 5, 20, 12, tzinfo=UTC)
 DAY_S = 86_400
 HITS = [(f"chunk-{rank}", f"document-{rank}") for rank in (1, 2, 3, 4)]
-VERSION_1 = """
-CREATE TABLE searches (id INTEGER PRIMARY KEY, secret INTEGER NOT NULL, collection TEXT NOT NULL, via TEXT NOT NULL,
-    mode TEXT NOT NULL, query TEXT NOT NULL, redacted INTEGER NOT NULL, hits INTEGER NOT NULL, cosine REAL,
-    close INTEGER NOT NULL, ms REAL NOT NULL, scope INTEGER NOT NULL, caller INTEGER, seen INTEGER NOT NULL,
-    shown TEXT NOT NULL) STRICT;
-CREATE INDEX searches_unseen ON searches (id) WHERE seen = 0;
-CREATE TABLE feedback (search INTEGER NOT NULL, passage TEXT NOT NULL, opened INTEGER NOT NULL,
-    verdict INTEGER NOT NULL, PRIMARY KEY (search, passage)) STRICT, WITHOUT ROWID;
-CREATE TABLE passages (id TEXT PRIMARY KEY, document TEXT NOT NULL, url TEXT NOT NULL, title TEXT NOT NULL,
-    shown TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE scopes (id INTEGER PRIMARY KEY, scope TEXT NOT NULL UNIQUE) STRICT;
-CREATE TABLE purges (count INTEGER NOT NULL) STRICT;
-INSERT INTO scopes VALUES (1, 'group of alice');
-INSERT INTO passages VALUES ('a-1', 'doc-a', 'u', 't', '2026-01-01'), ('b-1', 'doc-b', 'u', 't', '2026-01-01');
-INSERT INTO searches VALUES
-    (3729543096729600000, 77, 'default', 'page', 'dense', 'an old one', 0, 2, 0.5, 1, 2.5, 1, 123456789, 1, 'a-1 b-1');
-INSERT INTO feedback VALUES (3729543096729600000, 'b-1', 1, 1);
-PRAGMA user_version = 1;
-"""
 
 
 def searched(query: str, *, at: float = NOW, **changes: Any) -> Searched:
@@ -119,27 +100,15 @@ def test_the_file_is_bounded(store: InsightsStore) -> None:
     assert str(oldest) >= first_id(NOW + 2000 - int(str(left)))
 
 
-def test_a_store_of_version_1_loses_who_asked_and_nothing_else(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
-        connection.executescript(VERSION_1)
-    (tmp_path / "salts.json").write_text("{}")
-    assert judged_questions(tmp_path, "default")[0].documents == {"doc-b": GOOD}
-    InsightsStore(tmp_path).close()
-    assert rows(tmp_path, "SELECT id, query, hits, ms FROM searches") == [
-        (f"{3729543096729600000:016x}{77:016x}", "an old one", 2, 2.5)
-    ]
-    assert b"alice" not in all_bytes(tmp_path)
-    assert not (tmp_path / "salts.json").exists()
-
-
 def test_a_store_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     with pytest.raises(InsightsError, match="serve with --insights"):
         open_to_read(tmp_path)
-    with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
-        connection.execute("PRAGMA user_version = 9")
-    for opened in (open_to_read, InsightsStore):
-        with pytest.raises(InsightsError, match="is of version 9"):
-            opened(tmp_path)
+    for version in (1, 9):
+        with closing(sqlite3.connect(tmp_path / DATABASE)) as connection:
+            connection.execute(f"PRAGMA user_version = {version}")
+        for opened in (open_to_read, InsightsStore):
+            with pytest.raises(InsightsError, match=f"is of version {version}, .* remove it"):
+                opened(tmp_path)
 
 
 def test_the_report(store: InsightsStore) -> None:
