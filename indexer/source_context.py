@@ -1,13 +1,13 @@
 """All that reading one source needs: its limits, what the build before knows of it, and callbacks of this build."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from indexer.config import CrawlLimits
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import OCR_OFF
 from indexer.read.parsing import Wanted
-from indexer.records import Item, Page
+from indexer.records import Page
 
 
 def only_links(page: Page) -> Wanted:
@@ -27,7 +27,6 @@ class SourceContext:
     limits: CrawlLimits
     report_due: Callable[[int], None] = ignore  # takes the number of known pages, whenever it grows
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration.nothing)
-    study: Callable[[Iterable[Item]], None] | None = None  # learns from pages of all parts, before any is yielded
     no_images: str = OCR_OFF  # why images are not read; empty if they are
     wanted: Callable[[Page], Wanted] = only_links  # parts of a page that are read with its links, in any thread
 

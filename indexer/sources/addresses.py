@@ -1,9 +1,8 @@
 """Sources as users name them: sites, repositories, buckets, folders and files."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 from indexer.errors import SourceError
@@ -59,8 +58,7 @@ def refuse_bare_host(source: str) -> None:
     raise SourceError(f"there is no file or folder {source}; for the site, write {scheme}://{source}")
 
 
-@dataclass(frozen=True, slots=True)
-class GitAddress:
+class GitAddress(NamedTuple):
     """`git+https://HOST/PATH@REF` or `git+file:///FOLDER@REF`."""
 
     source: str  # as the user gave it
@@ -89,8 +87,7 @@ class GitAddress:
         return cls(source, remote, ref, is_local=False)
 
 
-@dataclass(frozen=True, slots=True)
-class BucketAddress:
+class BucketAddress(NamedTuple):
     """`s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`."""
 
     source: str  # as the user gave it
@@ -102,18 +99,12 @@ class BucketAddress:
     def read(cls, source: str) -> Self:
         """Parse a source. Raises SourceError."""
         scheme, _, rest = source.partition("://")
+        scheme = scheme.partition(":")[0].lower()
         bucket, _, path = rest.partition("/")
-        scheme = scheme.lower()
-        if not rest or not _BUCKET.fullmatch(bucket) or "?" in path or "#" in path:
+        if not _BUCKET.fullmatch(bucket) or "?" in path or "#" in path:
             name = "CONTAINER" if scheme == "az" else "BUCKET"
-            scheme = source.lower().partition(":")[0]
             raise SourceError(f"{source}: write {scheme}://{name}/PREFIX, with %3F and %23 for ? and #")
         prefix = unquote(path).strip("/")
         if _CONTROL.search(prefix) or any(step in ("", ".", "..") for step in prefix.split("/") if prefix):
             raise SourceError(f"{source}: a prefix has no empty steps, no . or .., and no control characters")
         return cls(source, scheme, bucket, prefix)
-
-    @property
-    def root(self) -> str:
-        """Return the address of the bucket."""
-        return f"{self.scheme}://{self.bucket}"

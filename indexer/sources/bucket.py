@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from importlib import metadata
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING
 
 from indexer import encodings
 from indexer.config import CrawlLimits
@@ -22,39 +22,55 @@ from indexer.crawl.answers import media_type
 from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
 from indexer.sources.addresses import BucketAddress
-from indexer.sources.stored_files import Listing
+from indexer.sources.stored_files import Listing, StoredFile
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
+    from obstore.store import ClientConfig, RetryConfig
 
 _MAX_OBJECTS = 1_000_000  # of a source
 _MAX_SIZE = (1 << 63) - 1  # bytes that SQLite can store
 _CHUNK = 1_000  # entries taken from the client at once
 _PIECE = 1 << 18  # bytes of a body taken at once
-_EXTRA = "this needs the extra remote: pip install 'pilotlight[remote]'"
-_CREDENTIALS = {  # variables, by scheme
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-    "gs": "GOOGLE_SERVICE_ACCOUNT",
-    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
-}
-_PLACES = {"s3": "AWS_REGION and AWS_ENDPOINT_URL", "gs": "GOOGLE_BASE_URL", "az": "AZURE_STORAGE_ENDPOINT"}
-_ENDPOINTS = {
-    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
-    "gs": ("GOOGLE_BASE_URL",),
-    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
-}
 _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """A kind of store: the variables of its credentials and its place, to be told, and those of its endpoint."""
+
+    client: str
+    credentials: str
+    place: str
+    endpoints: tuple[str, ...]
+
+
+_STORES = {
+    "s3": _Store(
+        "S3Store",
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        "AWS_REGION and AWS_ENDPOINT_URL",
+        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    ),
+    "gs": _Store("GCSStore", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BASE_URL", ("GOOGLE_BASE_URL",)),
+    "az": _Store(
+        "AzureStore",
+        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_ENDPOINT",
+        ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+    ),
+}
 # how errors of the client begin, with the time that each try took
 _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "
 )
-# addresses where a machine in the cloud is asked for its credentials
-_METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "/latest/api/token", "computeMetadata", "metadata/identity")
+_NO_CREDENTIALS = (  # among them addresses where a machine in the cloud is asked for its credentials
+    *("169.254.169.254", "169.254.170.2", "/latest/api/token", "computeMetadata", "metadata/identity"),
+    *("Account must be specified", "credential error", "Container must be specified"),
+)
 _REFUSED = re.compile(r"status code: 40[13]\b")  # of a listing, for which the client has no error of its own
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>")
 _BODY = re.compile(r":? *<[?\w]")  # of an answer, which may repeat the request
-_NO_CREDENTIALS = ("Account must be specified", "credential error", "Container must be specified")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
 
 
@@ -64,30 +80,6 @@ def version() -> str:
         return metadata.version("obstore")
     except metadata.PackageNotFoundError:
         return ""
-
-
-class Entry(NamedTuple):
-    """An object in a listing."""
-
-    path: bytes
-    size: int  # bytes
-    version: str  # its ETag without quotation marks, or else when it was last modified
-    last_modified: str  # as HTTP has dates
-
-    @classmethod
-    def of(cls, meta: "ObjectMeta") -> Self:
-        """Return the entry of an object as the client describes it."""
-        modified = meta["last_modified"].astimezone(UTC)
-        path, size = meta["path"].encode("utf-8", "surrogateescape"), min(meta["size"], _MAX_SIZE)
-        last_modified = format_datetime(modified.replace(microsecond=0), usegmt=True)
-        return cls(path, size, _version(meta["e_tag"], modified), last_modified)
-
-
-class Unlisted(NamedTuple):
-    """A folder that cannot be listed, and why."""
-
-    path: bytes
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,32 +100,41 @@ class Bucket:
 
         Raises SourceError: the extra is missing, or the environment makes no sense.
         """
-        self._address = address
-        self._max_bytes = limits.max_bytes
+        self._address, self._max_bytes = address, limits.max_bytes
         try:
-            from obstore import exceptions
+            from obstore import exceptions, store
         except ModuleNotFoundError as error:
-            raise SourceError(f"{address.source}: {_EXTRA}") from error
+            what = "this needs the extra remote: pip install 'pilotlight[remote]'"
+            raise SourceError(f"{address.source}: {what}") from error
         self.errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)  # of the client
         self._invalid_path = exceptions.InvalidPathError
+        client: ClientConfig = {
+            "connect_timeout": timedelta(seconds=5),
+            "timeout": timedelta(seconds=limits.timeout),
+            "user_agent": limits.user_agent,
+        }
+        kind = _STORES[address.scheme]
+        # an endpoint without TLS is used only if it is named so
+        if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.endpoints):
+            client["allow_http"] = True
         with self._source_errors():
-            self._store = _open_store(address, limits)
+            self._store = getattr(store, kind.client)(address.bucket, client_options=client, retry_config=_RETRY)
 
-    def entries(self) -> tuple[Listing[Entry], list[Unlisted]]:
-        """Return the objects below the prefix, or the one of its name, ordered by path; and unlisted folders.
+    def entries(self) -> tuple[Listing, dict[bytes, str]]:
+        """Return the objects below the prefix, or the one of its name; and why folders are not listed, by path.
 
         Raises SourceError: they cannot be listed, in part or at all, for another reason than the name of one.
         """
         import obstore
 
-        prefix, found, unlisted = self._address.prefix, Listing(Entry, by_path=True), list[Unlisted]()
+        prefix, found, unlisted = self._address.prefix, Listing(), dict[bytes, str]()
         with self._source_errors():
             todo = [prefix]
             while todo:
                 folder, size = todo.pop(), len(found)
                 try:
                     for chunk in obstore.list(self._store, folder or None, chunk_size=_CHUNK):
-                        found.add(map(Entry.of, chunk))
+                        found.add(map(_file, chunk))
                         self._check_count(len(found))
                     continue
                 except self._invalid_path as error:
@@ -146,17 +147,17 @@ class Bucket:
                     reason = f"cannot be listed, as it holds an object that cannot be named: {name}"
                     if folder == prefix:
                         raise SourceError(f"{self._address.source}: {reason}; rename it") from None
-                    unlisted.append(Unlisted(folder.encode("utf-8", "surrogateescape"), reason))
+                    unlisted[folder.encode("utf-8", "surrogateescape")] = reason
                     continue
-                found.add(map(Entry.of, listed["objects"]))
+                found.add(map(_file, listed["objects"]))
                 todo += listed["common_prefixes"]
                 self._check_count(len(found) + len(unlisted))
             if not found and not unlisted and prefix:
                 with suppress(FileNotFoundError):
-                    found.add([Entry.of(obstore.head(self._store, prefix))])
+                    found.add([_file(obstore.head(self._store, prefix))])
         return found, unlisted
 
-    def read(self, entry: Entry, types: frozenset[str] | None) -> Content | str:
+    def read(self, path: bytes, types: frozenset[str] | None) -> Content | str:
         """Return the content of an object; or its media type, if that is none of `types`.
 
         Raises:
@@ -166,7 +167,7 @@ class Bucket:
         """
         import obstore
 
-        answer = obstore.get(self._store, entry.path.decode("utf-8", "surrogateescape"))
+        answer = obstore.get(self._store, path.decode("utf-8", "surrogateescape"))
         headers = {str(name).lower(): value for name, value in answer.attributes.items()}
         content_type, charset = media_type(headers.get("content-type", ""))
         if types is not None and content_type not in types:
@@ -176,8 +177,7 @@ class Bucket:
             body += piece
             if len(body) > self._max_bytes:
                 raise FetchError(f"larger than {self._max_bytes:,} bytes")
-        modified = answer.meta["last_modified"].astimezone(UTC)
-        return Content(bytes(body), content_type, charset, _version(answer.meta["e_tag"], modified))
+        return Content(bytes(body), content_type, charset, _file(answer.meta).version)
 
     @contextmanager
     def _source_errors(self) -> Iterator[None]:
@@ -202,43 +202,27 @@ def brief(error: Exception) -> str:
     return one_line(_BODY.split(_REQUEST.sub("", text.partition("\n")[0]))[0] + (f": {code[1]}" if code else ""))
 
 
-def _open_store(address: BucketAddress, limits: CrawlLimits) -> "ObjectStore":
-    from obstore.store import AzureStore, GCSStore, S3Store
-
-    client: ClientConfig = {
-        "connect_timeout": timedelta(seconds=5),
-        "timeout": timedelta(seconds=limits.timeout),
-        "user_agent": limits.user_agent,
-    }
-    # an endpoint without TLS is used only if it is named so
-    if any(os.environ.get(variable, "").lower().startswith("http://") for variable in _ENDPOINTS[address.scheme]):
-        client["allow_http"] = True
-    if address.scheme == "s3":
-        return S3Store(address.bucket, client_options=client, retry_config=_RETRY)
-    if address.scheme == "gs":
-        return GCSStore(address.bucket, client_options=client, retry_config=_RETRY)
-    return AzureStore(address.bucket, client_options=client, retry_config=_RETRY)
-
-
 def _explain(error: Exception, address: BucketAddress) -> str:
     """Return what an error of the client means, and what to do."""
     from obstore import exceptions
 
-    text, said, variables = str(error), brief(error), _CREDENTIALS[address.scheme]
-    refused = f"the store does not allow it ({said}): check {variables}, and what they may list and read"
-    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError):
-        return refused
+    text, said, kind = str(error), brief(error), _STORES[address.scheme]
     is_missing = isinstance(error, FileNotFoundError)
-    if any(words in text for words in _NO_BUCKET) or (is_missing and not address.prefix):
+    is_refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError)
+    if not is_refused and (any(words in text for words in _NO_BUCKET) or (is_missing and not address.prefix)):
         return f"there is no {'container' if address.scheme == 'az' else 'bucket'} {address.bucket}"
-    if not is_missing and any(word in text for word in (*_METADATA_SERVICES, *_NO_CREDENTIALS)):
-        return f"there are no credentials for {address.scheme}://: set {variables} ({said})"
-    if not is_missing and _REFUSED.search(text.partition("\n")[0]):
-        return refused
+    if not is_refused and not is_missing and any(word in text for word in _NO_CREDENTIALS):
+        return f"there are no credentials for {address.scheme}://: set {kind.credentials} ({said})"
+    if is_refused or (not is_missing and _REFUSED.search(text.partition("\n")[0])):
+        return f"the store does not allow it ({said}): check {kind.credentials}, and what they may list and read"
     if "Received redirect without LOCATION" in said:
         return "the bucket is in another region: set AWS_REGION"
-    return f"the store does not answer as it should ({said}): try again later, or check {_PLACES[address.scheme]}"
+    return f"the store does not answer as it should ({said}): try again later, or check {kind.place}"
 
 
-def _version(etag: str | None, modified: datetime) -> str:
-    return (etag or modified.isoformat()).strip('"')
+def _file(meta: "ObjectMeta") -> StoredFile:
+    """Return an object as the client describes it: its version is its ETag, or else when it was last modified."""
+    modified: datetime = meta["last_modified"].astimezone(UTC)
+    path, size = meta["path"].encode("utf-8", "surrogateescape"), min(meta["size"], _MAX_SIZE)
+    version = (meta["e_tag"] or modified.isoformat()).strip('"')
+    return StoredFile(path, size, version, format_datetime(modified.replace(microsecond=0), usegmt=True))

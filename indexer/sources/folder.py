@@ -7,29 +7,28 @@ nearest one counts; one that cannot be read is a list of nobody.
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
+from typing import NamedTuple
 
 from indexer.errors import ParseError, SourceError
 from indexer.read.access_list import FILE, NOBODY, read_list
 from indexer.read.container import with_parts
-from indexer.read.formats import HTML, content_type_of, reader_of, refusal_of
+from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.folder_tree import Tree
-from indexer.sources.templates import spread
+from indexer.sources.folder_tree import Tree, is_index
 from indexer.urls import folder_above
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
 _MAX_LIST = 100_000  # bytes of an access list
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _File(NamedTuple):
     path: Path
     content_type: str
     access: Readers = None  # who may read it
@@ -74,45 +73,37 @@ class _FolderReading:
     """One reading of a folder."""
 
     def __init__(self, context: SourceContext, tree: Tree) -> None:
-        self._context = context
-        self._tree = tree
+        self._context, self._tree = context, tree
         self._list_failures: list[Failure] = []
 
     def one_file(self, path: Path) -> Iterator[Item]:
         """Read one file. Raises SourceError."""
         access = self._access(path.with_name(path.name + FILE), self._access(path.parent / FILE, None))
         self._context.report_due(1)
-        entry = _Entry(path, content_type_of(path.name) or "", access)
-        page = self._list_failures[0] if self._list_failures else self._page(entry)
+        page = self._page(_File(path, content_type_of(path.name) or "", access))
+        if self._list_failures:
+            page = self._list_failures[0]
         if isinstance(page, Skip | Failure | OSError):
             reason = (page.strerror or "cannot be read") if isinstance(page, OSError) else page.reason
             raise SourceError(f"cannot read {self._context.source}: {reason}")
         yield from with_parts(page, self._context.limits.max_bytes, self._context.no_images)
 
     def all_files(self) -> Iterator[Item]:
-        """Read every file of the folder, after a sample for its template."""
-        entries = [*self._walk(), *self._list_failures]
-        files = [entry for entry in entries if isinstance(entry, _Entry)]
-        self._context.report_due(len(files))
-        if self._context.study is not None:
-            pages = [entry for entry in files if reader_of(entry.content_type) == HTML]
-            sample = map(self._page, spread(pages, len(pages)))
-            self._context.study(page for page in sample if not isinstance(page, OSError))
-        for entry in entries:
-            for item in self._read(entry) if isinstance(entry, _Entry) else [entry]:
+        """Read every file of the folder."""
+        found = [*self._walk(), *self._list_failures]
+        self._context.report_due(sum(isinstance(entry, _File) for entry in found))
+        for entry in found:
+            for item in self._read(entry) if isinstance(entry, _File) else [entry]:
                 yield from with_parts(item, self._context.limits.max_bytes, self._context.no_images)
 
-    def _walk(self) -> Iterator[_Entry | Known | Skip | Failure]:
+    def _walk(self) -> Iterator[_File | Known | Skip | Failure]:
         """Yield the files in order, and why others are left out."""
         todo: list[tuple[Path, Readers]] = [(self._tree.root, None)]
         while todo:
-            here, inherited = todo.pop()
+            here, access = todo.pop()
             url = here.as_uri()
             try:
                 names = self._tree.list(here)
-                if here != self._tree.root and self._tree.is_index(here):
-                    yield Skip(url, "an index of Pilotlight")
-                    continue
             except OSError as error:
                 reason = error.strerror or "cannot be read"
                 if here == self._tree.root:
@@ -121,8 +112,12 @@ class _FolderReading:
                 if error.errno not in _GONE:
                     yield from self._kept(self._context.earlier.pages(f"{url}/"), reason)
                 continue
-            access = self._access(here / FILE, inherited) if any(name == FILE for name, _ in names) else inherited
+            if here != self._tree.root and is_index(names):
+                yield Skip(url, "an index of Pilotlight")
+                continue
             with_list = {name.removesuffix(FILE) for name, _ in names if name.endswith(FILE)}
+            if "" in with_list:
+                access = self._access(here / FILE, access)
             folders = []
             for name, mode in names:
                 path = here / name
@@ -134,16 +129,14 @@ class _FolderReading:
                     yield Skip(path.as_uri(), reason)
                 else:
                     readers = self._access(path.with_name(name + FILE), access) if name in with_list else access
-                    yield _Entry(path, content_type_of(name) or "", readers)
+                    yield _File(path, content_type_of(name) or "", readers)
             todo += reversed(folders)
 
     def _refusal(self, name: str, mode: int) -> str:
         """Return why a file is not read, or a hidden folder; empty if it is."""
-        if stat.S_ISDIR(mode):
-            return "hidden"
         if stat.S_ISLNK(mode):
             return "symbolic link"
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             return "pipe, socket or device"
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
@@ -164,30 +157,29 @@ class _FolderReading:
             self._list_failures.append(Failure(path.as_uri(), f"{reason}: nobody may read what it is for"))
             return NOBODY
 
-    def _read(self, entry: _Entry) -> list[Item]:
+    def _read(self, file: _File) -> list[Item]:
         """Return the page of a file, or why there is none, or its record if the trouble may pass."""
-        page = self._page(entry)
+        page = self._page(file)
         if not isinstance(page, OSError):
             return [page]
-        url, reason = entry.path.as_uri(), page.strerror or "cannot be read"
+        url, reason, earlier = file.path.as_uri(), page.strerror or "cannot be read", self._context.earlier
         records: list[PageRecord] = []
-        earlier = self._context.earlier
-        if page.errno not in _GONE and earlier.is_given(url, entry.access):
+        if page.errno not in _GONE and earlier.is_given(url, file.access):
             record = earlier.page(url)
             records = [*([record] if record else []), *earlier.pages(f"{url}!/")]
         return [*self._kept(records, reason)] or [Failure(url, reason)]
 
-    def _kept(self, records: "Iterator[PageRecord] | list[PageRecord]", reason: str) -> Iterator[Known]:
+    def _kept(self, records: Iterable[PageRecord], reason: str) -> Iterator[Known]:
         return (Known(replace(record, source=self._context.source), kept=reason) for record in records)
 
-    def _page(self, entry: _Entry) -> Page | Skip | Failure | OSError:
-        url, max_bytes = entry.path.as_uri(), self._context.limits.max_bytes
+    def _page(self, file: _File) -> Page | Skip | Failure | OSError:
+        url, max_bytes = file.path.as_uri(), self._context.limits.max_bytes
         try:
-            with open(self._tree.open(entry.path), "rb") as file:
-                status = os.fstat(file.fileno())
+            with open(self._tree.open(file.path), "rb") as opened:
+                status = os.fstat(opened.fileno())
                 if not stat.S_ISREG(status.st_mode):
                     return Skip(url, "pipe, socket or device")
-                body = file.read(max_bytes + 1)
+                body = opened.read(max_bytes + 1)
         except OSError as error:
             return error
         if len(body) > max_bytes:
@@ -196,10 +188,10 @@ class _FolderReading:
             url=url,
             source=self._context.source,
             body=body,
-            content_type=entry.content_type,
+            content_type=file.content_type,
             charset=None,
             etag=None,
             last_modified=formatdate(status.st_mtime, usegmt=True),
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            stated=NOTHING_STATED._replace(access=entry.access),
+            stated=NOTHING_STATED._replace(access=file.access),
         )

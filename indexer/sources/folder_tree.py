@@ -6,7 +6,7 @@ call, on Linux alone; this holds wherever there are descriptors of folders.
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -28,21 +28,17 @@ class Tree:
     def __init__(self, root: Path, top: Path) -> None:
         """Open a folder, step by step from `top`, which is it or above it; raises OSError."""
         self.root = root
-        self._handle = os.open(top, _FOLDER)
+        handle = os.open(top, _FOLDER)
         try:
-            handle = self._descend(root.relative_to(top))
-        except OSError:
-            os.close(self._handle)
-            raise
-        if handle != self._handle:
-            os.close(self._handle)
-        self._handle = handle
-        self._last: tuple[Path, int] = (root, self._handle)  # files come folder by folder
+            self._root = _descend(handle, root.relative_to(top))
+        finally:
+            os.close(handle)
+        self._here, self._handle = root, os.dup(self._root)  # files come folder by folder
 
     def close(self) -> None:
         """Release the descriptors."""
-        self._leave()
         os.close(self._handle)
+        os.close(self._root)
 
     def list(self, folder: Path) -> list[tuple[str, int]]:
         """Return the names in a folder at or below the root, in order, each with its mode; raises OSError."""
@@ -53,55 +49,44 @@ class Tree:
                 entries.append((name, os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode))
         return entries
 
-    def is_index(self, folder: Path) -> bool:
-        """Return whether a folder below the root is an index or a collection of one; raises OSError."""
-        handle = self._enter(folder)
-        try:
-            modes = {name: os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode for name in _OF_AN_INDEX}
-        except FileNotFoundError:
-            return False
-        return all(is_kind(modes[name]) for name, is_kind in _OF_AN_INDEX.items())
-
     def open(self, path: Path) -> int:
         """Open a file below the root, without waiting if it is a pipe; raises OSError, also if it has become a link."""
         return os.open(path.name, _FILE, dir_fd=self._enter(path.parent))
 
     def _enter(self, folder: Path) -> int:
         """Return the descriptor of a folder, which is open until the next one is entered."""
-        if folder == self._last[0]:
-            return self._last[1]
-        self._leave()
-        self._last = (folder, self._descend(folder.relative_to(self.root)))
-        return self._last[1]
+        if folder != self._here:
+            handle = _descend(self._root, folder.relative_to(self.root))
+            os.close(self._handle)
+            self._here, self._handle = folder, handle
+        return self._handle
 
-    def _descend(self, folder: Path) -> int:
-        """Return the descriptor of a folder below; that of the root itself if it is that."""
-        handle = self._handle
-        for name in folder.parts:
-            try:
-                below = os.open(name, _FOLDER, dir_fd=handle)
-            finally:
-                if handle != self._handle:
-                    os.close(handle)
-            handle = below
-        return handle
 
-    def _leave(self) -> None:
-        if self._last[1] != self._handle:
-            os.close(self._last[1])
-        self._last = (self.root, self._handle)
+def _descend(handle: int, folder: Path) -> int:
+    """Return a descriptor of a folder below an open one."""
+    handle = os.dup(handle)
+    for name in folder.parts:
+        try:
+            below = os.open(name, _FOLDER, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = below
+    return handle
+
+
+def is_index(names: Iterable[tuple[str, int]]) -> bool:
+    """Return whether a folder of these names and modes is an index or a collection of one."""
+    modes = dict(names)
+    return all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items())
 
 
 def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[str, BinaryIO]:
-    """Open the file of a document, or the archive or e-mail that it is in.
+    """Return the name of a document's file, or of the archive or e-mail that it is in, and the file at its beginning.
 
     Args:
         url: address of the document.
         source: file or folder that it was read from; nothing outside is opened, and no link below is followed.
         within: folders that the source may not leave; none means that it may be anywhere.
-
-    Returns:
-        Name of the file, and the file at its beginning.
 
     Raises:
         SourceError: it was not read from a folder, or is not there any more.

@@ -31,7 +31,7 @@ _MIN_VERSION = (2, 37)  # has http.curloptResolve, which holds it to addresses t
 _BLOCK = 512  # bytes that `ulimit -f` counts in
 _MAX_PACKS = 20  # of updates, after which everything is fetched again, and unneeded objects go
 _LEFTOVERS = "objects/pack/tmp_*"  # of fetches that were cut off
-_FETCH_TIMEOUT = 3_600.0  # seconds
+_SECONDS, _FETCH_SECONDS = 60.0, 3_600.0  # time limits of commands
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -94,30 +94,47 @@ class Git:
         Raises:
             SourceError: it cannot be started.
         """
-        lines = [
-            _config_line(name, value)
-            for name, values in {**_SETTINGS, **(config or {})}.items()
-            for value in ([values] if isinstance(values, str) else values)
-        ]
-        handle = os.memfd_create("git-config")
+        lines = []
+        for name, values in {**_SETTINGS, **(config or {})}.items():
+            section, _, key = name.rpartition(".")
+            for value in [values] if isinstance(values, str) else values:
+                for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):
+                    value = value.replace(character, escape)
+                lines.append(f'[{section}]\n\t{key} = "{value}"\n')
+        settings = os.memfd_create("git-config")
+        environment = {
+            **_path(),
+            "HOME": "/nonexistent",  # where curl would look for a netrc
+            "LC_ALL": "C",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": f"/proc/self/fd/{settings}",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": self.protocols,
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            # the authorities of this machine, or of SSL_CERT_FILE
+            "GIT_SSL_CAINFO": ssl.get_default_verify_paths().cafile or certifi.where(),
+        }
+        command = ["git", f"--git-dir={self.folder}", *arguments]
+        if most is not None:
+            command = ["sh", "-c", 'ulimit -f "$0" && exec "$@"', str(-(-most // _BLOCK)), *command]
         try:
-            os.write(handle, "".join(lines).encode("utf-8", "surrogateescape"))
-            command = ["git", f"--git-dir={self.folder}", *arguments]
-            if most is not None:
-                command = ["sh", "-c", 'ulimit -f "$0" && exec "$@"', str(-(-most // _BLOCK)), *command]
+            os.write(settings, "".join(lines).encode("utf-8", "surrogateescape"))
             process = subprocess.Popen(
                 command,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=self._environment(handle),
-                pass_fds=[handle],
+                env=environment,
+                pass_fds=[settings],
                 start_new_session=True,  # so that its children end with it
             )
         except OSError as error:
             raise SourceError(f"cannot start git: {error.strerror}") from error
         finally:
-            os.close(handle)
+            os.close(settings)
         with process:
             try:
                 yield process
@@ -126,7 +143,7 @@ class Git:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def run(
-        self, *arguments: str, config: Config | None = None, most: int | None = None, seconds: float = 60.0
+        self, *arguments: str, config: Config | None = None, most: int | None = None, seconds: float = _SECONDS
     ) -> tuple[bool, str, str]:
         """Run a command to its end; return whether it succeeded, its output, and its errors.
 
@@ -139,23 +156,6 @@ class Git:
                 raise SourceError(f"git {arguments[0]} did not end within {seconds:,.0f} seconds") from error
         succeeded = process.returncode == 0
         return succeeded, output.decode("utf-8", "replace").strip(), errors.decode("utf-8", "replace")
-
-    def _environment(self, config: int) -> dict[str, str]:
-        authorities = ssl.get_default_verify_paths().cafile or certifi.where()  # the former reads SSL_CERT_FILE
-        return {
-            **_path(),
-            "HOME": "/nonexistent",  # where curl would look for a netrc
-            "LC_ALL": "C",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_CONFIG_GLOBAL": f"/proc/self/fd/{config}",
-            "GIT_ATTR_NOSYSTEM": "1",
-            "GIT_ALLOW_PROTOCOL": self.protocols,
-            "GIT_NO_LAZY_FETCH": "1",
-            "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_SSL_CAINFO": authorities,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,77 +173,55 @@ class Mirrors:
             CredentialsError: a secret cannot be used.
         """
         require_git(remote=True)
-        redaction = Redaction()
-        config = {**_network_config(address, limits), **self._header_config(address, redaction)}
-        git = Git(self.place_of(address.source), protocols="https")
+        source, most, redaction = address.source, limits.max_total_bytes, Redaction()
+        config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
+        credential = credential_for(source, self.credentials)
+        if credential is not None and credential.cookies:
+            ways = "a repository is read with basic, bearer or headers, not with cookies"
+            raise CredentialsError(f"credentials of {credential.origin}: {ways}")
+        if credential is not None and (headers := headers_of(credential, redaction)):
+            config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
+        git = Git(self._place_of(source), protocols="https")
         if len(list(git.folder.glob("objects/pack/*.pack"))) > _MAX_PACKS:
-            self.drop(address.source)
+            self.drop(source)
         is_new = not git.folder.exists()
         git.folder.parent.mkdir(parents=True, exist_ok=True)
         succeeded, _, errors = git.run("init", "--quiet", "--bare", "--template=")  # repairs one that was cut off, too
         if not succeeded:
-            raise SourceError(f"{address.source}: cannot make a copy: {first_error(errors)}")
+            raise SourceError(f"{source}: cannot make a copy: {first_error(errors)}")
         for leftover in [*git.folder.glob(_LEFTOVERS), *git.folder.rglob("*.lock")]:  # of a fetch that was killed
             leftover.unlink()
         options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
         fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{TIP}")
-        succeeded, _, errors = git.run(*fetch, config=config, most=limits.max_total_bytes, seconds=_FETCH_TIMEOUT)
+        succeeded, _, errors = git.run(*fetch, config=config, most=most, seconds=_FETCH_SECONDS)
         if succeeded:
             return git.folder
-        sizes = [leftover.stat().st_size for leftover in git.folder.glob(_LEFTOVERS)]
-        if sizes and max(sizes) >= limits.max_total_bytes:
-            self.drop(address.source)
-            raise SourceError(f"{address.source}: larger than {limits.max_total_bytes:,} bytes")
+        if any(leftover.stat().st_size >= most for leftover in git.folder.glob(_LEFTOVERS)):
+            self.drop(source)
+            raise SourceError(f"{source}: larger than {most:,} bytes")
         if is_new or not any(words in errors for words in _OF_SERVER):
-            self.drop(address.source)
+            self.drop(source)
         if not is_new and not git.folder.exists():  # the copy was damaged
             return self.update(address, limits)
-        raise self._error(address, redaction.redact(errors.encode()).decode())
+        raise SourceError(f"{source}: {_why_not(address, redaction.redact(errors.encode()).decode(), credential)}")
 
     def drop(self, source: str) -> None:
         """Remove the copy of a source, and the folder if it is the last one."""
-        shutil.rmtree(self.place_of(source), ignore_errors=True)
+        shutil.rmtree(self._place_of(source), ignore_errors=True)
         with suppress(OSError):
             self.folder.rmdir()
 
     def keep(self, sources: Iterable[str]) -> None:
         """Remove the copies of all other sources."""
-        kept = {self.place_of(source).name for source in sources if address_kind(source) == "repository"}
+        kept = {self._place_of(source) for source in sources if address_kind(source) == "repository"}
         for entry in self.folder.iterdir() if self.folder.is_dir() else ():
-            if entry.name not in kept:
+            if entry not in kept:
                 shutil.rmtree(entry, ignore_errors=True)
         with suppress(OSError):  # not empty, or never made
             self.folder.rmdir()
 
-    def place_of(self, source: str) -> Path:
-        """Return the folder of the copy of a source, whether or not it is there."""
+    def _place_of(self, source: str) -> Path:
         return self.folder / hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-    def _header_config(self, address: GitAddress, redaction: Redaction) -> Config:
-        """Return the settings by which git sends the credentials of the origin. Raises CredentialsError."""
-        credential = credential_for(address.source, self.credentials)
-        if credential is None:
-            return {}
-        if credential.cookies:
-            ways = "a repository is read with basic, bearer or headers, not with cookies"
-            raise CredentialsError(f"credentials of {credential.origin}: {ways}")
-        headers = headers_of(credential, redaction)
-        return {"http.extraHeader": [f"{name}: {value}" for name, value in headers.items()]} if headers else {}
-
-    def _error(self, address: GitAddress, errors: str) -> SourceError:
-        source = address.source
-        if any(words in errors for words in _NO_REF):
-            reason = "has no commit yet" if address.ref == "HEAD" else f"has no branch, tag or commit {address.ref}"
-            return SourceError(f"{source}: the repository {reason}")
-        if any(words in errors for words in _NO_LOGIN):
-            if credential_for(source, self.credentials):
-                return SourceError(f"{source}: the server does not take the credentials of its origin")
-            return SourceError(
-                f"{source}: there is no such repository, or it needs a login: describe one under [[credentials]]"
-            )
-        if "requested URL returned error: 3" in errors:
-            return SourceError(f"{source}: the server redirects, which is not followed: name the address it leads to")
-        return SourceError(f"{source}: cannot be fetched: {first_error(errors)}")
 
 
 def first_error(errors: str) -> str:
@@ -253,7 +231,21 @@ def first_error(errors: str) -> str:
     return one_line((marked or lines[-1:] or ["it does not say why"])[0])
 
 
-def _network_config(address: GitAddress, limits: CrawlLimits) -> Config:
+def _why_not(address: GitAddress, errors: str, credential: Credential | None) -> str:
+    """Return what errors of a fetch mean, and what to do."""
+    if any(words in errors for words in _NO_REF):
+        missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
+        return f"the repository has no {missing}"
+    if any(words in errors for words in _NO_LOGIN):
+        if credential is not None:
+            return "the server does not take the credentials of its origin"
+        return "there is no such repository, or it needs a login: describe one under [[credentials]]"
+    if "requested URL returned error: 3" in errors:
+        return "the server redirects, which is not followed: name the address it leads to"
+    return f"cannot be fetched: {first_error(errors)}"
+
+
+def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
     """Return settings that hold git to checked addresses of the host, and to the limits. Raises SourceError."""
     parts = urlsplit(address.remote)
     host, port = parts.hostname or "", parts.port or 443
@@ -276,10 +268,3 @@ def _network_config(address: GitAddress, limits: CrawlLimits) -> Config:
 def _path() -> dict[str, str]:
     """Return all that git gets of the environment of this process."""
     return {"PATH": os.environ.get("PATH", os.defpath)}
-
-
-def _config_line(name: str, value: str) -> str:
-    """Return a setting as a file of settings has it."""
-    section, _, key = name.rpartition(".")
-    value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'[{section}]\n\t{key} = "{value}"\n'

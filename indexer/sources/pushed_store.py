@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ INSERT INTO totals VALUES (0, 0, NULL);
 PRAGMA user_version = 1;
 """
 _CHANGE = "SELECT id, url, action, at, state, reason, generation FROM changes"
+_NEWER = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
+_SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,7 @@ class PushedStore:
     def __init__(self, index_dir: Path) -> None:
         """Take the folder of the collection, which has to be there before anything is accepted."""
         self._index_dir = index_dir
-        self._folder = index_dir / PUSHED
-        self._path = self._folder / _DATABASE
+        self._path = index_dir / PUSHED / _DATABASE
 
     @property
     def is_there(self) -> bool:
@@ -132,44 +133,27 @@ class PushedStore:
 
     def is_waiting(self) -> bool:
         """Return whether a change waits."""
-        with self._connected() as database:
-            return database.execute("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1").fetchone() is not None
-
-    def clear(self, last: int) -> None:
-        """Forget the documents of the changes up to a number, as their source has left the index."""
-        if self.is_there:
-            with self._changing() as database:
-                newer = "SELECT url FROM changes WHERE id > ?"
-                database.execute(f"DELETE FROM documents WHERE url NOT IN ({newer})", (last,))  # noqa: S608 - no input
-                sums = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"
-                database.execute(f"UPDATE totals SET (documents, bytes) = ({sums})")  # noqa: S608 - no input
-                done = (REMOVED, last)
-                database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
+        return bool(self._rows("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1"))
 
     def change(self, number: int) -> Change | None:
         """Return a change that is remembered."""
-        with self._connected() as database:
-            found = database.execute(f"{_CHANGE} WHERE id = ?", (number,)).fetchone()
-        return Change(*found) if found else None
+        found = self._rows(f"{_CHANGE} WHERE id = ?", number)
+        return Change(*found[0]) if found else None
 
     def changes(self, most: int) -> list[Change]:
         """Return the latest changes, the last one first."""
-        with self._connected() as database:
-            return [Change(*row) for row in database.execute(f"{_CHANGE} ORDER BY id DESC LIMIT ?", (most,))]
+        return [Change(*row) for row in self._rows(f"{_CHANGE} ORDER BY id DESC LIMIT ?", most)]
 
     def facts(self) -> QueueFacts:
         """Return how much there is, and how much waits."""
-        with self._connected() as database:
-            of_queue = "SELECT count(*), min(at) FROM changes WHERE state = 'queued'"
-            queued = database.execute(of_queue).fetchone()
-            return QueueFacts(*queued, *database.execute("SELECT documents, bytes, trouble FROM totals").fetchone())
+        queued = "(SELECT count(*) AS queued, min(at) FROM changes WHERE state = 'queued')"
+        [row] = self._rows(f"SELECT * FROM {queued}, totals")  # noqa: S608 - no input
+        return QueueFacts(*row)
 
     def failed(self) -> int:
         """Return how many documents could not be read, and were not sent again or withdrawn since."""
-        newer = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
-        failed = f"SELECT count(*) FROM changes WHERE state = 'failed' AND NOT EXISTS ({newer})"  # noqa: S608 - no input
-        with self._connected() as database:
-            return int(database.execute(failed).fetchone()[0])
+        failed = f"SELECT count(*) FROM changes WHERE state = 'failed' AND NOT EXISTS ({_NEWER})"  # noqa: S608 - no input
+        return int(self._rows(failed)[0][0])
 
     def has(self, url: str) -> bool:
         """Return whether there is a document of an address: here, or in a live generation that came from elsewhere."""
@@ -189,14 +173,23 @@ class PushedStore:
         with self._changing() as database:
             database.execute("UPDATE totals SET trouble = ?", (detail,))
 
+    def clear(self, last: int) -> None:
+        """Forget the documents of the changes up to a number, as their source has left the index."""
+        if self.is_there:
+            with self._changing() as database:
+                newer = "SELECT url FROM changes WHERE id > ?"
+                database.execute(f"DELETE FROM documents WHERE url NOT IN ({newer})", (last,))  # noqa: S608 - no input
+                database.execute(f"UPDATE totals SET (documents, bytes) = ({_SUMS})")  # noqa: S608 - no input
+                done = (REMOVED, last)
+                database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", done)
+
     def settle(self, last: int) -> None:
         """Note what became of the changes up to a number: the generation that is live now was made with them.
 
         Raises IndexMissing where there is none.
         """
         generation = current_id(self._index_dir)
-        newer = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
-        of_due = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({newer})"
+        of_due = f"{_CHANGE} WHERE state = 'queued' AND id <= ? AND NOT EXISTS ({_NEWER})"
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
         with closing(open_read_only(path)) as pages, self._changing() as database:
             for change in [Change(*row) for row in database.execute(of_due, (last,))]:
@@ -223,8 +216,7 @@ class PushedStore:
         self._make()
         *_, body = facts
         with self._changing() as database:
-            before = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents WHERE url = ?"
-            documents, size = database.execute(before, (url,)).fetchone()
+            documents, size = database.execute(f"{_SUMS} WHERE url = ?", (url,)).fetchone()
             grown = (int(body is not None) - documents, len(body or b"") - size)
             database.execute("UPDATE totals SET documents = documents + ?, bytes = bytes + ?", grown)
             database.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", (url, *facts))
@@ -232,17 +224,16 @@ class PushedStore:
             number = database.execute(noted, (url, action, at, QUEUED)).lastrowid
         return Change(int(number or 0), url, action, at, QUEUED, None, None)
 
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self._connected() as database:
+            return database.execute(query, values).fetchall()
+
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         """Give a transaction that is on the disk once the block has ended well, and never was if it has not."""
-        with self._connected() as database:
+        with self._connected() as database, database:  # commits, or rolls back
             database.execute("BEGIN IMMEDIATE")
-            try:
-                yield database
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
+            yield database
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -259,11 +250,12 @@ class PushedStore:
             yield database
 
     def _make(self) -> None:
-        """Have the file, whole or not at all, so that a power cut leaves nothing out of its folder."""
+        """Make the file if it is missing, whole or not at all, so that a power cut leaves nothing out of its folder."""
         if self.is_there:
             return
-        self._folder.mkdir(exist_ok=True)
-        with (self._folder / _LOCK).open("w") as lock:
+        folder = self._path.parent
+        folder.mkdir(exist_ok=True)
+        with (folder / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.is_there:
                 return
@@ -274,7 +266,7 @@ class PushedStore:
                 database.executescript(_SCHEMA)
             sync(new)
             os.replace(new, self._path)
-            sync(self._folder)
+            sync(folder)
             sync(self._index_dir)
 
 
@@ -287,26 +279,24 @@ class PushedReader:
     @property
     def count(self) -> int:
         """Return the number of documents."""
-        return int(self._database.execute("SELECT documents FROM totals").fetchone()[0])
+        return int(self._one("SELECT documents FROM totals")[0])
 
     def last(self) -> int:
         """Return the number of the last change that was accepted, 0 if there was none."""
-        return int(self._database.execute("SELECT coalesce(max(id), 0) FROM changes").fetchone()[0])
+        return int(self._one("SELECT coalesce(max(id), 0) FROM changes")[0])
 
     def has(self, url: str) -> bool:
         """Return whether there is a document of an address."""
-        found = "SELECT 1 FROM documents WHERE url = ? AND body IS NOT NULL"
-        return self._database.execute(found, (url,)).fetchone() is not None
+        return self._one("SELECT 1 FROM documents WHERE url = ? AND body IS NOT NULL", url) is not None
 
     def was_told(self, url: str) -> bool:
         """Return whether a document of an address was ever sent or withdrawn."""
-        return self._database.execute("SELECT 1 FROM documents WHERE url = ?", (url,)).fetchone() is not None
+        return self._one("SELECT 1 FROM documents WHERE url = ?", url) is not None
 
     def listed(self) -> Iterator[tuple[str, str, str]]:
         """Yield address, content hash and media type of every document, in the order of the addresses."""
-        some = (
-            "SELECT url, content_hash, content_type, body IS NULL FROM documents WHERE url > ? ORDER BY url LIMIT 1000"
-        )
+        columns = "url, content_hash, content_type, body IS NULL"
+        some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""
         while rows := self._database.execute(some, (last,)).fetchall():
             yield from (row[:3] for row in rows if not row[3])
@@ -321,21 +311,14 @@ class PushedReader:
         return self._page(url, "x''")
 
     def _page(self, url: str, column: str) -> Page | None:
-        facts = f"content_hash, content_type, charset, stated, pushed_at, {column}"
-        found = f"SELECT {facts} FROM documents WHERE url = ? AND stated != '[]'"  # noqa: S608 - names of columns
-        row = self._database.execute(found, (url,)).fetchone()
+        columns = f"content_type, charset, stated, pushed_at, content_hash, {column}"
+        found = f"SELECT {columns} FROM documents WHERE url = ? AND stated != '[]'"  # noqa: S608 - names of columns
+        row = self._one(found, url)
         if row is None:
             return None
-        content_hash, content_type, charset, stated, pushed_at, body = row
-        return Page(
-            url=url,
-            source=SOURCE,
-            body=body,
-            content_type=content_type,
-            charset=charset,
-            etag=None,
-            last_modified=None,
-            fetched_at=pushed_at,
-            stated=Stated.from_json(json.loads(stated)),
-            content_hash=content_hash,
-        )
+        content_type, charset, stated, pushed_at, content_hash, body = row
+        page = Page(url, SOURCE, body, content_type, charset, None, None, pushed_at, content_hash=content_hash)
+        return replace(page, stated=Stated.from_json(json.loads(stated)))
+
+    def _one(self, query: str, *values: object) -> Any:
+        return self._database.execute(query, values).fetchone()

@@ -1,7 +1,8 @@
 """Sources to pages: sites side by side, folders and files one after the other, each page once."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import urlsplit
@@ -46,7 +47,7 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     Pushed documents come first, so that they stand for their addresses whatever a site has there.
 
     Sites are read at the same time, up to `limits.sites` of them, and yield an item each in turn, so that the order
-    depends on their pages and not on their speed. Sources on one host, and paths, are read one after another. A site
+    depends on their pages and not on their speed. Sources on one host, and paths, are read one after another. A source
     whose template is to be learnt yields nothing in its first turns.
 
     Args:
@@ -58,77 +59,61 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     """
     due: dict[str, int] = {}
     unique = _Unique(reading.rested)
-    browser = Browser()  # started only for a page that is to be drawn
-    services = replace(reading.services, browser=browser)
 
     def report_due(source: str, pages: int) -> None:
         due[source] = pages
         reading.report_due(sum(due.values()))
 
     def context_of(source: str) -> SourceContext:
-        context = SourceContext(
-            source, reading.limits.of(source), partial(report_due, source), reading.earlier, no_images=reading.no_images
-        )
-        if reading.templates is None:
-            return context
-        study, wanted = partial(reading.templates.study, source), partial(reading.templates.wanted, source)
-        return replace(context, study=study, wanted=wanted)
+        limits, report = reading.limits.of(source), partial(report_due, source)
+        context = SourceContext(source, limits, report, reading.earlier, no_images=reading.no_images)
+        return replace(context, wanted=partial(reading.templates.wanted, source)) if reading.templates else context
 
     if SOURCE in sources and reading.pushed is not None:
-        for item in read_pushed(context_of(SOURCE), reading.pushed):
-            yield unique.item(item)
+        yield from map(unique.item, read_pushed(context_of(SOURCE), reading.pushed))
     hosts: dict[str, list[SourceContext]] = {}
     for source in sources:
         if source != SOURCE:
             host = urlsplit(normalise(source, "") or "").netloc  # empty for a path
             hosts.setdefault(host, []).append(context_of(source))
-    start = partial(_read_one, services=services, mirrors=reading.mirrors)
-    waiting = deque(_Lane(contexts, start, reading.templates) for contexts in hosts.values())
-    running: deque[_Lane] = deque()
-    try:
-        while waiting or running:
-            lane = waiting.popleft() if waiting and len(running) < reading.limits.sites else running.popleft()
-            running.append(lane)
-            if not lane.advance():
-                running.pop()
-            elif lane.ready:
-                yield unique.item(lane.ready.popleft())
-    finally:
-        for lane in running:
-            lane.close()
-        browser.close()
+    with closing(Browser()) as browser:  # started only for a page that is to be drawn
+        services = replace(reading.services, browser=browser)
+        waiting = deque(_turns(contexts, reading, services) for contexts in hosts.values())
+        running: deque[Generator[Item | None, None, None]] = deque()
+        try:
+            while waiting or running:
+                turns = waiting.popleft() if waiting and len(running) < reading.limits.sites else running.popleft()
+                running.append(turns)
+                try:
+                    item = next(turns)
+                except StopIteration:
+                    running.pop()
+                    continue
+                if item is not None:
+                    yield unique.item(item)
+        finally:
+            for turns in running:
+                turns.close()
 
 
-def read_pushed(context: SourceContext, documents: PushedReader) -> Generator[Item, None, None]:
-    """Yield every document that was sent and not withdrawn, in the order of their addresses.
-
-    Pushed documents of the index that are not in the store, such as those of an imported index, stay as they are.
-    """
-    earlier = context.earlier
-    context.report_due(documents.count)
-    for url, content_hash, content_type in documents.listed():
-        record = earlier.unchanging_page(url)
-        if record is not None and record.content_hash == content_hash:
-            below = earlier.pages(f"{url}!/") if reader_of(content_type) == MAIL else ()
-            yield from (Known(replace(each, source=SOURCE)) for each in (record, *below))
-            continue
-        page = documents.page(url)
-        if page is not None:  # else it has been withdrawn meanwhile
-            yield page
-            if reader_of(page.content_type) == MAIL:
-                for item in expand(page, context.limits.max_bytes, context.no_images):
-                    if isinstance(item, Page):  # an attachment, with a title of its own
-                        item = replace(item, stated=page.stated._replace(title=""), content_hash="")
-                    yield item
-    if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
-        for record in earlier.pages():
-            if record.source == SOURCE and not documents.was_told(record.url.partition("!/")[0]):
-                yield Known(record)
+def _turns(
+    contexts: list[SourceContext], reading: Reading, services: CrawlServices
+) -> Generator[Item | None, None, None]:
+    """Read sources one after another; yield an item in each turn, or None where it is held back for the template."""
+    templates = reading.templates
+    for context in contexts:
+        with closing(_read_one(context, services, reading.mirrors)) as items:
+            for item in items:
+                ready = [item] if templates is None else templates.take(context.source, item)
+                yield from ready
+                if not ready:
+                    yield None
+        yield from templates.end(context.source) if templates is not None else ()
 
 
 def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors | None) -> Items:
-    source, scheme = context.source, SCHEME.match(context.source)
-    if scheme is None:
+    source = context.source
+    if SCHEME.match(source) is None:
         if not source.strip():
             raise SourceError("empty source; name a site, folder or file")
         return read_path(context)
@@ -145,40 +130,31 @@ def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors 
     return crawl(context, services)
 
 
-class _Lane:
-    """Sources that are read one after another, and their items that have not been yielded yet."""
+def read_pushed(context: SourceContext, documents: PushedReader) -> Iterator[Item]:
+    """Yield every document that was sent and not withdrawn, in the order of their addresses.
 
-    def __init__(
-        self,
-        contexts: Iterable[SourceContext],
-        start: Callable[[SourceContext], Items],
-        templates: Templates | None,
-    ) -> None:
-        self.ready: deque[Item] = deque()
-        self._waiting = deque(contexts)
-        self._start = start
-        self._templates = templates
-        self._items: Items | None = None  # of the source that is being read
-        self._source = ""
-
-    def advance(self) -> bool:
-        """Read an item unless some are ready; an item may have to wait. Return False at the end of all sources."""
-        while not self.ready and (self._items is not None or self._waiting):
-            if self._items is None:
-                context = self._waiting.popleft()
-                self._source, self._items = context.source, self._start(context)
-            item, templates = next(self._items, None), self._templates
-            if item is not None:
-                self.ready.extend([item] if templates is None else templates.take(self._source, item))
-                return True
-            self.ready.extend(() if templates is None else templates.end(self._source))
-            self._items = None
-        return bool(self.ready)
-
-    def close(self) -> None:
-        """Stop the source that is being read."""
-        if self._items is not None:
-            self._items.close()
+    Pushed documents of the index that are not in the store, such as those of an imported index, stay as they are.
+    """
+    earlier = context.earlier
+    context.report_due(documents.count)
+    for url, content_hash, content_type in documents.listed():
+        record, is_mail = earlier.unchanging_page(url), reader_of(content_type) == MAIL
+        if record is not None and record.content_hash == content_hash:
+            below = earlier.pages(f"{url}!/") if is_mail else ()
+            yield from (Known(replace(each, source=SOURCE)) for each in (record, *below))
+            continue
+        page = documents.page(url)
+        if page is None:  # it has been withdrawn meanwhile
+            continue
+        yield page
+        for item in expand(page, context.limits.max_bytes, context.no_images) if is_mail else ():
+            if isinstance(item, Page):  # an attachment, with a title of its own
+                item = replace(item, stated=page.stated._replace(title=""), content_hash="")
+            yield item
+    if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
+        for record in earlier.pages():
+            if record.source == SOURCE and not documents.was_told(record.url.partition("!/")[0]):
+                yield Known(record)
 
 
 class _Unique:

@@ -1,15 +1,15 @@
 """Learns the templates of sources, the text that pages share around their own, and keeps them with the index.
 
-A template is learnt from the first pages of a site, or from a spread over a folder: which they are depends on the
+A template is learnt from the first pages of a source, which are held back until then: which they are depends on the
 source alone. Pages that were read before it was known, and that have some of it, are read again. It holds for later
 builds too, so that unchanged pages need not be read again; it is learnt again when all pages are read again, or when
 most of the sample has changed, as after a redesign.
 """
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import TypeGuard, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 from urllib.parse import urlsplit
 
 from indexer.errors import ParseError
@@ -19,8 +19,8 @@ from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import borrowed
 from indexer.records import Item, Known, Page, PageBlocks, PageReading
 
-SAMPLE = 40  # pages
-_LARGEST, _MOST_ITEMS = 20_000_000, 200  # bytes of pages, and items, of a source that are waited for at most
+_PAGES = 40  # of a sample
+_LARGEST, _MOST_ITEMS = 20_000_000, 200  # bytes of pages, and items, of a source that are held back at most
 _LEAST_PAGES = 4  # with headings of their own; of fewer nothing is learnt
 _LEAST = 3  # pages that have the same text, or links, at a place
 _SHARE = 0.5  # of the pages that have something at this place
@@ -30,13 +30,15 @@ _TWICE = 2  # as at the top of a page and at its end
 _MOST = 512  # hashes of each kind in a template
 
 Items = Generator[Item, None, None]
-T = TypeVar("T")
 
 
-def spread(pages: Iterable[T], count: int) -> Iterator[T]:
-    """Yield up to `SAMPLE` of so many pages, at equal distances."""
-    places = {place * count // SAMPLE for place in range(SAMPLE)} if count > SAMPLE else range(count)
-    return (page for place, page in enumerate(pages) if place in places)
+@dataclass(slots=True)
+class _Sample:
+    """The first items of a source, which its template is learnt from; in memory all at once."""
+
+    items: list[Item] = field(default_factory=list)
+    pages: dict[str, Page | Known] = field(default_factory=dict)  # of HTML, by the hash of their content
+    bytes: int = 0
 
 
 class Templates:
@@ -59,9 +61,7 @@ class Templates:
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._samples: dict[str, _Sample] = {}  # of sources that are being studied
-        self._readings: dict[str, PageReading] = {}  # of pages that are given later, by the hash of their content
-        self._is_new = is_new
-        self._reads_text = reads_text
+        self._is_new, self._reads_text = is_new, reads_text
 
     def wanted(self, source: str, page: Page) -> Wanted:
         """Return which parts of a fetched page are read beside its links; may be called in any thread."""
@@ -75,72 +75,60 @@ class Templates:
         """Return the known templates of these sources, by source."""
         return {source: self._known[source] for source in sources if source in self._known}
 
-    def study(self, source: str, pages: Iterable[Item]) -> None:
-        """Learn the template of a source from the first of these pages, if they are enough.
-
-        A known template stays, unless most of these pages have changed.
-        """
-        sample = _Sample()
-        for item in pages:
-            sample.add(item)
-            if sample.is_full:
-                break
-        self._learn(source, sample)
-
     def take(self, source: str, item: Item) -> list[Item]:
         """Take the next item of a source; return those that can be given, pages with the source's template attached.
 
-        Unless the source has been studied by then, that is none at first: its template is learnt from them.
+        From its first page of HTML on, that is none until its template is learnt.
         """
-        if source in self._studied:
+        sample = self._samples.get(source)
+        is_page = is_html(item) or isinstance(item, Known)
+        if source in self._studied or (sample is None and not is_page):
             return [self._with(source, item)]
         sample = self._samples.setdefault(source, _Sample())
-        if sample.is_full:
-            return [*self.end(source), self._with(source, item)]
-        sample.add(item)
-        return []
+        sample.items.append(item)
+        if is_page and isinstance(item, Page | Known) and item.content_hash not in sample.pages:
+            sample.pages[item.content_hash] = item
+            sample.bytes += len(item.body) if isinstance(item, Page) else 0
+        is_full = len(sample.pages) >= _PAGES or sample.bytes >= _LARGEST or len(sample.items) >= _MOST_ITEMS
+        return self.end(source) if is_full else []
 
     def end(self, source: str) -> list[Item]:
-        """Return the items that `take` has not given yet, as no more of them are to be waited for."""
+        """Learn the template, unless one is known and most pages are as before; return the items held back so far."""
         sample = self._samples.pop(source, None)
         if sample is None:
             return []
-        self._learn(source, sample)
-        return [self._with(source, item) for item in sample.items]
+        pages = [page for page in sample.pages.values() if isinstance(page, Page)]
+        readings: dict[str, PageReading] = {}
+        if source not in self._known or sum(map(self._is_new, pages)) >= max(
+            _LEAST_PAGES, _CHANGED * len(sample.pages)
+        ):
+            readings = {page.content_hash: reading for page in pages if (reading := self._reading(page)) is not None}
+            learnt = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
+            if learnt is not None:
+                self._known[source] = str(learnt)
+        if source in self._known:  # else it may be learnt from the next pages
+            self._studied.add(source)
+        return [self._with(source, item, readings) for item in sample.items]
 
-    def _learn(self, source: str, sample: "_Sample") -> None:
-        self._studied.add(source)
-        if source in self._known:
-            new = sum(isinstance(page, Page) and self._is_new(page) for page in sample.pages)
-            if new < max(_LEAST_PAGES, _CHANGED * len(sample.pages)):
-                return
-        learnt = learn(self._blocks_of(page for page in sample.pages if isinstance(page, Page)))
-        if learnt is not None:
-            self._known[source] = str(learnt)
+    def _reading(self, page: Page) -> PageReading | None:
+        """Return the reading of a page with its blocks; it is not read again for its text."""
+        if page.reading is not None and page.reading.blocks is not None:
+            return page.reading
+        try:
+            with borrowed() as process:
+                return read_parts(page, Wanted(blocks=True, text=self._reads_text), process).reading
+        except ParseError:
+            return None
 
-    def _with(self, source: str, item: Item) -> Item:
+    def _with(self, source: str, item: Item, readings: Mapping[str, PageReading] | None = None) -> Item:
+        """Return an item with the template of its source, and with its reading if that holds for it."""
         if not is_html(item):
             return item
         template = self._known.get(source, "")
-        reading = item.reading or self._readings.pop(item.content_hash, None)
+        reading = item.reading or (readings or {}).get(item.content_hash)
         if reading is not None and reading.template != template and _may_have(reading, template):
             reading = None
         return replace(item, template=template, reading=reading)
-
-    def _blocks_of(self, pages: Iterable[Page]) -> Iterator[PageBlocks]:
-        """Yield the blocks of pages; those that are read for them here are not read again for their text."""
-        for page in pages:
-            reading = page.reading
-            if reading is None or reading.blocks is None:
-                try:
-                    with borrowed() as process:
-                        reading = read_parts(page, Wanted(blocks=True, text=self._reads_text), process).reading
-                except ParseError:
-                    continue
-            if reading is not None:
-                self._readings[page.content_hash] = reading
-                if reading.blocks is not None:
-                    yield reading.blocks
 
 
 def _may_have(reading: PageReading, template: str) -> bool:
@@ -181,29 +169,6 @@ def learn(pages: Iterable[PageBlocks]) -> Template | None:
         while (place := around.get(place, 0)) and place not in found:
             found.add(place)
     return Template(frozenset(often[:_MOST]), at, frozenset(links[:_MOST]), frozenset(found))
-
-
-class _Sample:
-    """The first items of a source, which its template is learnt from; in memory all at once."""
-
-    def __init__(self) -> None:
-        self.items: list[Item] = []
-        self.pages: list[Page | Known] = []  # of HTML, and of different content
-        self._contents: set[str] = set()
-        self._bytes = 0
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.pages) >= SAMPLE or self._bytes >= _LARGEST or len(self.items) >= _MOST_ITEMS
-
-    def add(self, item: Item) -> None:
-        self.items.append(item)
-        if not isinstance(item, Page | Known) or item.content_hash in self._contents:
-            return
-        self._contents.add(item.content_hash)
-        self._bytes += len(item.body) if isinstance(item, Page) else 0
-        if isinstance(item, Known) or is_html(item):
-            self.pages.append(item)
 
 
 def is_html(item: Item) -> TypeGuard[Page]:

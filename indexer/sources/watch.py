@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from watchfiles import Change, watch
@@ -37,9 +38,8 @@ class Watcher:
         if not root.exists():
             return
         began, stop = threading.Event(), threading.Event()
-        thread = threading.Thread(
-            target=self._watch, args=(source, root, began, stop), name=f"watch {source}", daemon=True
-        )
+        arguments = (source, root, began, stop)
+        thread = threading.Thread(target=self._watch, args=arguments, name=f"watch {source}", daemon=True)
         self._threads[source] = (thread, stop)
         thread.start()
         began.wait(_START)
@@ -50,15 +50,13 @@ class Watcher:
         Raises SourceError if one cannot be observed any more.
         """
         changed: set[str] = set()
-        try:
+        with suppress(queue.Empty):
             event = self._events.get(timeout=seconds)
-            while True:
-                if isinstance(event, SourceError):
-                    raise event
+            while not isinstance(event, SourceError):
                 changed.add(event)
                 event = self._events.get_nowait()
-        except queue.Empty:
-            return changed
+            raise event
+        return changed
 
     def close(self) -> None:
         """Stop observing."""

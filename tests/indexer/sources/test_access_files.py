@@ -4,7 +4,6 @@ import io
 import os
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -18,7 +17,7 @@ from indexer.pipeline.report import BuildReport
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path
-from indexer.sources.stored_files import StoredFiles
+from indexer.sources.stored_files import StoredFile, StoredFiles
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site
 
@@ -155,18 +154,14 @@ def test_the_same_text_for_others_is_not_a_duplicate(tmp_path: Path) -> None:
     assert seen(site, "group:blue") == {"blue.md"}
 
 
-class Stored(NamedTuple):
-    path: bytes
-    size: int = 1
-
-
 def test_in_repositories_and_buckets_what_has_a_list_is_left_out_and_named() -> None:
     """Lists are not read there, and leaving them alone would open to everybody what they close."""
     names = (b"a.md", b"b.md", b"b.md.access.toml", b"in/.access.toml", b"in/c.md", b"in/deep/d.md", b"inside.md")
     files = StoredFiles(SourceContext("s3://x", CrawlLimits()), "s3://x")
-    files.note_lists(names)
-    found = list(files.wanted([Stored(name) for name in names], lambda file: ""))
-    assert [item.path for item in found if isinstance(item, Stored)] == [b"a.md", b"inside.md"]
+    listed = [StoredFile(name, 1, "") for name in names]
+    files.note_lists(listed)
+    found = list(files.wanted(listed, lambda file: ""))
+    assert [item.path for item in found if isinstance(item, StoredFile)] == [b"a.md", b"inside.md"]
     reasons = {item.url.rpartition("/")[2]: item.reason for item in found if isinstance(item, Skip)}
     assert set(reasons) == {"b.md", "b.md.access.toml", ".access.toml", "c.md", "d.md"}
     assert all("access list" in reason for name, reason in reasons.items() if name != ".access.toml")
