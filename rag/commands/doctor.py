@@ -4,7 +4,7 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import metadata
 from typing import Any
 
@@ -55,8 +55,7 @@ def doctor(settings: Settings) -> Result:
 
 def examine(settings: Settings) -> dict[str, Any]:
     """Return what is in use, JSON-ready; `warnings` says what is slow or broken and what to do about it."""
-    warnings: list[str] = _misspelled(os.environ)
-    processor = cpu.detect()
+    warnings, processor = _misspelled(os.environ), cpu.detect()
     report: dict[str, Any] = {
         "cpu": {name: getattr(processor, name) for name in ("name", "machine", "isa", "isas", "cores")}
         | {"bf16": processor.has_bf16, "compiler": find_compiler()},
@@ -112,37 +111,32 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
 
 def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[str, Any]:
     """Describe the live generation, with its sources. Raises PilotlightError where it cannot be used."""
-    generation = Generation.open(published(settings))
-    try:
-        kinds = {address_kind(source) for source in generation.manifest.sources}
-        for kind, (name, version, remedy) in _PROGRAMS.items():
-            if kind in kinds and not version():
-                warnings.append(f"{name} is not installed, which reads each {kind} of this index: {remedy}")
-        with _warning(warnings):
-            if found:
-                check_fingerprint(generation.manifest, found[0].fingerprint)
-        return {
-            "folder": str(settings.index_dir),
-            "collections": list(list_collections(settings.index_dir)),
-            "generation": generation.manifest.id,
-            "created_at": generation.manifest.created_at,
-            "sources": {source: own_of(generation.manifest, source) for source in generation.manifest.sources},
-            "documents": generation.manifest.counts.documents,
-            "chunks": generation.manifest.counts.chunks,
-        }
-    finally:
-        generation.close()
+    with closing(Generation.open(published(settings))) as generation:
+        manifest = generation.manifest
+    kinds = {address_kind(source) for source in manifest.sources}
+    for kind, (name, version, remedy) in _PROGRAMS.items():
+        if kind in kinds and not version():
+            warnings.append(f"{name} is not installed, which reads each {kind} of this index: {remedy}")
+    with _warning(warnings):
+        if found:
+            check_fingerprint(manifest, found[0].fingerprint)
+    return {
+        "folder": str(settings.index_dir),
+        "collections": list(list_collections(settings.index_dir)),
+        "generation": manifest.id,
+        "created_at": manifest.created_at,
+        "sources": {source: own_of(manifest, source) for source in manifest.sources},
+        "documents": manifest.counts.documents,
+        "chunks": manifest.counts.chunks,
+    }
 
 
 def readers(warnings: list[str]) -> dict[str, str | None]:
     """Return what confines the reader processes here, as one of them finds it."""
-    process = ReaderProcess()
-    try:
+    with closing(ReaderProcess()) as process:
         with _warning(warnings):
             process.start()
         found = {name: means or None for name, means in process.confinement.items()}
-    finally:
-        process.close()
     if missing := [name for name, means in found.items() if means is None]:
         warnings.append(f"document readers run without {', '.join(missing)}: this kernel does not offer or allow it")
     return found

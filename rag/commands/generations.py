@@ -34,9 +34,7 @@ _TO_THE_RIGHT = {"documents", "chunks", "MB"}  # columns of numbers
 def verify(settings: Settings, *, generation: str | None = None) -> Result:
     """Check the manifest, files and counts of a generation."""
     start = time.monotonic()
-    if not settings.store:
-        published(settings)  # says that there is no such collection
-    with closing(chosen_store(settings)) as store:
+    with closing(models.published_store(settings)) as store:
         generation = store.live_id() if generation is None else generation
         checks = verify_generation(store, generation)
     ok = not problems_of(checks)

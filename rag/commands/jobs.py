@@ -50,7 +50,15 @@ class NotedProgress(Progress):
             self.note()
 
 
-def run_job(folder: Path, work: Work) -> int:
+def index_sources(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
+    """Do the build that a job asks for, with the settings in the environment; return its report."""
+    from rag.commands import indexing
+
+    request = indexing.IndexRequest(job["sources"], add=job["add"], full=job["full"], within=job["within"])
+    return indexing.index_sources(request, load(), lambda: progress)[0]
+
+
+def run_job(folder: Path, work: Work = index_sources) -> int:
     """Do a job, and write down how it ended; return the exit code. `work` gives the report of the build."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may have ignored it
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
@@ -60,13 +68,10 @@ def run_job(folder: Path, work: Work) -> int:
     try:
         end |= {"report": work(job, progress), "state": "done"}
         code = 0
-    except PilotlightError as error:
-        end["error"] = str(error)
-    except MemoryError:
-        end["error"] = memory.SHORT
+    except (PilotlightError, MemoryError) as error:
+        end["error"] = memory.SHORT if isinstance(error, MemoryError) else str(error)
     except KeyboardInterrupt:
-        end["state"] = "cancelled"
-        code = 130
+        end["state"], code = "cancelled", 130
     except Exception as error:
         end["error"] = f"internal error {type(error).__name__}; see the job's log"
         raise
@@ -76,19 +81,16 @@ def run_job(folder: Path, work: Work) -> int:
     return code
 
 
-def _index(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    from rag.commands.indexing import IndexRequest, index_sources
-
-    request = IndexRequest(job["sources"], add=job["add"], full=job["full"], within=job["within"])
-    report, _ = index_sources(request, load(), lambda: progress)
-    return report
-
-
 def index_pushed() -> int:
     """Index what waits, until nothing more comes or the server ends; return the exit code."""
     server = os.getppid()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
-    threading.Thread(target=_start_reader, daemon=True).start()
+
+    def start_reader() -> None:
+        with suppress(ParseError), borrowed() as process:  # one that cannot start says so at the first document
+            process.start()
+
+    threading.Thread(target=start_reader, daemon=True).start()
     from rag.commands.models import lazy_embedder  # while the reader starts, which takes as long
     from rag.serving.publisher import publisher_of
     from rag.serving.pushed_builder import PushedBuilder
@@ -103,18 +105,8 @@ def index_pushed() -> int:
     return 0
 
 
-def _start_reader() -> None:
-    with suppress(ParseError), borrowed() as process:  # a reader that cannot start says so at the first document
-        process.start()
-
-
-def main() -> int:
-    """Do the job whose folder is the argument, or index what is pushed."""
+if __name__ == "__main__":
     is_job = len(sys.argv) > 1
     os.nice(_NICE_JOB if is_job else _NICE_PUSHED)
     memory.prepare()
-    return run_job(Path(sys.argv[1]), _index) if is_job else index_pushed()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_job(Path(sys.argv[1])) if is_job else index_pushed())

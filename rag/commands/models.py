@@ -1,4 +1,4 @@
-"""The models and the collection that the settings name, as the verbs find and prepare them."""
+"""The models, the collection and the store that the settings name, as the verbs find and prepare them."""
 
 import dataclasses
 import sys
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from embedder.config import PRECISIONS
 from embedder.engines.package import ensure_package, is_built, needs_compiler
@@ -22,6 +22,9 @@ from rag.errors import CollectionMissing
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
 
+if TYPE_CHECKING:
+    from indexer.stores.store import Store
+
 
 def published(settings: Settings) -> Path:
     """Return the folder of the collection. Raises IndexMissing; CollectionMissing where others have been published."""
@@ -35,15 +38,19 @@ def published(settings: Settings) -> Path:
     raise IndexMissing(f"there is no index in {folder}")
 
 
+def published_store(settings: Settings) -> "Store":
+    """Return the store of the settings. Raises as `published` does where that is the index folder."""
+    from rag.serving.store_access import chosen_store
+
+    if not settings.store:
+        published(settings)
+    return chosen_store(settings)
+
+
 def described(manifest: Manifest) -> dict[str, Any]:
     """Return the facts of a generation for reports, JSON-ready."""
-    return {
-        "generation": manifest.id,
-        "created_at": manifest.created_at,
-        "documents": manifest.counts.documents,
-        "chunks": manifest.counts.chunks,
-        "bytes": size_of(manifest),
-    }
+    counts = {"documents": manifest.counts.documents, "chunks": manifest.counts.chunks}
+    return {"generation": manifest.id, "created_at": manifest.created_at, **counts, "bytes": size_of(manifest)}
 
 
 class LazyEmbedder:
@@ -94,17 +101,17 @@ def verifying(plans: Sequence[Plan]) -> Iterator[None]:
 
     Neither this process nor its forks have to hash them again. Raises ModelError or PackageError.
     """
+
+    def verify() -> None:
+        for plan in plans:
+            _ = plan.fingerprint
+            if (key := plan.package_key) and is_built(plan):
+                ensure_package(plan, key)
+
     with ThreadPoolExecutor(1) as other_core:
-        verified = other_core.submit(_verify, plans)
+        verified = other_core.submit(verify)
         yield
         verified.result()
-
-
-def _verify(plans: Sequence[Plan]) -> None:
-    for plan in plans:
-        _ = plan.fingerprint
-        if (key := plan.package_key) and is_built(plan):
-            ensure_package(plan, key)
 
 
 def as_built(settings: Settings) -> Settings:
@@ -133,12 +140,11 @@ def _live_manifest(settings: Settings) -> Manifest | None:
     return None
 
 
-def prepare(plan: Plan, *, quiet: bool = False) -> None:
-    """Build the package of the plan where there is none, saying so on stderr."""
-    key = plan.package_key
-    if key is None or is_built(plan):
-        return
-    verb = "compiling" if needs_compiler(key) else "packing"
-    title = f"{verb} {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
-    with StepTimer(sys.stderr, title, quiet=quiet) as timer:
-        ensure_package(plan, key, timer.step)
+def prepare(*plans: Plan, quiet: bool = False) -> None:
+    """Build the package of each plan that has none yet, saying so on stderr."""
+    for plan in plans:
+        if (key := plan.package_key) and not is_built(plan):
+            verb = "compiling" if needs_compiler(key) else "packing"
+            title = f"{verb} {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
+            with StepTimer(sys.stderr, title, quiet=quiet) as timer:
+                ensure_package(plan, key, timer.step)

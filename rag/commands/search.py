@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +14,6 @@ import click
 from indexer.errors import FilterError, IndexMissing
 from indexer.filter import Filter
 from rag.commands import models
-from rag.commands.models import published
 from rag.commands.verb import PATH, WHOLE, Result, Value, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
@@ -24,11 +24,9 @@ from rag.settings import Settings, did_you_mean, read_value
 if TYPE_CHECKING:
     from rag.evaluation.comparison import Side
     from rag.evaluation.evaluation import Run
+    from rag.query.batcher import RerankQueue
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-_RERANK = click.option(
-    "--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates again"
-)
 
 
 def option(
@@ -40,6 +38,9 @@ def option(
 
 
 _MODE = option("mode", str, MODES[0], "how to search: hybrid (default), dense or lexical", choices=MODES)
+_RERANK = click.option(
+    "--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates again"
+)
 
 
 @verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
@@ -63,30 +64,29 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
 
 
 def answer(query: str, settings: Settings, **options: Any) -> Result:
-    """Answer one query from the live generation; the object is the body of the REST answer.
-
-    `options` are those of `SearchRequest`.
-    """
+    """Answer one query with options of `SearchRequest`; the object is the body of the REST answer."""
     settings = models.as_built(settings)
     plans = models.plans(settings)
     with models.verifying(plans):
-        from rag.query.batcher import RerankQueue
         from rag.query.results import as_text
         from rag.query.retriever import Retriever
-        from rag.serving.live import load_embedder, load_reranker
-        from rag.serving.store_access import chosen_store
+        from rag.serving.live import load_embedder
 
-    if not settings.store:
-        published(settings)  # says that there is no such collection
-    generation = chosen_store(settings).open()
-    for plan in plans:
-        models.prepare(plan)
-    model = load_reranker(settings)
-    reranker = RerankQueue(model) if model else None
-    retriever = Retriever(generation, load_embedder(settings), reranker=reranker, limits=Limits.of(settings))
+    generation = models.published_store(settings).open()
+    models.prepare(*plans)
+    queue = _rerank_queue(settings)
+    retriever = Retriever(generation, load_embedder(settings), reranker=queue, limits=Limits.of(settings))
     retriever.warm()  # so that the times shown are those of a server
     found = retriever.answer_query(SearchRequest(query, **options)).as_dict()
     return found, as_text(found)
+
+
+def _rerank_queue(settings: Settings) -> "RerankQueue | None":
+    from rag.query.batcher import RerankQueue
+    from rag.serving.live import load_reranker
+
+    model = load_reranker(settings)
+    return RerankQueue(model) if model else None
 
 
 def read_filter(pairs: Sequence[str]) -> Filter | None:
@@ -118,45 +118,44 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
     "--least", metavar="N", type=WHOLE, default=LEAST, help=f"searches that must have led to a hit (default: {LEAST})"
 )
 @_RERANK
-def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: int, **options: Any) -> Result:
+def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: int, mode: str, rerank: bool) -> Result:
     """Measure retrieval quality on a BEIR folder, or make one of what people ask."""
-    found = _write_insights(settings, beir_dir, least) if from_insights else _measure(settings, beir_dir, **options)
+    if from_insights:
+        found = _write_insights(settings, beir_dir, least)
+    else:
+        evaluation = _evaluation("evaluation", "eval")
+        dataset = read_dataset(beir_dir)
+        if rerank and not settings.rerank_model:
+            raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
+        models_of, facts = _prepared(settings, rerank)
+        found = evaluation.evaluate(dataset, **models_of, mode=mode) | facts
     return found, "\n".join(f"{name:>12}  {value}" for name, value in found.items())
 
 
-def _measure(settings: Settings, folder: Path, *, mode: str, rerank: bool) -> dict[str, Any]:
+def _evaluation(module: str, verb: str) -> Any:
     try:
-        from rag.evaluation import evaluation
+        return import_module(f"rag.evaluation.{module}")
     except ModuleNotFoundError as error:
-        raise SettingsError("eval is not installed: pip install 'pilotlight[eval]'") from error
+        raise SettingsError(f"{verb} is not installed: pip install 'pilotlight[eval]'") from error
+
+
+def _prepared(settings: Settings, rerank: bool) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the models for a dataset as `evaluate` and `search_corpus` take them, and how they are run."""
     from rag.serving.live import load_embedder, load_reranker
 
-    dataset = read_dataset(folder)
-    if rerank and not settings.rerank_model:
-        raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
     plan, *others = models.plans(settings)
-    for each in (plan, *others):
-        models.prepare(each)
-    scores = evaluation.evaluate(
-        dataset,
-        load_embedder(settings),
-        mode=mode,
-        tokens=settings.tokens == "yes",
-        reranker=load_reranker(settings) if rerank else None,
-    )
-    return scores | {"precision": plan.precision, "engine": plan.engine}
+    models.prepare(plan, *(others if rerank else []))
+    reranker = load_reranker(settings) if rerank else None
+    loaded = {"embedder": load_embedder(settings), "tokens": settings.tokens == "yes", "reranker": reranker}
+    return loaded, {"precision": plan.precision, "engine": plan.engine}
 
 
 def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, Any]:
-    from rag.serving.store_access import chosen_store
-
     if least < 1:
         raise SettingsError(f"--least must be from 1, not {least}")
     try:
         judged = judged_questions(settings.insights_folder, settings.collection, least)
-        if not settings.store:
-            published(settings)  # says that there is no such collection
-        with closing(chosen_store(settings)) as store, closing(store.open(store.live_id())) as generation:
+        with closing(models.published_store(settings)) as store, closing(store.open(store.live_id())) as generation:
             facts = {"collection": settings.collection, "generation": generation.manifest.id}
             return write_dataset(folder, judged, generation.documents(), facts)
     except (sqlite3.Error, OSError) as error:
@@ -175,11 +174,7 @@ def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, A
 )
 def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
     """Say which of two generations, models or settings answers judged queries better, and which queries."""
-    try:
-        from rag.evaluation import comparison
-    except ModuleNotFoundError as error:
-        raise SettingsError("compare is not installed: pip install 'pilotlight[eval]'") from error
-
+    comparison = _evaluation("comparison", "compare")
     sides = [comparison.read_side(text, settings, name) for name, text in (("A", a), ("B", b))]
     if bool(sides[0].generation) != bool(sides[1].generation):
         raise SettingsError(
@@ -187,11 +182,17 @@ def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
             f"compare two generations, or settings of one, such as live and live,mode=dense"
         )
     texts, judgements = read_questions(queries)
+    searched = []
     if sides[0].generation:
         judgements = comparison.by_document(judgements)
         searched = _search_index(settings, sides, texts, judgements)
     else:
-        searched = [_search_corpus(side, queries) for side in sides]
+        for side in sides:
+            dataset = read_dataset(queries)
+            models_of, facts = _prepared(side.settings, side.rerank)
+            run = import_module("rag.evaluation.evaluation").search_corpus(dataset, **models_of, mode=side.mode)
+            named = {"side": side.text, "documents": len(dataset.corpus), "model": side.settings.model}
+            searched.append((named | {"mode": side.mode} | facts, run))
     (first, run_a), (second, run_b) = searched
     found = {"a": first, "b": second, **comparison.compare(texts, judgements, run_a, run_b)}
     return found, comparison.as_text(found)
@@ -201,19 +202,16 @@ def _search_index(
     settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: Judgements
 ) -> "list[tuple[dict[str, Any], Run]]":
     from rag.evaluation.comparison import LIVE, missing, relevant, search_index
-    from rag.query.batcher import RerankQueue
     from rag.query.retriever import Retriever
-    from rag.serving.live import load_embedder, load_reranker
-    from rag.serving.store_access import chosen_store
+    from rag.serving.live import load_embedder
 
-    if not settings.store:
-        published(settings)  # says that there is no such collection
+    store = models.published_store(settings)
     settings = models.as_built(settings)
     plan, *_ = models.plans(settings)
     models.prepare(plan)
     embedder = load_embedder(settings)
     searched = []
-    with closing(chosen_store(settings)) as store:
+    with closing(store):
         live, known = store.live_id(), [each.id for each in store.published()]
         sides = [dataclasses.replace(one, generation=live) if one.generation == LIVE else one for one in sides]
         for name in (side.generation for side in sides):
@@ -222,18 +220,19 @@ def _search_index(
         if len({dataclasses.replace(side, text="") for side in sides}) == 1:
             raise SettingsError(f"{sides[0].text} and {sides[1].text} are the same: nothing to compare")
         for side in sides:
-            reranker = load_reranker(side.settings) if side.rerank else None
+            queue = _rerank_queue(side.settings) if side.rerank else None
             with closing(store.open(side.generation)) as generation:
-                queue = RerankQueue(reranker) if reranker else None
                 retriever = Retriever(generation, embedder, reranker=queue, limits=Limits.of(side.settings))
                 run = search_index(retriever, texts, judgements, side)
                 facts = {
                     "side": side.text,
                     "generation": generation.manifest.id,
                     "documents": generation.manifest.counts.documents,
+                    "model": settings.model,
+                    "precision": plan.precision,
+                    "mode": side.mode,
+                    "missing": len(missing(retriever, judgements)),
                 }
-                facts |= {"model": settings.model, "precision": plan.precision, "mode": side.mode}
-                facts["missing"] = len(missing(retriever, judgements))
             searched.append((facts, run))
     documents = relevant(judgements)
     if all(facts["missing"] == len(documents) for facts, _ in searched):
@@ -242,22 +241,3 @@ def _search_index(
             "corpus-id in qrels/test.tsv must be the address of a document, as hits have it"
         )
     return searched
-
-
-def _search_corpus(side: "Side", folder: Path) -> "tuple[dict[str, Any], Run]":
-    from rag.evaluation.evaluation import search_corpus
-    from rag.serving.live import load_embedder, load_reranker
-
-    dataset, settings = read_dataset(folder), side.settings
-    plan, *others = models.plans(settings)
-    for each in (plan, *(others if side.rerank else [])):
-        models.prepare(each)
-    run = search_corpus(
-        dataset,
-        load_embedder(settings),
-        mode=side.mode,
-        tokens=settings.tokens == "yes",
-        reranker=load_reranker(settings) if side.rerank else None,
-    )
-    facts = {"side": side.text, "documents": len(dataset.corpus), "model": settings.model, "mode": side.mode}
-    return facts | {"precision": plan.precision, "engine": plan.engine}, run

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import click
@@ -20,23 +20,14 @@ from rag.serving.api_keys import Key, KeyFile, check_exposure, scope_fields
 from rag.serving.scope import Part, Scope, reader_names
 from rag.settings import Settings
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 MOST_WORKERS = 16  # by default; each holds the vectors in memory, and a larger machine gives each more threads instead
 
 
-@verb(
-    "index",
-    "store",
-    "embedder",
-    "rerank",
-    "serve",
-    "page",
-    "access",
-    "users",
-    "answers",
-    "insights",
-    without=("collection",),
-    prints=False,
-)
+_SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
+
+
+@verb(*_SERVED, without=("collection",), prints=False)
 def serve(settings: Settings) -> Result | None:
     """Check that there is something to serve, then become the server. Returns only where there is not."""
     gc.disable()  # until all is imported: nothing of that is garbage
@@ -53,9 +44,9 @@ def serve(settings: Settings) -> Result | None:
     plans = models.plans(settings)
     plan = plans[0]
     with models.verifying(plans):
-        from rag.serving import store_access
+        from rag.serving.store_access import check_servable
     # In a process of its own: what libraries open does not survive the fork of the workers.
-    check = get_context("fork").Process(target=_check, args=(store_access.check_servable, settings, plan.fingerprint))
+    check = get_context("fork").Process(target=_check, args=(check_servable, settings, plan.fingerprint))
     check.start()
     become_server: Callable[[], NoReturn] = import_module("web.server").main
     check.join()
@@ -63,8 +54,7 @@ def serve(settings: Settings) -> Result | None:
         raise RagError(f"the check of the index was ended by signal {-check.exitcode}: is there too little memory?")
     if check.exitcode:
         sys.exit(2)  # it has said why
-    for each in plans:
-        models.prepare(each)  # compiles once, here, and not in every worker
+    models.prepare(*plans)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
     settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status
     os.environ.update(settings.as_environment())
@@ -120,8 +110,7 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
             if not settings.store:
                 models.published(settings)
             settings = models.as_built(settings)
-            for plan in models.plans(settings):
-                models.prepare(plan)
+            models.prepare(*models.plans(settings))
             retriever = LiveRetriever(settings)
             retriever.start()
             stack.callback(retriever.close)
@@ -141,64 +130,35 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
     return None
 
 
+def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Command]:
+    """Declare an option that may be repeated."""
+    return click.option(f"--{name}", metavar=metavar or name.upper(), multiple=True, help=help)
+
+
 @verb("index", "keys", without=("collection",))
 @click.argument("action", type=one_of("add", "list", "remove"), help="add, list or remove")
 @click.argument("name", required=False, help="name of the key, such as who uses it")
 @click.option(
     "--role", metavar="ROLE", default="read", help="what it allows: read (default), or write, which includes read"
 )
-@click.option(
-    "--origin",
-    "origins",
-    metavar="ORIGIN",
-    multiple=True,
-    help="site whose pages show the key, such as https://docs.example.org: it is good for searches from there alone; "
+@_several(
+    "origin",
+    "site whose pages show the key, such as https://docs.example.org: it is good for searches from there alone; "
     "may be repeated",
 )
-@click.option(
-    "--collection",
-    "collections",
-    metavar="NAME",
-    multiple=True,
-    help="collection that the key is for: nothing else is there for it; may be repeated",
-)
-@click.option(
-    "--filter",
-    "filters",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="which documents the key may see, such as meta.team=payments or path=/docs; may be repeated; not with the "
+@_several("collection", "collection that the key is for: nothing else is there for it; may be repeated", "NAME")
+@_several(
+    "filter",
+    "which documents the key may see, such as meta.team=payments or path=/docs; may be repeated; not with the "
     "role write",
+    "KEY=VALUE",
 )
-@click.option(
-    "--scope",
-    "scopes",
-    metavar="SCOPE",
-    multiple=True,
-    help="what the key may see besides, such as 'collection=wiki&meta.team=ops'; may be repeated",
-)
-@click.option(
-    "--user",
-    "users",
-    metavar="NAME",
-    multiple=True,
-    help="user in whose name the key sees documents with an access list; may be repeated",
-)
-@click.option("--group", "groups", metavar="NAME", multiple=True, help="the same for a group; may be repeated")
+@_several("scope", "what the key may see besides, such as 'collection=wiki&meta.team=ops'; may be repeated")
+@_several("user", "user in whose name the key sees documents with an access list; may be repeated", "NAME")
+@_several("group", "the same for a group; may be repeated", "NAME")
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
 def keys(
-    settings: Settings,
-    *,
-    action: str,
-    name: str | None,
-    role: str,
-    origins: tuple[str, ...],
-    collections: tuple[str, ...],
-    filters: tuple[str, ...],
-    scopes: tuple[str, ...],
-    users: tuple[str, ...],
-    groups: tuple[str, ...],
-    from_stdin: bool,
+    settings: Settings, *, action: str, name: str | None, role: str, from_stdin: bool, **of_key: tuple[str, ...]
 ) -> Result:
     """Make, list or remove keys of the server."""
     from rag.commands.search import read_filter
@@ -208,8 +168,8 @@ def keys(
         keys = file.read()
         lines = []
         for key in keys:
-            said = " ".join([*key.origins, *_said(key.scope)])
-            lines.append(f"{key.name:<24}  {key.role:<5}  {key.created}  {said}".rstrip())
+            scope = " ".join([*key.origins, *_in_words(key.scope)])
+            lines.append(f"{key.name:<24}  {key.role:<5}  {key.created}  {scope}".rstrip())
         return {"keys": [_facts(key) for key in keys]}, "\n".join(lines) or "there are no keys"
     if name is None:
         raise KeysError(f"keys {action} needs the NAME of a key")
@@ -217,11 +177,12 @@ def keys(
         key = file.remove(name)
         return _facts(key), f"removed key {key.name}"
     given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
-    wanted = read_filter(filters)
+    collections, scopes, users, groups = (of_key[option] for option in ("collection", "scope", "user", "group"))
+    wanted = read_filter(of_key["filter"])
     first = [Part(frozenset(collections) or None, wanted)] if collections or wanted or not scopes else []
     readers = reader_names(users, groups) if users or groups else None
-    scope = Scope(tuple(dataclasses.replace(part, readers=readers) for part in (*first, *map(_part, scopes))))
-    shown = file.add(name, role, given, origins, scope)
+    parts = (dataclasses.replace(part, readers=readers) for part in (*first, *map(_part, scopes)))
+    shown = file.add(name, role, given, of_key["origin"], Scope(tuple(parts)))
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
     return {**_facts(made), "key": shown}, text
@@ -239,7 +200,7 @@ def _part(text: str) -> Part:
     return Part(collections or None, read_filter([f"{name}={value}" for name, value in pairs if name != "collection"]))
 
 
-def _said(scope: Scope) -> Iterator[str]:
+def _in_words(scope: Scope) -> Iterator[str]:
     """Yield the parts of a scope as options name them, with `or` between two."""
     for place, part in enumerate(scope.parts):
         yield from ["or"] if place else []
