@@ -188,7 +188,6 @@ class BuildConfig:
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     ocr: OcrConfig = field(default_factory=OcrConfig)
     keep_generations: int = 2  # generations to keep, including the live one
-    vector_index: str = "auto"  # kind of the vector index, see indexer/generation/dense/vectors.py
     tokens: bool | None = None  # keep what late interaction needs of every token; None means as the live generation
     full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
     refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
@@ -201,9 +200,9 @@ class BuildConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Return what an index is made with, JSON-ready, for the manifest."""
-        kept = {"keep_generations": self.keep_generations, "vector_index": self.vector_index}
         ocr = {"mode": self.ocr.mode} | self.ocr.as_dict()
-        return {"crawl": asdict(self.crawl), "chunk": asdict(self.chunk), "ocr": ocr} | kept
+        settings = {"crawl": asdict(self.crawl), "chunk": asdict(self.chunk), "ocr": ocr}
+        return settings | {"keep_generations": self.keep_generations}
 
 
 def _whole(name: str, value: object, low: int, high: int) -> None:

@@ -42,20 +42,13 @@ def is_collection_name(name: str) -> bool:
 
 
 def collection_dir(index_dir: Path, name: str) -> Path:
-    """Return the folder of a collection, whether or not it is there.
-
-    Raises:
-        ConfigError: a collection cannot have this name.
-    """
+    """Return the folder of a collection, whether or not it is there; raises ConfigError if none can have this name."""
     if not is_collection_name(name):
         raise ConfigError(
             f"a collection cannot be called {name[:80]!r}: 1 to 64 lower-case letters, digits, - and _ are allowed, "
             "and a letter or digit comes first"
         )
     return index_dir if name == DEFAULT else index_dir / COLLECTIONS / name
-
-
-_LONGEST = 100  # bytes of CURRENT that are looked at
 
 
 def current_id(index_dir: Path) -> str:
@@ -70,7 +63,7 @@ def current_id(index_dir: Path) -> str:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            raw = os.read(handle, _LONGEST)
+            raw = os.read(handle, 100)
         finally:
             os.close(handle)
     except (FileNotFoundError, NotADirectoryError) as error:

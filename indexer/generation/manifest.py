@@ -1,7 +1,6 @@
 """The list of what a generation consists of: `manifest.json`, written last, checked first.
 
-The file carries a checksum of itself and is compared byte for byte with what its content would be written as, so
-any change to it is noticed.
+It carries a checksum of itself and is compared byte for byte with what its content would be written as.
 """
 
 import errno
@@ -13,30 +12,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from indexer.errors import IndexCorrupt, IndexerError, IndexUnreadable
 
 SCHEMA_VERSION = 3
-RESTRICTED_VERSION = (
-    4  # as 3, with documents that not everybody may read: older programs, which would show them, refuse
-)
-ANALYSIS = (
-    2  # how texts become terms; raise it whenever they would become others, then the next build writes them again
-)
-_READ = (2, SCHEMA_VERSION, RESTRICTED_VERSION)  # words of version 2 are stemmed as English, whatever the language
-_ENGLISH = ("en",)
+RESTRICTED_VERSION = 4  # as 3, with documents that not everybody may read
+ANALYSIS = 2  # how texts become terms; raise it whenever they would become others: the next build writes them again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
 ROWS = "rows.npy"
-REPETITION = "repetition.npy"  # not in generations of older programs
+REPETITION = "repetition.npy"
 TOKENS = "tokens.npy"  # this and the next only where tokens are kept
 TOKEN_OFFSETS = "token_offsets.npy"  # noqa: S105 - no password
 LEXICAL = "lexical"  # a folder
 LARGEST = 64 * 1024 * 1024  # bytes of a manifest
+_ANALYSES = (ANALYSIS,)  # that are read
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_READ_SIZE = 1 << 20
 _FILES = "close some files or raise the limit of open ones (ulimit -n), and try again"
 _DISK = "the file itself may be intact: check the disk or network, and try again"
 _REMEDIES = {  # of errors that say nothing about the file
@@ -81,9 +76,9 @@ class Manifest:
     settings: dict[str, Any]  # crawl and chunk settings of the build
     sources: list[str]
     report: dict[str, Any]  # what the build did
-    languages: tuple[str, ...] = _ENGLISH  # by whose rules words are stemmed, the most frequent one first
+    languages: tuple[str, ...] = ("en",)  # by whose rules words are stemmed, the most frequent one first
     schema_version: int = SCHEMA_VERSION
-    analysis: int = ANALYSIS  # 1: signs such as those of C++ were left out
+    analysis: int = ANALYSIS
 
     @property
     def is_restricted(self) -> bool:
@@ -94,11 +89,6 @@ class Manifest:
         """Return the content of the file."""
         content = asdict(self)
         return _dump({"checksum": _checksum(content), **content})
-
-
-def schema_version(*, restricted: bool) -> int:
-    """Return the version of a generation that is written now."""
-    return RESTRICTED_VERSION if restricted else SCHEMA_VERSION
 
 
 def is_generation_id(text: str) -> bool:
@@ -123,13 +113,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def parse_manifest(
-    raw: bytes, where: Path | str, generation_id: str, needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS)
+    raw: bytes,
+    where: Path | str,
+    generation_id: str,
+    needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS, REPETITION),
 ) -> Manifest:
-    """Check what `Manifest.to_bytes` gave, wherever it was kept, and read it; `needs` names files that must be in it.
-
-    Raises:
-        IndexCorrupt: it is altered, of a version this program does not know, or of another generation; names `where`.
-    """
+    """Read and check what `Manifest.to_bytes` gave; `needs` names files that must be in it. Raises IndexCorrupt."""
     if len(raw) > LARGEST:
         raise corrupt(where, "is far too large")
     try:
@@ -139,16 +128,24 @@ def parse_manifest(
     if not isinstance(content, dict):
         raise corrupt(where, "is not a JSON object")
     version = content.get("schema_version")
-    if version not in _READ:
-        raise corrupt(where, f"has schema version {version!r}, this program reads {', '.join(map(str, _READ))}")
+    if version not in (SCHEMA_VERSION, RESTRICTED_VERSION) or content.get("analysis") not in _ANALYSES:
+        raise corrupt(
+            where,
+            f"has schema version {version!r} and analysis {content.get('analysis')!r}; this program reads "
+            f"{SCHEMA_VERSION} and {RESTRICTED_VERSION}, of analysis {ANALYSIS}",
+        )
     checksum = content.pop("checksum", None)
     if checksum != _checksum(content) or raw != _dump({"checksum": checksum, **content}):
         raise corrupt(where, "does not match its checksum")
     try:
-        manifest = _typed(content)
-    except (KeyError, TypeError, ValueError) as error:
-        raise corrupt(where, f"has no valid {str(error).strip(chr(39))}") from error
-    if not manifest.files.keys() >= set(needs):
+        manifest = msgspec.convert(content, Manifest)
+    except msgspec.ValidationError as error:
+        raise corrupt(where, f"has other fields than a manifest ({error})") from error
+    are_valid = all(
+        _NAME.fullmatch(name) and _SHA256.fullmatch(record.sha256) and record.size >= 0
+        for name, record in manifest.files.items()
+    )
+    if not are_valid or not manifest.files.keys() >= set(needs):
         raise corrupt(where, "has no valid files")
     if manifest.id != generation_id:
         raise corrupt(where, f"belongs to generation {manifest.id}")
@@ -157,13 +154,9 @@ def parse_manifest(
 
 def record_file(path: Path) -> FileRecord:
     """Return the size and SHA-256 of a file."""
-    digest = hashlib.sha256()
-    size = 0
     with path.open("rb") as file:
-        while block := file.read(_READ_SIZE):
-            digest.update(block)
-            size += len(block)
-    return FileRecord(digest.hexdigest(), size)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return FileRecord(digest, file.tell())
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
@@ -202,46 +195,6 @@ def unreadable(path: Path, error: OSError) -> IndexerError:
     if remedy is None:
         return corrupt(path, error.strerror or "cannot be read")
     return IndexUnreadable(f"{path}: {error.strerror}; {remedy}")
-
-
-def _typed(content: dict[str, Any]) -> Manifest:
-    """Build the record; raises KeyError, TypeError or ValueError with the field's name."""
-    files = {}
-    for name, record in _field(content, "files", dict).items():
-        sha256, size = _field(record, "sha256", str), _field(record, "size", int)
-        if not _SHA256.fullmatch(sha256) or size < 0 or not _NAME.fullmatch(name):
-            raise ValueError("files")
-        files[name] = FileRecord(sha256, size)
-    counts = _field(content, "counts", dict)
-    sources = _field(content, "sources", list)
-    if not all(isinstance(source, str) for source in sources):
-        raise ValueError("sources")
-    languages = content.get("languages") if content["schema_version"] >= SCHEMA_VERSION else list(_ENGLISH)
-    if not isinstance(languages, list) or not all(isinstance(language, str) for language in languages):
-        raise ValueError("languages")
-    return Manifest(
-        id=_field(content, "id", str),
-        created_at=_field(content, "created_at", str),
-        fingerprint=_field(content, "fingerprint", dict),
-        counts=Counts(
-            documents=_field(counts, "documents", int),
-            chunks=_field(counts, "chunks", int),
-            dimension=_field(counts, "dimension", int),
-        ),
-        files=files,
-        settings=_field(content, "settings", dict),
-        sources=sources,
-        report=_field(content, "report", dict),
-        languages=tuple(languages),
-        schema_version=content["schema_version"],
-        analysis=_field({"analysis": 1} | content, "analysis", int),
-    )
-
-
-def _field(content: Any, name: str, kind: type) -> Any:
-    if not isinstance(content, dict) or not isinstance(content.get(name), kind):
-        raise ValueError(name)
-    return content[name]
 
 
 def _dump(content: dict[str, Any]) -> bytes:

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -17,28 +16,20 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer import notes
 from indexer.filter import access_of
-from indexer.generation.arrays import TokenReader, open_tokens, read_rows
-from indexer.generation.documents import SCHEMA, metadata_from_json, open_read_only
+from indexer.generation.arrays import ROW, TokenReader, read_array
+from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
 from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Readers, Section
 
 if TYPE_CHECKING:
-    from indexer.generation.dense.vectors import VectorReader
+    from indexer.generation.vectors import VectorReader
 
 READER_VERSION = 15  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
 _INDEXED_WITH = INDEXED + ": "  # the same, before its notes
 _SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart
-
 _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome FROM pages"
-_DOCUMENT = """
-SELECT url, source, title, content_hash, etag, last_modified, fetched_at, content_type, language, date, metadata,
-       first_row, chunks FROM documents WHERE id = ?
-"""
-_CHUNKS = (
-    "SELECT id, url, section, text, content_hash, tokens, position FROM chunks WHERE row >= ? AND row < ? ORDER BY row"
-)
 
 
 def is_indexed(outcome: str) -> bool:
@@ -58,12 +49,23 @@ def notes_of(outcome: str) -> tuple[str, ...]:
 
 def record_of(page: Page, outcome: str) -> PageRecord:
     """Return the record of a page that the next build needs."""
+
+    def can_be_sent(value: str | None) -> bool:  # in the header of a request: servers say anything
+        return bool(value and value.isascii() and value.isprintable())
+
+    def is_settled() -> bool:  # the page can no longer change within the second in which it was last modified
+        try:
+            modified = parsedate_to_datetime(page.last_modified or "")
+            return datetime.fromisoformat(page.fetched_at) - modified >= _SETTLED
+        except (ValueError, TypeError, OverflowError):  # no date, one without a zone, one of no calendar
+            return False
+
     return PageRecord(
         url=page.url,
         source=page.source,
         requested=page.requested or page.url,
-        etag=page.etag if _can_be_sent(page.etag) else None,
-        last_modified=page.last_modified if _can_be_sent(page.last_modified) and _is_settled(page) else None,
+        etag=page.etag if can_be_sent(page.etag) else None,
+        last_modified=page.last_modified if can_be_sent(page.last_modified) and is_settled() else None,
         content_hash=page.content_hash,
         links=page.links,
         noindex=page.noindex,
@@ -80,62 +82,64 @@ def conditions(record: PageRecord) -> Mapping[str, str]:
 
 def live_sources(index_dir: Path) -> list[str]:
     """Return the sources of the live generation; raises IndexMissing or IndexCorrupt."""
-    return read_manifest(_live(index_dir)).sources
+    return read_manifest(index_dir / GENERATIONS / current_id(index_dir)).sources
+
+
+def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
+    """Return sections to cut chunks from, for pages that must be cut anew but are out of reach."""
+    return tuple(
+        Section(
+            tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
+            unquote(chunk.url.partition("#")[2]) or None,
+            chunk.text,
+        )
+        for chunk in chunks
+    )
 
 
 class PreviousGeneration:
-    """Looks things up in one generation, whose files have been checked. May be used from many threads."""
+    """Looks things up in one generation, whose files have been checked; may be used from many threads.
 
-    def __init__(
-        self,
-        path: Path,
-        database: sqlite3.Connection,
-        manifest: Manifest | None = None,
-        vectors: "VectorReader | None" = None,
-        rows: npt.NDArray[np.void] | None = None,
-        tokens: TokenReader | None = None,
-    ) -> None:
-        """Use `open` or `nothing`."""
-        self.manifest = manifest
-        self.is_trusted = manifest is not None  # whether the same page would become the same chunks today
-        self._path = path
-        self._database = database
-        self._vectors = vectors
-        self._rows_file = rows
-        self._tokens = tokens
-        self._lock = threading.Lock()
+    Without a folder it is an empty one: the previous generation of a first build.
+    """
+
+    manifest: Manifest | None = None
+    is_trusted = False  # whether the same page would become the same chunks today
+    _vectors: "VectorReader | None" = None
+    _row_facts: npt.NDArray[np.void] | None = None
+    _tokens: TokenReader | None = None
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Open a generation folder; raises IndexCorrupt or IndexUnreadable."""
+        if folder is None:
+            self._database = Database(Path(), sqlite3.connect(":memory:", check_same_thread=False))
+            with self._database as connection:
+                connection.executescript(SCHEMA)
+            return
+        from indexer.generation.vectors import VectorReader  # loads FAISS, which a crawler has no use for
+
+        self.manifest, self.is_trusted = read_manifest(folder), True
+        check_files(folder, self.manifest)
+        self._database = Database(folder / DOCUMENTS)
+        self._vectors = VectorReader(folder / VECTORS)
+        self._row_facts = read_array(folder / ROWS, ROW)
+        self._tokens = TokenReader.open(folder, self.manifest)
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
-        """Open the live generation, or a given one.
-
-        Raises:
-            IndexMissing: there is none, or none of this id.
-            IndexCorrupt: a file is missing, altered or of another version.
-            IndexUnreadable: a file cannot be read for now.
-        """
-        from indexer.generation.dense.vectors import VectorReader  # loads FAISS, which a crawler has no use for
-
-        folder = generation_folder(index_dir, generation_id) if generation_id else _live(index_dir)
-        manifest = read_manifest(folder)
-        check_files(folder, manifest)
-        vectors, rows, path = VectorReader(folder / VECTORS), read_rows(folder / ROWS), folder / DOCUMENTS
-        try:
-            return cls(path, open_read_only(path), manifest, vectors, rows, open_tokens(folder, manifest))
-        except sqlite3.Error as error:
-            raise corrupt(path, f"is not a readable database ({error})") from error
+        """Open the live generation, or a given one; raises IndexMissing, IndexCorrupt or IndexUnreadable."""
+        if generation_id:
+            return cls(generation_folder(index_dir, generation_id))
+        return cls(index_dir / GENERATIONS / current_id(index_dir))
 
     @classmethod
     def nothing(cls) -> Self:
         """Return the previous generation of a first build: an empty one."""
-        database = sqlite3.connect(":memory:", check_same_thread=False)
-        database.executescript(SCHEMA)
-        return cls(Path(), database)
+        return cls()
 
     def page(self, url: str) -> PageRecord | None:
         """Return the record of the page with this address."""
-        rows = self._rows(f"{_PAGE} WHERE url = ?", url)
-        return _page(rows[0]) if rows else None
+        return self._page(f"{_PAGE} WHERE url = ?", url)
 
     def unchanging_page(self, url: str) -> PageRecord | None:
         """Return its record if its content alone decides what comes of it, and today's program would do the same."""
@@ -144,8 +148,11 @@ class PreviousGeneration:
 
     def page_behind(self, requested: str) -> PageRecord | None:
         """Return the record of the page that this address led to, by a redirect or without one."""
-        rows = self._rows(f"{_PAGE} WHERE requested = ?1 AND requested != url", requested)
-        return _page(rows[0]) if rows else self.page(requested)
+        return self._page(f"{_PAGE} WHERE requested = ?1 AND requested != url", requested) or self.page(requested)
+
+    def _page(self, query: str, url: str) -> PageRecord | None:
+        rows = self._database.rows(query, url)
+        return _record(rows[0]) if rows else None
 
     def resting(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
         """Return those sources that need not be read: none is to be refreshed, and they are here as they should be."""
@@ -155,11 +162,11 @@ class PreviousGeneration:
     def pages(self, prefix: str = "") -> Iterator[PageRecord]:
         """Yield the records of all addresses that begin so, in their order."""
         last = prefix
-        while rows := self._rows(f"{_PAGE} WHERE url > ? ORDER BY url LIMIT 1000", last):
+        while rows := self._database.rows(f"{_PAGE} WHERE url > ? ORDER BY url LIMIT 1000", last):
             for row in rows:
                 if not row[0].startswith(prefix):
                     return
-                yield _page(row)
+                yield _record(row)
             last = rows[-1][0]
 
     def requested(self, source: str, prefix: str) -> list[str]:
@@ -169,77 +176,56 @@ class PreviousGeneration:
 
     def document(self, url: str) -> tuple[int, str]:
         """Return the number of the document with this address, and the source that led to it; there must be one."""
-        rows = self._rows("SELECT id, source FROM documents WHERE url = ?", url)
+        rows = self._database.rows("SELECT id, source FROM documents WHERE url = ?", url)
         if not rows:
-            raise corrupt(self._path, f"has no document {url}, which it remembers as indexed")
+            raise corrupt(self._database.path, f"has no document {url}, which it remembers as indexed")
         return int(rows[0][0]), str(rows[0][1])
 
     def documents(self) -> Iterator[tuple[int, str, str]]:
         """Yield number, address and source of every document."""
-        last = -1
-        while rows := self._rows("SELECT id, url, source FROM documents WHERE id > ? ORDER BY id LIMIT 1000", last):
+        last, query = -1, "SELECT id, url, source FROM documents WHERE id > ? ORDER BY id LIMIT 1000"
+        while rows := self._database.rows(query, last):
             yield from rows
             last = rows[-1][0]
 
     def read(self, document_id: int) -> tuple[Document, list[Chunk], range]:
         """Return a document without its sections, its chunks without their embedded texts, and their rows."""
-        [(*fields, metadata, first, count)] = self._rows(_DOCUMENT, document_id)
-        url, source, title, content_hash, etag, last_modified, fetched_at, content_type, language, date = fields
-        document = Document(
-            url=url,
-            source=source,
-            title=title,
-            sections=(),
-            content_hash=content_hash,
-            etag=etag,
-            last_modified=last_modified,
-            fetched_at=fetched_at,
-            content_type=content_type,
-            language=language,
-            date=date,
-            metadata=metadata_from_json(metadata),
-            access=self._access.get(document_id, EVERYBODY),
-        )
+        columns = ", ".join(DOCUMENT_FIELDS)
+        query = f"SELECT {columns}, metadata, first_row, chunks FROM documents WHERE id = ?"  # noqa: S608 - fixed names
+        [(*fields, metadata, first, count)] = self._database.rows(query, document_id)
+        facts: dict[str, Any] = dict(zip(DOCUMENT_FIELDS, fields, strict=True))
+        facts["metadata"] = {
+            name: (value,) if isinstance(value, str) else tuple(value) for name, value in json.loads(metadata).items()
+        }
+        document = Document(**facts, sections=(), access=self._access.get(document_id, EVERYBODY))
+        columns = ", ".join(CHUNK_FIELDS)
+        query = f"SELECT id, {columns} FROM chunks WHERE row >= ? AND row < ? ORDER BY row"  # noqa: S608 - fixed names
+        shared: dict[str, Any] = {"document_url": document.url, "title": document.title, "embedded_text": ""}
         chunks = [
-            Chunk(
-                id=id,
-                url=chunk_url,
-                document_url=url,
-                title=title,
-                section=section,
-                text=text,
-                embedded_text="",
-                content_hash=chunk_hash,
-                tokens=tokens,
-                position=position,
-            )
-            for id, chunk_url, section, text, chunk_hash, tokens, position in self._rows(_CHUNKS, first, first + count)
+            Chunk(id=id, **shared, **dict(zip(CHUNK_FIELDS, values, strict=True)))
+            for id, *values in self._database.rows(query, first, first + count)
         ]
         return document, chunks, range(first, first + count)
 
     def is_given(self, url: str, access: Readers) -> bool:
         """Return whether the documents of a page, and of what is in it, may be read by whom this list names."""
-        rows = self._rows("SELECT id FROM documents WHERE url = ?1 OR url BETWEEN ?1 || '!/' AND ?1 || '!0'", url)
+        query = "SELECT id FROM documents WHERE url = ?1 OR url BETWEEN ?1 || '!/' AND ?1 || '!0'"
+        rows = self._database.rows(query, url)
         return all(self._access.get(number, EVERYBODY).given == access for (number,) in rows)
 
     @cached_property
     def _access(self) -> dict[int, AccessLists]:
         """The access lists of those documents that have any, by number."""
         found: dict[int, list[str]] = {}
-        for term, number in self._rows("SELECT term, document FROM terms WHERE term BETWEEN 'access.' AND 'access/'"):
+        query = "SELECT term, document FROM terms WHERE term BETWEEN 'access.' AND 'access/'"
+        for term, number in self._database.rows(query):
             found.setdefault(number, []).append(term)
         return {number: access_of(terms) for number, terms in found.items()}
 
     def row_of(self, content_hash: str) -> int | None:
         """Return a row whose embedded text has this hash."""
-        rows = self._rows("SELECT row FROM chunks WHERE content_hash = ? LIMIT 1", content_hash)
+        rows = self._database.rows("SELECT row FROM chunks WHERE content_hash = ? LIMIT 1", content_hash)
         return int(rows[0][0]) if rows else None
-
-    def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return vectors by row, float32 (n, dimension), as they are stored."""
-        if self._vectors is None:
-            raise LookupError("there are no earlier vectors")
-        return self._vectors.vectors(rows)
 
     @property
     def vector_index(self) -> "VectorReader":
@@ -248,63 +234,27 @@ class PreviousGeneration:
             raise LookupError("there are no earlier vectors")
         return self._vectors
 
+    def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Return vectors by row, float32 (n, dimension), as they are stored."""
+        return self.vector_index.vectors(rows)
+
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]] | None:
         """Return tokens by row as `TokenReader.read` does, or None where they are not kept."""
         return None if self._tokens is None else self._tokens.read(rows)
 
     def signatures(self, rows: range) -> list[int]:
         """Return the signatures of the texts of chunks by row."""
-        if self._rows_file is None:
+        if self._row_facts is None:
             raise LookupError("there are no earlier rows")
-        return [int(number) for number in self._rows_file["signature"][rows.start : rows.stop]]
+        return [int(number) for number in self._row_facts["signature"][rows.start : rows.stop]]
 
     def close(self) -> None:
         """Release the files."""
-        with self._lock:
-            self._database.close()
-
-    def _rows(self, query: str, *values: object) -> list[Any]:
-        try:
-            with self._lock:
-                return self._database.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise corrupt(self._path, f"cannot be read ({error})") from error
+        self._database.close()
 
 
-def _live(index_dir: Path) -> Path:
-    return index_dir / GENERATIONS / current_id(index_dir)
-
-
-def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
-    """Return sections to cut chunks from, for pages that must be cut anew but are out of reach."""
-    return tuple(
-        Section(tuple(chunk.section.split(SEPARATOR)) if chunk.section else (), _anchor(chunk), chunk.text)
-        for chunk in chunks
-    )
-
-
-def _anchor(chunk: Chunk) -> str | None:
-    return unquote(chunk.url.partition("#")[2]) or None
-
-
-def _page(row: Any) -> PageRecord:
+def _record(row: Any) -> PageRecord:
     url, source, requested, etag, last_modified, content_hash, links, noindex, outcome = row
     return PageRecord(
         url, source, requested, etag, last_modified, content_hash, tuple(json.loads(links)), bool(noindex), outcome
     )
-
-
-def _can_be_sent(value: str | None) -> bool:
-    """Whether a validator is there, and may stand in the header of a request: servers say anything."""
-    return bool(value and value.isascii() and value.isprintable())
-
-
-def _is_settled(page: Page) -> bool:
-    """Whether the page can no longer change within the second in which it says it was last modified."""
-    if page.last_modified is None:
-        return False
-    try:
-        modified = parsedate_to_datetime(page.last_modified)
-        return datetime.fromisoformat(page.fetched_at) - modified >= _SETTLED
-    except (ValueError, TypeError, OverflowError):  # no date, one without a zone, one of no calendar
-        return False

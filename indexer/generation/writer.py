@@ -9,8 +9,7 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer.errors import VectorError
 from indexer.filter import terms_of
-from indexer.generation.arrays import RowWriter, TokenWriter
-from indexer.generation.dense.vectors import VectorWriter
+from indexer.generation.arrays import ROW, TokenWriter
 from indexer.generation.documents import DocumentWriter
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.likeness import RepetitionCounter, signature
@@ -18,42 +17,37 @@ from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
     REPETITION,
+    RESTRICTED_VERSION,
     ROWS,
-    TOKEN_OFFSETS,
-    TOKENS,
+    SCHEMA_VERSION,
     VECTORS,
     Counts,
     FileRecord,
     record_file,
-    schema_version,
 )
+from indexer.generation.vectors import VectorWriter
 from indexer.records import EVERYBODY, Chunk, Document
 
 
 class GenerationWriter:
     """Fills the folder of a new generation; `close` gives the files back, complete or not."""
 
-    def __init__(self, folder: Path, dimension: int, *, vector_index: str = "auto", tokens: bool = False) -> None:
+    def __init__(self, folder: Path, dimension: int, *, tokens: bool = False) -> None:
         """Make the files, of tokens if wanted; raises OSError or sqlite3.Error if the folder cannot be written."""
         self._folder = folder
         self._dimension = dimension
         self.documents = DocumentWriter(folder / DOCUMENTS)
-        self.vectors = VectorWriter(dimension, vector_index)
-        self._rows = RowWriter()
+        self.vectors = VectorWriter(dimension)
+        self._rows: list[npt.NDArray[np.void]] = []
         self._repetition = RepetitionCounter()
         self._lexical = LexicalWriter(folder / LEXICAL)
-        self._tokens = TokenWriter(folder / TOKENS, folder / TOKEN_OFFSETS) if tokens else None
-        self._is_restricted = False
+        self._tokens = TokenWriter(folder) if tokens else None
+        self.schema_version = SCHEMA_VERSION
 
     @property
     def counts(self) -> Counts:
         """Numbers of documents and chunks added so far."""
         return Counts(self.documents.documents, self.documents.chunks, self._dimension)
-
-    @property
-    def schema_version(self) -> int:
-        """The `schema_version` of the manifest, of what has been added so far."""
-        return schema_version(restricted=self._is_restricted)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -67,13 +61,17 @@ class GenerationWriter:
         """
         number, row = self.documents.documents, self.documents.chunks
         terms = terms_of(document)
-        self._is_restricted |= document.access != EVERYBODY
+        if document.access != EVERYBODY:
+            self.schema_version = RESTRICTED_VERSION
         self.documents.add(document, chunks, terms)
-        self._rows.add(number, [signature(chunk.text) for chunk in chunks] if signatures is None else signatures)
+        rows = np.empty(len(chunks), ROW)
+        rows["document"] = number
+        rows["signature"] = [signature(chunk.text) for chunk in chunks] if signatures is None else signatures
+        self._rows.append(rows)
         self._repetition.add(document.title, (chunk.text for chunk in chunks))
-        for offset, chunk in enumerate(chunks):
+        for place, chunk in enumerate(chunks, row):
             self._lexical.add(
-                row + offset,
+                place,
                 title=chunk.title,
                 section=chunk.section,
                 text=chunk.text,
@@ -106,7 +104,7 @@ class GenerationWriter:
                 raise VectorError(f"tokens of {self._tokens.count:,} of {self.documents.chunks:,} chunks were made")
             self._tokens.finish()
         self.documents.finish()
-        self._rows.write(self._folder / ROWS)
+        np.save(self._folder / ROWS, np.concatenate([np.empty(0, ROW), *self._rows]), allow_pickle=False)
         np.save(self._folder / REPETITION, self._repetition.shares(), allow_pickle=False)
         self._lexical.finish()
         self.vectors.write(self._folder / VECTORS)

@@ -18,7 +18,7 @@ from indexer.crawl.sessions import Sessions
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES, current_id
-from indexer.generation.manifest import ANALYSIS, SCHEMA_VERSION, TOKENS, read_manifest
+from indexer.generation.manifest import ANALYSIS, TOKENS, read_manifest
 from indexer.generation.previous import (
     PreviousGeneration,
     indexed_with,
@@ -138,8 +138,7 @@ def remove_sources(
         if unknown or not removed:
             problem = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
             raise SourceError(f"{problem}; its sources are: {', '.join(manifest.sources)}")
-        kind, tokens = manifest.settings["vector_index"], TOKENS in manifest.files
-        config = BuildConfig(keep_generations=keep_generations, vector_index=kind, tokens=tokens)
+        config = BuildConfig(keep_generations=keep_generations, tokens=TOKENS in manifest.files)
         plan = Plan(config, earlier, progress, left)
         with closing(Draft(folder, manifest.counts.dimension, plan, earlier)) as draft:
             progress.phase(READING)
@@ -208,8 +207,7 @@ class _Build:
         for number, url, _ in self._earlier.documents():
             if number not in self._still_there:
                 report.gone.add(url)
-        is_current = live is not None and live.schema_version >= SCHEMA_VERSION and live.analysis == ANALYSIS
-        if live is not None and is_current and self._draft.is_unchanged and not report.gone.count:
+        if live is not None and live.analysis == ANALYSIS and self._draft.is_unchanged and not report.gone.count:
             return report.finish(live.id, live.counts, published=False)
         self._draft.differ()
         if not self._draft.counts.documents and plan.sources != [SOURCE]:

@@ -83,7 +83,7 @@ class Draft:
         self._stopwatch = plan.report.stopwatch
         self._created = datetime.now(UTC)
         tokens = bool(plan.config.tokens)
-        self._writer = GenerationWriter(folder, dimension, vector_index=plan.config.vector_index, tokens=tokens)
+        self._writer = GenerationWriter(folder, dimension, tokens=tokens)
         self._vectors = _VectorQueue(plan, earlier, self._writer)
         self._to_copy: list[tuple[int, str]] | None = (
             [] if plan.reuse.everything else None

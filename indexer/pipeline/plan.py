@@ -76,7 +76,7 @@ def _reuse(plan: Plan, live: Manifest) -> Reuse:
         rest = "and embedding every page again" if models else "every page again, and embedding what differs"
         plan.progress.message(f"{', '.join(models + cuts)}: reading {rest}")
     passages = not (models or cuts or config.full)
-    has_same = live.settings.get("vector_index") == config.vector_index and live.sources == plan.sources
+    has_same = live.sources == plan.sources
     has_same &= live.settings.get("credentials") == settings.get("credentials")
     has_same &= live.settings.get("crawl", {}).get("render", "off") == config.crawl.render
     has_same &= bool(config.tokens) == (TOKENS in live.files) and are_kept(config, live)

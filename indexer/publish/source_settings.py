@@ -79,7 +79,6 @@ def config_of(manifest: Manifest) -> BuildConfig:
         crawl=CrawlLimits(**crawl),
         chunk=ChunkConfig(**settings.get("chunk", {})),
         ocr=OcrConfig.from_dict(settings.get("ocr")),
-        vector_index=settings.get("vector_index", "auto"),
         metadata=settings.get("metadata", {}),
         model=settings.get("model", {}),
     )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.filter import Filter
-from indexer.generation.arrays import TokenSource
+from indexer.generation.arrays import TokenReader
 from indexer.generation.documents import DocumentFacts, StoredChunk
 from indexer.generation.layout import current_id
 from indexer.generation.lexical.headings import Heading
@@ -27,11 +27,12 @@ from indexer.rowset import RowFacts, ScoredRows, TermHits
 if TYPE_CHECKING:
     from indexer.generation.generation import Generation
 
-__all__ = ["FolderStore", "RowFacts", "ScannedDocument", "Searchable", "Store", "TermHits", "scan"]
+Rows = npt.NDArray[np.int64]
+Vectors = npt.NDArray[np.float32]
 
 
 class Searchable(Protocol):
-    """One generation, open for searching from many threads; see `Generation` for every method.
+    """One generation, open for searching from many threads; `Generation` says more of every method.
 
     Rows are int64 (n,). Besides IndexCorrupt, each method may raise StoreUnreachable or StoreRefused where the store is
     another machine.
@@ -40,7 +41,7 @@ class Searchable(Protocol):
     manifest: Manifest
 
     @property
-    def tokens(self) -> TokenSource | None:
+    def tokens(self) -> TokenReader | None:
         """The tokens of the chunks, for late interaction; None where they are not kept."""
 
     @property
@@ -57,7 +58,7 @@ class Searchable(Protocol):
         """Read a query, as a user types it, for the searches."""
 
     def search_vectors(
-        self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
+        self, vector: Vectors, k: int, only: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
         """Return cosines float32 (n,) and rows of the k chunks nearest to a vector, best first."""
 
@@ -67,19 +68,19 @@ class Searchable(Protocol):
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
         """Return titles and headings that begin with what is typed, of documents that a filter allows."""
 
-    def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    def vectors(self, rows: Rows) -> Vectors:
         """Return stored vectors by row, float32 (n, dim)."""
 
-    def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
+    def row_facts(self, rows: Rows) -> RowFacts:
         """Return document, signature and repeated share by row."""
 
-    def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
+    def matches(self, rows: Rows, only: Filter) -> npt.NDArray[np.bool_]:
         """Return whether each of these rows is of a document that a filter allows, bool (n,)."""
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number."""
 
-    def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
+    def chunks(self, rows: Rows) -> list[StoredChunk]:
         """Return chunks by row, in the order of `rows`."""
 
     def section(self, row: int) -> str:
@@ -126,7 +127,7 @@ class FolderStore:
         self.name = str(folder)
 
     def live_id(self) -> str:
-        """Return the id of the live generation. Raises as `current.current_id` does."""
+        """Return the id of the live generation. Raises as `layout.current_id` does."""
         return current_id(self.folder)
 
     def published(self) -> list[Published]:
@@ -153,7 +154,7 @@ class ScannedDocument(NamedTuple):
     document: Document  # without its sections
     chunks: list[Chunk]  # in reading order, without their embedded texts
     signatures: list[int]  # of the chunks' texts, 64 bits
-    vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
+    vectors: Vectors  # (chunks, dimension), as they are stored: float16 values
 
 
 def scan(folder: Path, generation_id: str) -> Iterator[ScannedDocument]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
-from indexer.generation.arrays import TokenSource
+from indexer.generation.arrays import TokenReader
 from indexer.generation.likeness import NEAR, WHOLE
 from indexer.rowset import RowFacts, TermHits
 from rag import deadline
@@ -120,7 +120,7 @@ def trust_in_terms(lexical: TermHits) -> float:
     return min(1.0, float(lexical.scores.max()) / (_MIN_COVERAGE * lexical.idf_sum))
 
 
-def score_tokens(embedder: Embedder, query: Scores, tokens: TokenSource, rows: Rows) -> Scores:
+def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: Rows) -> Scores:
     """Return the MaxSim of a query's tokens, float32 (tokens, width), and passages by row. Raises DeadlinePassed."""
     scores = np.zeros(len(rows), dtype=np.float32)
     for start in range(0, len(rows), _SLICE):

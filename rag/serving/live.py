@@ -208,8 +208,8 @@ class LiveRetriever:
         self, id: str, collection: str = DEFAULT, whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         """Return a document, and its passages by heading, see `by_section`. Raises as `document` does."""
-        found, manifest = self._document(id, collection, filter)
-        return found, list(by_section(found, manifest.settings, whole))
+        found, _ = self._document(id, collection, filter)
+        return found, list(by_section(found, whole))
 
     def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
         """Open the file that a document was read from; see `open_original`.
@@ -322,16 +322,15 @@ def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     return documents if first is None else chain([first], documents)
 
 
-def by_section(document: Mapping[str, Any], settings: Mapping[str, Any], whole: str = "") -> Iterator[Section]:
+def by_section(document: Mapping[str, Any], whole: str = "") -> Iterator[Section]:
     """Yield the sections of a document, in reading order.
 
     Args:
         document: as `LiveRetriever.document` gives it.
-        settings: those of its build.
         whole: id of a passage that keeps its text. What others share with the one before is left out of the later one.
     """
     for name, group in groupby(document["passages"], key=lambda passage: str(passage["section"])):
         passages = list(group)
         kept = next((place for place, passage in enumerate(passages) if passage["id"] == whole), None)
-        texts = once([passage["text"] for passage in passages], settings, kept)
+        texts = once([passage["text"] for passage in passages], kept)
         yield name, [passage | {"text": text} for passage, text in zip(passages, texts, strict=True) if text]

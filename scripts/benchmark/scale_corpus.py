@@ -130,7 +130,7 @@ def write_index(
     rng = np.random.default_rng(7)
     with writer_lock(index):
         folder = start(index)
-        writer = GenerationWriter(folder, embedder.dimension, vector_index="auto")
+        writer = GenerationWriter(folder, embedder.dimension)
         try:
             row, clock = 0, time.perf_counter()
             for texts, vectors in blocks(real, count):

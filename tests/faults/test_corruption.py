@@ -36,7 +36,7 @@ FILES = (
     "repetition.npy",
     "lexical/meta.json",
     *SEGMENT,
-    *(f"lexical/{name}" for name in (*vocabulary.FILES, *headings.FILES)),
+    *(f"lexical/{name}" for name in (*vocabulary.KINDS, *headings.KINDS)),
 )
 
 EACH_KIND = ("manifest.json", "documents.sqlite", "vectors.faiss", "rows.npy", "lexical/meta.json", "CURRENT")

@@ -20,11 +20,11 @@ import tantivy
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation import manifest as manifests
-from indexer.generation.dense.index_kinds import new_store
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
+from indexer.generation.vectors import _new_store
 from rag.query.request import MODES, SearchRequest
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
@@ -192,7 +192,7 @@ def nothing(content: bytes) -> bytes:
         (vectors(lambda count, dimension: faiss.IndexFlatL2(dimension)), "vectors.faiss"),
         (vectors(lambda count, dimension: faiss.IndexFlatIP(dimension)), "vectors.faiss"),
         (vectors(lambda count, dimension: faiss.IndexHNSWFlat(dimension, 16)), "vectors.faiss"),
-        (vectors(lambda count, dimension: new_store(dimension + 2)), "vectors.faiss"),
+        (vectors(lambda count, dimension: _new_store(dimension + 2)), "vectors.faiss"),
         (vectors(lambda count, dimension: faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_bf16)),
          "vectors.faiss"),
         (overwrite("vectors.faiss", nonsense), "vectors.faiss"),

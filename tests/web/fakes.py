@@ -115,7 +115,6 @@ class FakeRetriever:
         self.suggestions: list[Suggestion] = []
         self.typed: list[tuple[str, str, Filter | None, int]] = []
         self.did_you_mean: str | None = None
-        self.settings: dict[str, Any] = {}  # of the build
         self.files: dict[str, Path] = {}  # originals, by the id of their document
 
     @property
@@ -205,7 +204,7 @@ class FakeRetriever:
         self, id: str, collection: str = "default", whole: str = "", filter: Filter | None = None
     ) -> tuple[dict[str, Any], list[Section]]:
         document = self.document(id, collection)
-        return document, list(by_section(document, self.settings, whole))
+        return document, list(by_section(document, whole))
 
     def original(self, id: str, collection: str = "default", filter: Filter | None = None) -> tuple[str, BinaryIO]:
         self.document(id, collection)

@@ -1,19 +1,23 @@
-"""Text to terms: the one definition by which passages are indexed, queries are read and words are highlighted."""
+"""Text to terms: the one definition by which passages are indexed, queries are read and words are highlighted.
+
+A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by those
+of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as
+max_connections or --no-cache is a term, and so are its parts; a letter with a sign, such as C++, is a term alone.
+"""
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
-from functools import cache, lru_cache, wraps
+from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from itertools import chain, pairwise
-from typing import Any, ParamSpec, TypeVar
-from weakref import WeakMethod
+from typing import TypeVar
 
 import tantivy
 
 from indexer.decoding import without_joiners
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 ENGLISH = "en"
 STEMMERS = {
@@ -30,8 +34,6 @@ STOP_WORDS = frozenset(
     "where which who whom why will with would you your".split()
 )
 
-_REMEMBERED = 1 << 16  # words
-LONGEST_CACHED = 64  # characters of a word
 _LONGEST_WORD = 64  # characters; what is longer is no word that anybody types
 # Scripts that put no space between words (South-East Asian, Tibetan, Chinese, Japanese), or none before a particle
 # (Korean): every character and every pair of neighbours is a term, so no dictionary is needed.
@@ -66,7 +68,7 @@ _VARIANTS = "\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)*"
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
-_END_SIGN = re.compile(_END)
+END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"  # begins what can be one: this and the next make the rest three times as fast
 _PLAIN = r"\w{3,}+(?![+#*])"
@@ -75,89 +77,38 @@ _WORD = re.compile(
     rf"{_FIRST}(?:{_PAIR}|{_OPTION}|[{_SPACELESS}]+(?=[A-Za-z]{{1,16}}[+#\uff03\uff0b])|"
     rf"(?:{_SIGN})?{_LETTERS}{_END}?|{_OPERATOR}|{_PICTURES})"
 )
-_FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
+FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 
 
-def cached_method(method: Callable[Parameters, Result], most: int) -> Callable[Parameters, Result]:
-    """Return a bound method with an LRU cache that does not keep its object alive.
+class Cache(dict[Key, Value]):
+    """Values made by a function when they are first asked for; emptied when it is full. A hit costs no call of Python.
 
-    Otherwise the files of replaced generations would stay open, and on the disk, until the garbage collector runs.
-    """
-    weak: WeakMethod[Any] = WeakMethod(method)
-
-    def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        bound = weak()
-        assert bound is not None  # noqa: S101 - its object is in the middle of another method
-        result: Result = bound(*args, **kwargs)
-        return result
-
-    cached: Callable[Parameters, Result] = lru_cache(most)(call)  # type: ignore[assignment]  # of arguments that hash
-    return cached
-
-
-def cached_by_word(most: int) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Give a function, whose first argument is a word, an LRU cache.
-
-    Words over 64 characters are not cached, so that one long query cannot fill the cache.
+    Nothing is kept for a text of over 64 characters, so that long queries cannot fill the memory.
     """
 
-    def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-        cached: Any = lru_cache(most)(function)
+    def __init__(self, most: int, make: Callable[[Key], Value]) -> None:
+        super().__init__()
+        self._most, self._make = most, make
 
-        @wraps(function)
-        def call(word: str, *others: Any) -> Any:
-            return (cached if len(word) <= LONGEST_CACHED else function)(word, *others)  # type: ignore[call-arg, arg-type]
-
-        return call  # type: ignore[return-value]  # it takes no argument by name
-
-    return decorate
-
-
-def stem(word: str, language: str) -> str:
-    """Return the stem of a folded word by the rules of one of `STEMMERS`."""
-    return str(_analyzer(language).analyze(word)[0])
-
-
-@cached_by_word(1 << 14)
-def is_stop_word(word: str, language: str) -> bool:
-    """Return whether a word, in lower case, is too common in one of `STEMMERS`."""
-    if language == ENGLISH:
-        return word in STOP_WORDS
-    return language not in _WITHOUT_STOP_WORDS and not _stop_filter(language).analyze(word)
-
-
-@cache
-def _analyzer(language: str) -> tantivy.TextAnalyzer:
-    stemmer = tantivy.Filter.stemmer(STEMMERS[language])
-    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(stemmer).build()
-
-
-@cache
-def _stop_filter(language: str) -> tantivy.TextAnalyzer:
-    words = tantivy.Filter.stopword(STEMMERS[language])
-    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(words).build()
+    def __missing__(self, key: Key) -> Value:
+        value = self._make(key)
+        if not isinstance(key, str) or len(key) <= _LONGEST_WORD:
+            if len(self) >= self._most:
+                self.clear()
+            self[key] = value
+        return value
 
 
 def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
-    """Return the terms of a text in order.
-
-    A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by
-    those of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as
-    max_connections or --no-cache is a term, and so are its parts; a letter with a sign, such as C++, is a term alone.
-    See _SPACELESS for the others.
-    """
-    rules = rules_for(language)
-    return [term for word in words(text).findall(text) for term in terms_of_word(word, rules)]
+    """Return the terms of a text in order, by the rules for the language of its document."""
+    return list(chain.from_iterable(map(TERMS[rules_for(language)].__getitem__, words(text).findall(text))))
 
 
 def joined_terms(found: Iterable[str], language: str | None = ENGLISH) -> str:
     """Return the terms of what `words` has found in a text, with a space between them: `terms_in`, but much faster."""
-    table = _joined[rules_for(language)]
-    if len(table) > _REMEMBERED:
-        table.clear()
-    return " ".join(filter(None, map(table.__getitem__, found)))
+    return " ".join(filter(None, map(_joined[rules_for(language)].__getitem__, found)))
 
 
 def rules_for(language: str | None) -> str:
@@ -180,11 +131,6 @@ def has_sign(word: str) -> bool:
     return not (word.isidentifier() or word.isdigit()) and _BARE_WORD.fullmatch(word) is None
 
 
-def is_end_sign(text: str, place: int) -> bool:
-    """Return whether a word that ends at this place of an ASCII text is a part of a name with a sign, such as C++."""
-    return _END_SIGN.match(text, place) is not None
-
-
 def sign_name(word: str) -> str:
     """Return the term of a match of `words` that has a sign, without what does not count in it."""
     name = _UNCOUNTED.sub("", word).replace("\u266f", "#")
@@ -200,58 +146,58 @@ def words_within(word: str) -> list[str]:
     return [] if len(bare[0]) == 1 and word.startswith(bare[0]) and bare[0].isalpha() and len(bare) == 1 else bare
 
 
-@lru_cache(maxsize=_REMEMBERED)  # words repeat: finding one here costs a twentieth of analysing it
-def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
-    """Return the terms of one match of `words`, in the order of the text, by the rules of one of `STEMMERS`."""
+def _analyse(word: str, language: str) -> tuple[str, ...]:
     if has_sign(word):
-        parts = (terms_of_word(part, language) for part in words_within(word))
-        return (sign_name(word), *chain.from_iterable(parts))
+        return (sign_name(word), *chain.from_iterable(TERMS[language][part] for part in words_within(word)))
+    is_english = language == ENGLISH
     # the rules of other languages than English look at accents
-    read, finished = (fold, _english) if language == ENGLISH else (fold_case, lambda piece: fold(stem(piece, language)))
-    pieces = _PIECE.findall(read(word))
+    pieces = _PIECE.findall(fold(word) if is_english else fold_case(word))
     terms: list[str] = []
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
             # each character before the pair that it begins, so that a part of a run gives a part of its terms: a phrase
             terms += [term for first, second in pairwise(piece) for term in (first, first + second)]
             terms.append(piece[-1])
-        else:
-            terms.append(finished(piece[:_LONGEST_WORD]))
+            continue
+        piece = piece[:_LONGEST_WORD]
+        if not is_english or piece.isascii():
+            piece = str(_stemmers[language].analyze(piece)[0])
+        terms.append(piece if is_english else fold(piece))
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(map(fold, pieces))[:_LONGEST_WORD])
     return tuple(terms)
 
 
-def terms_of_asked(word: str, language: str = ENGLISH) -> tuple[str, ...]:
-    """Return the same of a word of a query, which may be longer than is to be remembered."""
-    if len(word) > LONGEST_CACHED:
-        return terms_of_word.__wrapped__(word, language)
-    return terms_of_word(word, language)
+def _join(word: str, language: str) -> str:
+    return " ".join(TERMS[language][word])
 
 
-class _Joined(dict[str, str]):
-    """The terms of words by the rules of one language, as one text; looked up without a call of Python's."""
-
-    def __init__(self, language: str) -> None:
-        super().__init__()
-        self._language = language
-
-    def __missing__(self, word: str) -> str:
-        joined = self[word] = " ".join(terms_of_word(word, self._language))
-        return joined
+def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
+    """Return the terms of one match of `words`, in the order of the text, by the rules of one of `STEMMERS`."""
+    return TERMS[language][word]
 
 
-_joined = {language: _Joined(language) for language in STEMMERS}
+def is_stop_word(word: str, language: str) -> bool:
+    """Return whether a word, in lower case, is too common in one of `STEMMERS`."""
+    return _is_stop_word[language][word]
 
 
-def without_names(text: str) -> str:
-    """Return the text with bare words in place of names with signs: C in place of C++."""
-    return words(text).sub(lambda found: " ".join(bare_words(text).findall(found[0])), text)
+def _has_stop_word(word: str, language: str) -> bool:
+    if language == ENGLISH:
+        return word in STOP_WORDS
+    return language not in _WITHOUT_STOP_WORDS and not _stop_filters[language].analyze(word)
 
 
-def without_signs(text: str) -> str:
-    """Return the text with spaces for quotes, dashes and the like that are not ASCII; its words are where they were."""
-    return _FOREIGN_SIGN.sub(" ", text)
+def _analyzer(of_language: tantivy.Filter) -> tantivy.TextAnalyzer:
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(of_language).build()
+
+
+_stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))
+_stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stopword(STEMMERS[each])))
+# Words repeat: finding one here costs a twentieth of analysing it.
+TERMS = {language: Cache(1 << 16, partial(_analyse, language=language)) for language in STEMMERS}
+_joined = {language: Cache(1 << 16, partial(_join, language=language)) for language in STEMMERS}
+_is_stop_word = {language: Cache(1 << 14, partial(_has_stop_word, language=language)) for language in STEMMERS}
 
 
 def is_spaceless(text: str) -> bool:
@@ -270,7 +216,3 @@ def fold(text: str) -> str:
 def fold_case(text: str) -> str:
     """Fold case and compatibility forms; accents stay."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", without_joiners(text).casefold())
-
-
-def _english(piece: str) -> str:
-    return stem(piece, ENGLISH) if piece.isascii() else piece

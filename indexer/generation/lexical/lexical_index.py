@@ -11,11 +11,10 @@ import shutil
 import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import lru_cache, partial
-from itertools import accumulate, chain
+from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -25,14 +24,13 @@ from tantivy import Occur, Query
 
 from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
-from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, cached_method, terms_of_word, without_names
-from indexer.generation.lexical.headings import FILES as HEADING_FILES
-from indexer.generation.lexical.headings import Heading, Headings, typed_words
+from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, Cache, Key, Value, terms_of_word
+from indexer.generation.lexical.headings import Headings
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
-from indexer.generation.lexical.query_words import NO_SYNONYMS, Rules, Synonyms, parse_query
-from indexer.generation.lexical.vocabulary import FILES, Vocabulary
-from indexer.generation.manifest import ANALYSIS, corrupt
+from indexer.generation.lexical.query_words import NO_SYNONYMS, Rules, Synonyms
+from indexer.generation.lexical.vocabulary import Vocabulary
+from indexer.generation.manifest import corrupt
 from indexer.rowset import RowSet, ScoredRows
 
 _MOST_TERMS = 32  # of a query; the rarest
@@ -44,26 +42,27 @@ _FEW = 20_000  # allowed rows, among which even common terms have so few posting
 _MOST_CORRECTIONS = 3  # of a word
 _AS_LIKELY = 5  # times as many passages as another have the likeliest correction, at most, if the other counts too
 _FREQUENCIES = 1 << 16  # terms whose frequency is cached
-_ELSEWHERE = 1 << 14  # terms of which it is cached whether documents in other languages have them
-_FILTERS, _TERMS = 64, 1 << 12  # of which it is cached whether passages that a filter allows have a term
+_CORRECTED = 1 << 12  # words whose corrections are cached
 _BOUNDS = 64  # whose rows are cached
+_AMONG = 512  # terms and filters, which may be as large as a request, of which is cached whether they meet
 _MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
 _HIT = 80  # testing a filter within the search costs as much for so many rows as one more hit costs without
 _LINKS = "pilotlight-links-"  # prefix of temporary folders
 _TRIES = 100
 _FORGOTTEN_S = 3600  # seconds; opening never takes so long: the process that made the folder was killed
 
+Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required and excluded
+
 
 class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
-    def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,), analysis: int = ANALYSIS) -> None:
+    def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
         """Open a folder whose checksums have been verified; it is only read, and may be deleted afterwards.
 
         Args:
             folder: the files of a `LexicalWriter`.
             languages: its `languages`.
-            analysis: how its texts became terms, see `Manifest.analysis`.
 
         Raises:
             IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
@@ -71,27 +70,30 @@ class LexicalReader:
         """
         self._folder = folder
         self._languages = tuple(languages) or (ENGLISH,)
-        self._has_signs = analysis >= ANALYSIS
         if unknown := [language for language in languages if language not in STEMMERS]:
             raise corrupt(folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
         self._searcher, self._schema = _open(folder)
         self.count: int = self._searcher.num_docs
         """Chunks in the index."""
-        # generations of older programs have neither words to correct by, nor fields
-        self._vocabulary = Vocabulary(folder) if (folder / FILES[0]).exists() else None
-        self._headings = Headings(folder) if (folder / HEADING_FILES[0]).exists() else None
-        self._frequency: Callable[[str], int] = lru_cache(_FREQUENCIES)(partial(self._searcher.doc_freq, "text"))
-        self._passages = self._passages_by_language()
-        self._bounds = cached_method(self._within, _BOUNDS)
-        self._is_elsewhere = cached_method(self._has_elsewhere, _ELSEWHERE)
-        self._allowed_terms = cached_method(self._no_terms, _FILTERS)
-        self._check()
-
-    def check_rows(self) -> None:
-        """Raise IndexCorrupt unless every row is there once; not part of opening, since it takes a while."""
-        for row in range(self.count):
-            if (found := self._searcher.doc_freq("row", row)) != 1:
-                raise corrupt(self._folder, f"has row {row} {found} times")
+        try:
+            self._tests(Filter(source=("",), date_from="2000-01-01"))
+            self._find(self._any([("a",)], {}), 1)
+        except ValueError as error:
+            raise corrupt(self._folder, "is a lexical index of another kind") from error
+        self.headings, vocabulary = Headings(folder), Vocabulary(folder)
+        # Caches of functions that do not know this object: one that refers to itself, and so its files, would stay
+        # until the garbage collector runs.
+        self._corrections_of = Cache(_CORRECTED, vocabulary.corrections)
+        self._corrections_among = vocabulary.corrections
+        self._frequency = Cache[str, int](_FREQUENCIES, partial(self._searcher.doc_freq, "text")).__getitem__
+        self._bounds: dict[Bounds, RowSet] = {}
+        self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
+        self._is_among: dict[tuple[str, Filter], bool] = {}
+        spoken = {each: self._searcher.doc_freq("term", f"language:{each}") for each in self._languages}
+        if ENGLISH in spoken:  # of unknown languages, too
+            spoken[ENGLISH] = self.count - sum(count for each, count in spoken.items() if each != ENGLISH)
+        # how many passages are stemmed by the rules of each language, the most frequent language first
+        self._passages: Mapping[str, int] = dict(sorted(spoken.items(), key=lambda item: (-item[1], item[0])))
 
     def read(
         self,
@@ -112,23 +114,22 @@ class LexicalReader:
         def is_known(term: str) -> bool:
             return self._frequency(term) > 0 and (only is None or self._is_allowed(term, only))
 
-        corrections = partial(self._corrections, is_known=is_known if only else None)
+        def corrections(word: str) -> tuple[str, ...]:
+            if not word[1:].islower():  # capitals within a word make it a name
+                return ()
+            found = self._corrections_of[word] if only is None else self._corrections_among(word, is_known_word)
+            alike = [
+                each.word
+                for each in found
+                if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
+            ]
+            return tuple(alike[:_MOST_CORRECTIONS])
+
+        def is_known_word(word: str) -> bool:
+            return any(is_known(term) for language in self._languages for term in terms_of_word(word, language))
+
         lookups = Lookups(is_known, is_word or (lambda word: False), corrections)
-        if self._has_signs:
-            return read_query(query, self._passages, lookups, synonyms)
-        read = read_query(without_names(query), self._passages, lookups, synonyms)
-        return replace(read, meaning=parse_query(query).meaning)
-
-    def suggest(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
-        """Return the titles and headings that go on as somebody types, see `Headings.find`; none of older generations.
-
-        Args:
-            typed: the text so far.
-            most: how many to return.
-            allowed: rows of which one must have the name; None means all.
-        """
-        begun = typed_words(typed)
-        return sorted(self._headings.find(begun, most, allowed)) if begun and self._headings else []
+        return read_query(query, self._passages, lookups, synonyms)
 
     def search(
         self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
@@ -147,15 +148,16 @@ class LexicalReader:
         Raises:
             IndexCorrupt: a row was found that cannot be.
         """
+        nothing = np.empty(0, np.float32), np.empty(0, np.int64)
         if allowed is not None and not allowed.count:
-            return _nothing()
+            return nothing
         telling, common = self._split(wanted.words, all_of_them=allowed is not None and allowed.count <= _FEW)
         if wanted.is_bounded or wanted.synonyms or wanted.pairs:
             matching, common = self._bounded(wanted, [*telling, *common]), []
         elif telling:
             matching = self._any(telling, wanted.rules)
         else:
-            return _nothing()
+            return nothing
         candidates = max(k, _FEWEST_CANDIDATES) if common else k
         scores, rows = self._allowed(matching, candidates, filter, allowed)
         if common and len(rows):
@@ -174,15 +176,19 @@ class LexicalReader:
             total += math.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
         return total
 
-    def _passages_by_language(self) -> dict[str, int]:
-        """Return how many passages are stemmed by the rules of each language, the most frequent language first."""
-        counts = {each: self._spoken(each) for each in self._languages if each != ENGLISH}
-        if ENGLISH in self._languages:
-            counts[ENGLISH] = self.count - sum(counts.values())  # of unknown languages, too
-        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
+        """Return the rows that have all that is required and nothing that is excluded; one of them is not empty."""
 
-    def _spoken(self, language: str) -> int:
-        return int(self._searcher.doc_freq("term", f"language:{language}"))
+        def find() -> RowSet:
+            found = np.zeros(self.count, np.bool_)
+            if required:
+                clauses = [*self._clauses(required, Occur.Must), *self._clauses(excluded, Occur.MustNot)]
+            else:
+                clauses = self._clauses(excluded, Occur.Should)
+            found[self._find(Query.boolean_query(clauses), self.count)[1]] = True
+            return RowSet(found if required else ~found)
+
+        return _remembered(self._bounds, _BOUNDS, (required, excluded), find)
 
     def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
         """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
@@ -228,6 +234,9 @@ class LexicalReader:
             raise corrupt(self._folder, f"has a row {rows.max()}, but only {self.count:,} chunks")
         return np.array(scores, np.float32), rows
 
+    def _has(self, tests: list[tuple[Occur, Query]]) -> bool:
+        return len(self._find(Query.boolean_query(tests), 1)[1]) > 0
+
     def _tests(self, wanted: Filter) -> list[tuple[Occur, Query]]:
         tests = map(self._test, wanted.conditions())
         return [(Occur.Must, Query.const_score_query(test, 0.0)) for test in tests]
@@ -245,32 +254,19 @@ class LexicalReader:
                 days = tantivy.FieldType.Integer
                 return Query.range_query(self._schema, "day", days, low, high, use_inverted_index=True)
             case AnyOf(alternatives):
-                return _either([self._all(each) for each in alternatives])
-
-    def _all(self, conditions: Sequence[Condition]) -> Query:
-        if not conditions:
-            return Query.all_query()
-        return Query.boolean_query([(Occur.Must, self._test(each)) for each in conditions])
-
-    def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
-        """Return the rows that have all that is required and nothing that is excluded; one of them is not empty."""
-        return self._bounds(required, excluded)
-
-    def _within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
-        found = np.zeros(self.count, np.bool_)
-        if required:
-            clauses = [*self._clauses(required, Occur.Must), *self._clauses(excluded, Occur.MustNot)]
-        else:
-            clauses = self._clauses(excluded, Occur.Should)
-        found[self._find(Query.boolean_query(clauses), self.count)[1]] = True
-        return RowSet(found if required else ~found)
+                return _either(
+                    [
+                        Query.boolean_query([(Occur.Must, self._test(one)) for one in each] or [_ALL])
+                        for each in alternatives
+                    ]
+                )
 
     def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms]) -> Query:
         """The query for what is required and excluded, with the words and phrases that count where they are found."""
         together = (*wanted.synonyms, *wanted.pairs)
         phrases = [_best([self._phrase(terms) for terms in readings]) for readings in together]
         scored = _either([self._any(words, wanted.rules), *phrases])
-        required = [*self._clauses(wanted.required, Occur.Must)]
+        required = self._clauses(wanted.required, Occur.Must)
         if required and not words and not phrases and all(clause.field for clause in wanted.required):
             scored = Query.all_query()  # there is nothing to rank by
         parts = [*required, (Occur.Should if required else Occur.Must, scored)]
@@ -280,11 +276,14 @@ class LexicalReader:
         """Tests for clauses; phrases anywhere count for the score, those in a field only for the choice."""
         tests = []
         for clause in clauses:
-            field = clause.field if clause.field and self._vocabulary else "text"
-            rules = dict(clause.rules)
+            field, rules = clause.field or "text", dict(clause.rules)
             query = _best([self._in_languages(self._phrase(terms, field), terms, rules) for terms in clause.readings])
             tests.append((occur, Query.const_score_query(query, 0.0) if clause.field else query))
         return tests
+
+    def _any(self, words: Sequence[Terms], rules: Rules) -> Query:
+        forms = ([self._in_languages(self._phrase((term,)), (term,), rules) for term in terms] for terms in words)
+        return _either(list(map(_best, forms)))
 
     def _phrase(self, terms: Terms, field: str = "text") -> Query:
         if len(terms) > 1:
@@ -296,15 +295,17 @@ class LexicalReader:
 
         By German rules, flower is found as flow, which is another word in an English document.
         """
-        languages = rules.get(terms[0]) if len(terms) == 1 else None
-        if languages is None or not self._is_elsewhere(terms[0], languages):
+        languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
+        if languages is None:
             return query
-        return Query.boolean_query([(Occur.Must, query), self._language_test(languages)])
 
-    def _has_elsewhere(self, term: str, languages: frozenset[str]) -> bool:
-        others = self._language_test(frozenset(self._languages) - languages)
-        query = Query.boolean_query([(Occur.Must, self._term("text", term)), others])
-        return len(self._find(query, 1)[1]) > 0
+        def has_others() -> bool:
+            others = self._language_test(frozenset(self._languages) - languages)
+            return self._has([(Occur.Must, self._term("text", terms[0])), others])
+
+        if _remembered(self._is_elsewhere, _FREQUENCIES, (terms[0], languages), has_others):
+            return Query.boolean_query([(Occur.Must, query), self._language_test(languages)])
+        return query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
         """Return the test for documents in some, but not all, languages."""
@@ -313,59 +314,26 @@ class LexicalReader:
         spoken = _either([self._term("term", f"language:{each}") for each in named])
         return Occur.MustNot if is_other else Occur.Must, Query.const_score_query(spoken, 0.0)
 
-    def _no_terms(self, only: Filter) -> dict[str, bool]:
-        """Return the cache of terms of a filter, empty at first; by filter, as one may be as large as a request."""
-        return {}
-
     def _is_allowed(self, term: str, only: Filter) -> bool:
         """Return whether a passage that a filter allows has a term."""
-        known = self._allowed_terms(only)
-        found = known.get(term)
-        if found is None:
-            if len(known) >= _TERMS:
-                known.clear()
-            query = Query.boolean_query([(Occur.Must, self._term("text", term)), *self._tests(only)])
-            found = known[term] = len(self._find(query, 1)[1]) > 0
-        return found
 
-    def _corrections(self, word: str, is_known: Callable[[str], bool] | None = None) -> tuple[str, ...]:
-        """Return words of the index that may have been meant by a word that it does not have, the likeliest first.
+        def has_one() -> bool:
+            return self._has([(Occur.Must, self._term("text", term)), *self._tests(only)])
 
-        With `is_known`, only words count of which a term is known.
-        """
-        if not word[1:].islower() or self._vocabulary is None:  # capitals within a word make it a name
-            return ()
-
-        def is_allowed(other: str) -> bool:
-            terms = chain(*(terms_of_word(other, language) for language in self._languages))
-            return any(map(is_known, terms)) if is_known else True
-
-        found = self._vocabulary.corrections(word, is_allowed if is_known else None)
-        alike = [
-            each for each in found if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
-        ]
-        return tuple(each.word for each in alike[:_MOST_CORRECTIONS])
-
-    def _any(self, words: Sequence[Terms], rules: Rules) -> Query:
-        queries = []
-        for terms in words:
-            alternatives = []
-            for term in terms:
-                query = self._phrase((term,))
-                alternatives.append(self._in_languages(query, (term,), rules) if term in rules else query)
-            queries.append(_best(alternatives))
-        return _either(queries)
+        return _remembered(self._is_among, _AMONG, (term, only), has_one)
 
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")
 
-    def _check(self) -> None:
-        """Raise IndexCorrupt if the fields are others than this program writes."""
-        try:
-            self._tests(Filter(source=("",), date_from="2000-01-01"))
-            self._find(self._any([("a",)], {}), 1)
-        except ValueError as error:
-            raise corrupt(self._folder, "is a lexical index of another kind") from error
+
+def _remembered(cache: dict[Key, Value], most: int, key: Key, make: Callable[[], Value]) -> Value:
+    """Return a value out of a cache of at most so many, which is emptied when it is full."""
+    found = cache.get(key)
+    if found is None:
+        if len(cache) >= most:
+            cache.clear()
+        found = cache[key] = make()
+    return found
 
 
 def _open(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
@@ -389,7 +357,11 @@ def _links_to(folder: Path) -> Iterator[Path]:
         raise corrupt(folder, error.strerror or "cannot be read") from error
     links = Path()
     try:
-        _remove_forgotten()
+        for path in Path(tempfile.gettempdir()).glob(f"{_LINKS}*"):  # of processes that were killed
+            with suppress(OSError):  # somebody else has just removed it
+                found = path.lstat()
+                if found.st_uid == os.getuid() and found.st_mtime < time.time() - _FORGOTTEN_S:
+                    shutil.rmtree(path, ignore_errors=True)
         links = Path(tempfile.mkdtemp(prefix=_LINKS))
         for path in paths:
             (links / path.name).symlink_to(path)
@@ -405,12 +377,7 @@ def _links_to(folder: Path) -> Iterator[Path]:
                 break
 
 
-def _remove_forgotten() -> None:
-    for path in Path(tempfile.gettempdir()).glob(f"{_LINKS}*"):
-        with suppress(OSError):  # somebody else has just removed it
-            found = path.lstat()
-            if found.st_uid == os.getuid() and found.st_mtime < time.time() - _FORGOTTEN_S:
-                shutil.rmtree(path, ignore_errors=True)
+_ALL = (Occur.Must, Query.all_query())
 
 
 def _either(queries: Sequence[Query]) -> Query:
@@ -420,7 +387,3 @@ def _either(queries: Sequence[Query]) -> Query:
 def _best(queries: Sequence[Query]) -> Query:
     """Any of several forms of one word, which count once."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)
-
-
-def _nothing() -> ScoredRows:
-    return np.empty(0, np.float32), np.empty(0, np.int64)

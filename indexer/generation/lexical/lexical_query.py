@@ -6,18 +6,19 @@ A query is text, never a language: `query_words` has the little syntax that it h
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import (
     ENGLISH,
-    cached_by_word,
+    TERMS,
+    Cache,
     has_sign,
     is_spaceless,
     rules_for,
     sign_name,
-    terms_of_asked,
     words,
     words_within,
 )
@@ -35,10 +36,10 @@ from indexer.generation.lexical.query_words import (
 )
 
 _LONGEST_PHRASE = 32  # words
-_REMEMBERED = 1 << 14  # words
 _MOST_CORRECTED = 4  # words of a query
 _MOST_LOOKED_UP = 128  # of them: what is longer is pasted text
 
+Languages = tuple[str, ...]
 Terms = tuple[str, ...]
 Readings = tuple[Terms, ...]  # of a phrase: its terms by the rules of each language, each different reading once
 
@@ -65,8 +66,7 @@ class AlsoSearched(NamedTuple):
     reason: str  # correction or synonym
 
 
-@dataclass(frozen=True, slots=True)
-class Lookups:
+class Lookups(NamedTuple):
     """What an index knows of words."""
 
     is_known: Callable[[str], bool]  # whether a passage has a term
@@ -118,51 +118,53 @@ def read_query(
         lookups: what the index knows; without it, nothing is corrected.
         synonyms: which words stand for which.
     """
-    parsed = parse_query(text)
-    stems = _Stems(tuple(passages))
-    required = stems.clauses(parsed.required)
+    languages, parsed = tuple(passages), parse_query(text)
+    forms_of = _FORMS[languages]
+    required = _clauses(parsed.required, languages)
     expanded = synonyms.expand(words(parsed.words).findall(parsed.words))
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
     also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
-    corrector = _Corrector(lookups, stems) if lookups else None
+    corrector = _Corrector(lookups, languages) if lookups else None
     loose: dict[Terms, None] = {}
     guessed: dict[Terms, None] = {}
+    searched = list(telling)
     for word, may_be_mistaken in telling.items():
-        forms = stems.terms(word)
+        forms = forms_of[word]
         if others := expanded.alternatives.get(word):
-            forms = (_joined([*forms, *chain(*map(stems.terms, others))]),)
-        elif corrector and may_be_mistaken and (corrected := corrector.corrections(word)):
-            also.append(AlsoSearched(word, corrected, "correction"))
-            guessed |= dict.fromkeys(forms := (_joined(list(chain(*map(stems.terms, corrected)))),))
-        elif (
-            lookups
-            and len(telling) > 1
-            and not word.isalnum()
-            and _says_little(word)
-            and not lookups.is_known(sign_name(word))
-        ):
-            continue
+            forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, others))))),)
+            searched += others
+        elif corrector and may_be_mistaken and (others := corrector.corrections(word)):
+            also.append(AlsoSearched(word, others, "correction"))
+            forms = (tuple(dict.fromkeys(chain(*chain(*map(forms_of.__getitem__, others))))),)
+            guessed |= dict.fromkeys(forms)
+            searched += others
+        elif lookups and len(telling) > 1 and not word.isalnum() and has_sign(word):
+            # a sign, or a name that is searched for without its sign too, says little where the index lacks it
+            says_little = words_within(word) or not any(map(str.isalpha, word))
+            if says_little and not lookups.is_known(sign_name(word)):
+                continue
         loose |= dict.fromkeys(forms)
-    phrases = tuple(filter(None, (stems.readings(words(each).findall(each)) for each in expanded.phrases)))
+    phrases = tuple(filter(None, (readings_of(words(each).findall(each), languages) for each in expanded.phrases)))
     asked = tuple(loose)
     if required:
         within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
         quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not loose)
-        asked = tuple(dict.fromkeys([*loose, *chain(*map(stems.terms, quoted))]))
+        searched += quoted
+        asked = tuple(dict.fromkeys([*loose, *chain(*map(forms_of.__getitem__, quoted))]))
     wanted = frozenset(chain(*asked))
     return LexicalQuery(
         words=tuple(loose),
         required=required,
         excluded=tuple(
             clause
-            for clause in stems.clauses(parsed.excluded)
+            for clause in _clauses(parsed.excluded, languages)
             if clause.field or not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
-        pairs=tuple(dict.fromkeys(map(stems.readings, pairs))),
+        pairs=tuple(dict.fromkeys(readings_of(pair, languages) for pair in pairs)),
         asked=asked,
         marked=wanted.union(*chain(*phrases)),
-        rules=stems.rules(),
+        rules=_rules_of(searched, languages),
         guessed=frozenset(chain(*guessed)).difference(*(terms for terms in asked if terms not in guessed)),
         also=tuple(also),
         meaning=parsed.meaning,
@@ -170,64 +172,27 @@ def read_query(
     )
 
 
-class _Stems:
-    """Gives the terms of words by the rules of all languages of an index, and knows which language gave which."""
-
-    def __init__(self, languages: tuple[str, ...]) -> None:
-        self._languages = languages
-        self._words: dict[str, None] = {}
-
-    def terms(self, word: str) -> tuple[Terms, ...]:
-        """Return, of each term of a word, the different forms that it has by the rules of the languages."""
-        if len(self._languages) > 1:
-            self._words[word] = None
-        return _terms_of(word, self._languages)
-
-    def readings(self, phrase: Sequence[str]) -> Readings:
-        """Return the terms of a phrase by the rules of each language, each different reading once."""
-        return readings_of(phrase, self._languages)
-
-    def clauses(self, parts: Sequence[Part]) -> tuple[Clause, ...]:
-        """Return parts as terms, each once, but for those without a word."""
-        found: dict[tuple[Readings, str], Clause] = {}
-        for part in parts:
-            typed = words(part.text).findall(part.text)[:_LONGEST_PHRASE]
-            if readings := self.readings(typed):
-                rules = tuple(self._rules_of(typed).items()) if len(typed) == 1 else ()
-                found.setdefault((readings, part.field), Clause(readings, part.field, part.text, rules))
-        return tuple(found.values())
-
-    def rules(self) -> Rules:
-        """Return by the rules of which languages each term of the words so far is one; those of all are left out."""
-        return self._rules_of(self._words)
-
-    def _rules_of(self, found: Iterable[str]) -> Rules:
-        rules: dict[str, set[str]] = {}
-        for word in found:
-            for language in self._languages:
-                for term in terms_of_asked(word, language):
-                    rules.setdefault(term, set()).add(language)
-        every = len(self._languages)
-        return {term: frozenset(languages) for term, languages in rules.items() if len(languages) < every}
-
-
 class _Corrector:
     """Corrects the words of one query, each once, and a few of them at most."""
 
-    def __init__(self, lookups: Lookups, stems: _Stems) -> None:
+    def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
-        self._stems = stems
+        self._languages = languages
         self._corrections: dict[str, tuple[str, ...]] = {}
         self._corrected = 0
 
     def corrections(self, word: str) -> tuple[str, ...]:
         """Return what a word may have been meant to be, the likeliest first; nothing for one that is known."""
-        if word not in self._corrections:
-            may_be = self._corrected < _MOST_CORRECTED and len(self._corrections) < _MOST_LOOKED_UP
-            found = self._look_up(word) if may_be else ()
+        found = self._corrections.get(word)
+        if found is None:
+            found = ()
+            if self._corrected < _MOST_CORRECTED and len(self._corrections) < _MOST_LOOKED_UP:
+                terms = chain(*_FORMS[self._languages][word])
+                if not any(map(self._lookups.is_known, terms)) and not self._lookups.is_word(word):
+                    found = tuple(self._lookups.corrections(word))
             self._corrections[word] = found
             self._corrected += bool(found)
-        return self._corrections[word]
+        return found
 
     def proposal(self, text: str, parsed: ParsedQuery, kept: set[str]) -> str | None:
         """Return a query with the likeliest correction in place of each word that has one; None where none has.
@@ -237,8 +202,8 @@ class _Corrector:
         """
         if all(word in self._corrections for word in words(text).findall(text)) and not self._corrected:
             return None
-        kept = kept.union(*(words(part.text).findall(part.text) for part in parsed.excluded))
-        kept.update(*(words(part.text).findall(part.text) for part in parsed.required if part.field == "url"))
+        parts = [*parsed.excluded, *(part for part in parsed.required if part.field == "url")]
+        kept = kept.union(*(words(part.text).findall(part.text) for part in parts))
         corrected = 0
 
         def correct(found: re.Match[str]) -> str:
@@ -253,17 +218,31 @@ class _Corrector:
         proposed = words(text).sub(correct, text)
         return proposed if corrected else None
 
-    def _look_up(self, word: str) -> tuple[str, ...]:
-        terms = chain(*self._stems.terms(word))
-        if any(map(self._lookups.is_known, terms)) or self._lookups.is_word(word):
-            return ()
-        return tuple(self._lookups.corrections(word))
 
-
-def readings_of(phrase: Sequence[str], languages: tuple[str, ...]) -> Readings:
+def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
     """Return the terms of a phrase by the rules of each language, each different reading once."""
-    readings = (tuple(chain(*(terms_of_asked(word, language) for word in phrase))) for language in languages)
+    readings = (tuple(chain(*map(TERMS[language].__getitem__, phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
+
+
+def _clauses(parts: Sequence[Part], languages: Languages) -> tuple[Clause, ...]:
+    """Return parts as terms, each once, but for those without a word."""
+    found: dict[tuple[Readings, str], Clause] = {}
+    for part in parts:
+        typed = words(part.text).findall(part.text)[:_LONGEST_PHRASE]
+        if readings := readings_of(typed, languages):
+            rules = tuple(_rules_of(typed, languages).items()) if len(typed) == 1 else ()
+            found.setdefault((readings, part.field), Clause(readings, part.field, part.text, rules))
+    return tuple(found.values())
+
+
+def _rules_of(found: Iterable[str], languages: Languages) -> Rules:
+    """Return by the rules of which languages each term of words is one; those of all languages are left out."""
+    rules: dict[str, set[str]] = {}
+    for language in languages if len(languages) > 1 else ():
+        for term in chain(*map(TERMS[language].__getitem__, found)):
+            rules.setdefault(term, set()).add(language)
+    return {term: frozenset(those) for term, those in rules.items() if len(those) < len(languages)}
 
 
 def _telling(
@@ -275,29 +254,23 @@ def _telling(
     """
     parts = [part for word in typed if has_sign(word) for part in words_within(word)]
     telling = are_telling([*typed, *parts], passages, text)
+    all_count = or_stop_words and not any(telling)
     found = dict(zip([*typed, *parts], telling, strict=True))
-    chosen = {
-        word: word not in parts for word, counts in found.items() if counts or (or_stop_words and not any(telling))
-    }
+    chosen = {word: word not in parts for word, counts in found.items() if counts or all_count}
     return chosen, telling_pairs(typed, telling[: len(typed)])
 
 
-def _says_little(word: str) -> bool:
-    """Return whether a word is a sign, or a name that is searched for without its sign too."""
-    return has_sign(word) and (bool(words_within(word)) or not any(map(str.isalpha, word)))
-
-
-@cached_by_word(_REMEMBERED)
-def _terms_of(word: str, languages: tuple[str, ...]) -> tuple[Terms, ...]:
+def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
     """Of each term of a word, the different forms that it has by the rules of the languages."""
     if has_sign(word):
         return ((sign_name(word),),)
     if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
-        terms = terms_of_asked(word)
+        terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
-    forms = zip(*(terms_of_asked(word, each) for each in languages), strict=True)
+    forms = zip(*(TERMS[each][word] for each in languages), strict=True)
     return tuple(tuple(dict.fromkeys(different)) for different in forms)
 
 
-def _joined(forms: Sequence[Terms]) -> Terms:
-    return tuple(dict.fromkeys(chain(*forms)))
+_FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(
+    64, lambda languages: Cache(1 << 14, partial(_forms, languages=languages))
+)

@@ -1,4 +1,4 @@
-"""Writes the words of every chunk as a Tantivy index, with the words as they are written beside it."""
+"""Writes the words of every chunk as a Tantivy index, and next to it the words as they are written, and headings."""
 
 import contextlib
 import json
@@ -31,8 +31,14 @@ class LexicalWriter:
         self._languages: Counter[str] = Counter()
         self._vocabulary = VocabularyWriter()
         self._headings = HeadingWriter()
+        builder = tantivy.SchemaBuilder()
+        for name in FIELDS:
+            builder.add_text_field(name, tokenizer_name="whitespace", index_option="position")
+        builder.add_text_field("term", tokenizer_name="raw", index_option="basic")
+        builder.add_integer_field("day", indexed=True)
+        builder.add_unsigned_field("row", fast=True, indexed=True)
         try:
-            index = tantivy.Index(_schema(), str(folder))
+            index = tantivy.Index(builder.build(), str(folder))
             # one thread: rows stay in order, and the build has better uses for the other cores
             self._writer = index.writer(heap_size=_HEAP, num_threads=1)
             self._is_open = True
@@ -68,7 +74,8 @@ class LexicalWriter:
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
-        in_text, of_url = _words_of(text), joined_terms(_words_of(unquote(url)), language)
+        in_text, in_url = words(text).findall(text), unquote(url)
+        of_url = joined_terms(words(in_url).findall(in_url), language)
         for name, found in zip(FIELDS, (*_terms_of(title, section, in_text, language), of_url), strict=True):
             entry.add_text(name, found)
         self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), in_text))
@@ -114,38 +121,21 @@ class LexicalWriter:
 
 
 def terms_of_chunk(title: str, section: str, text: str, language: str | None = None) -> str:
-    """Return the terms by which a chunk is found, in order, with spaces between them.
-
-    Where the heading path starts with the title, the title counts only once.
-    """
-    return _terms_of(title, section, _words_of(text), language)[0]
+    """Return the terms by which a chunk is found, in order, with spaces between them."""
+    return _terms_of(title, section, words(text).findall(text), language)[0]
 
 
 def _terms_of(title: str, section: str, in_text: Sequence[str], language: str | None) -> tuple[str, str, str, str]:
-    """The terms of a chunk, of its title, of its heading path and of its text."""
+    """Return the terms of a chunk, of its title, of its heading path and of its text."""
     of_title, of_section = (joined_terms(_repeated_words(part), language) for part in (title, section))
     of_text = joined_terms(in_text, language)
     heading = of_section if section.startswith(title) else f"{of_title} {of_section}"
     return f"{heading} {of_text}", of_title, of_section, of_text
 
 
-def _words_of(text: str) -> list[str]:
-    return words(text).findall(text)
-
-
 @lru_cache(maxsize=1024)  # chunks of one document, and of one section, have them in common
 def _repeated_words(text: str) -> list[str]:
-    return _words_of(text)
-
-
-def _schema() -> tantivy.Schema:
-    builder = tantivy.SchemaBuilder()
-    for name in FIELDS:
-        builder.add_text_field(name, tokenizer_name="whitespace", index_option="position")
-    builder.add_text_field("term", tokenizer_name="raw", index_option="basic")
-    builder.add_integer_field("day", indexed=True)
-    builder.add_unsigned_field("row", fast=True, indexed=True)
-    return builder.build()
+    return words(text).findall(text)
 
 
 def day_number(text: str) -> int:

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
 from indexer.decoding import visible, without_joiners
 from indexer.errors import SynonymsError
-from indexer.generation.lexical.analysis import ENGLISH, cached_by_word, fold, is_stop_word, words
+from indexer.generation.lexical.analysis import ENGLISH, fold, is_stop_word, words
 
 FIELDS = {"title": "title", "section": "section", "heading": "section", "url": "url", "body": "body"}
 _MOST_PARTS = 8  # of each kind
@@ -100,23 +99,21 @@ Rules = Mapping[str, frozenset[str]]  # of terms that some languages give: those
 
 
 def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
-    """Return of each word of a query whether it counts: whether it is not surely a stop word here.
+    """Return of each word of a query, as it is written, whether it counts: whether it is not surely a stop word here.
 
     It is one where the languages that have it in their lists are together at least `_SURE` to be that of the query. How
     likely each language is follows from its share of the passages and from how many words of the query are in its list
     (naive Bayes). So one word that is something else in another language decides nothing. An abbreviation in capitals
     among other words, such as IT or WHO, is no stop word.
-
-    Args:
-        words: of the query, as they are written.
-        passages: of the index, by language.
-        text: the query.
     """
     elided = {letter.casefold() for letter in _ELIDED.findall(text)}
     different = {word for word in words if word.casefold() not in _LETTERS or word.casefold() in elided}
     if not text.isupper():
         different = {word for word in different if len(word) < 2 or not word.isupper() or word in _OPERATORS}
-    common = {language: {word for word in different if _is_common(word, language)} for language in passages}
+    common: dict[str, set[str]] = {}
+    for language in passages:
+        read = fold if language == ENGLISH else str.casefold
+        common[language] = {word for word in different if is_stop_word(read(word), language)}
     clues = {language: len(found) for language, found in common.items()}
     if ENGLISH in clues:
         clues[ENGLISH] += sum(word.casefold() in _ENGLISH_CLUES for word in different)
@@ -142,17 +139,6 @@ def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[s
         for (first, counts), (second, also_counts) in pairwise(zip(words, telling, strict=True))
         if (is_short and (alone or counts != also_counts)) or (counts and not also_counts and second.isupper())
     ]
-
-
-@cache
-def shares_by_order(languages: Sequence[str]) -> Passages:
-    """Return how many passages each language may have where only their order is known, the most frequent first."""
-    return {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
-
-
-@cached_by_word(1 << 14)
-def _is_common(word: str, language: str) -> bool:
-    return is_stop_word(fold(word) if language == ENGLISH else word.casefold(), language)
 
 
 _COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")

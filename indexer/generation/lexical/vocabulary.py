@@ -7,27 +7,28 @@ looked for in frequent words alone: a rare word is seldom the one that was meant
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.arrays import read_array
-from indexer.generation.lexical.analysis import cached_method, fold, fold_case, has_sign, is_spaceless, words_within
+from indexer.generation.arrays import read_arrays
+from indexer.generation.lexical.analysis import fold, fold_case, has_sign, is_spaceless, words_within
 from indexer.generation.manifest import corrupt
 
-FILES = tuple(f"word-{name}.npy" for name in ("lengths", "counts", "folded", "written"))
-_TYPES = (np.uint8, np.uint32, np.uint16, np.uint16)
-SHORTEST, LONGEST = 3, 24  # letters of a word; names and numbers are not corrected
+KINDS: dict[str, npt.DTypeLike] = {
+    "word-lengths.npy": np.uint8, "word-counts.npy": np.uint32, "word-folded.npy": np.uint16,
+    "word-written.npy": np.uint16,
+}  # fmt: skip
+_SHORTEST, _LONGEST = 3, 24  # letters of a word; names and numbers are not corrected
 _ONE_EDIT, _TWO_EDITS = 4, 8  # letters from which so many may be wrong
 _MOST_WORDS = 1 << 19  # the most frequent ones
 _FREQUENT = 1 << 16  # of these, those in which two edits are looked for
 _MOST_COUNTED = 1 << 21  # spellings counted at a time while a generation is written
-_MANY = 10_000
-_REMEMBERED = 4096
+_MANY = 10_000  # words from which a rare correction must begin as the word does
 
 Letters = npt.NDArray[np.uint16]
 
@@ -58,26 +59,21 @@ class VocabularyWriter:
         """Write the files; raises OSError if they cannot be written."""
         counts: Counter[str] = Counter()
         spellings: dict[str, tuple[int, str]] = {}
-        bare = ((part, count) for word, count in self._counts.items() for part in _without_sign(word))
-        for spelled, count in bare:
-            written = fold_case(spelled)
-            folded = fold(spelled)
-            if not is_word(folded):
-                continue
-            counts[folded] += count
-            if len(written) != len(folded) or max(written) > "\uffff":
-                written = folded
-            spellings[folded] = max(spellings.get(folded, (0, "")), (count, written))
-        frequent = counts.most_common(_MOST_WORDS)
-        order = sorted(range(len(frequent)), key=lambda place: (len(frequent[place][0]), place))
-        words = [frequent[place][0] for place in order]
-        lengths = np.array(list(map(len, words)), np.uint8)
-        letters = _letters("".join(words))
-        accented = _letters("".join(spellings[word][1] for word in words))
-        passages = np.array([counts[word] for word in words], np.uint32)
-        arrays: list[npt.NDArray[Any]] = [lengths, passages, letters, accented]
-        for name, array in zip(FILES, arrays, strict=True):
-            np.save(folder / name, array, allow_pickle=False)
+        for word, count in self._counts.items():
+            for spelled in words_within(word) if has_sign(word) else (word,):
+                written, folded = fold_case(spelled), fold(spelled)
+                if not _is_word(folded):
+                    continue
+                counts[folded] += count
+                if len(written) != len(folded) or max(written) > "\uffff":
+                    written = folded
+                spellings[folded] = max(spellings.get(folded, (0, "")), (count, written))
+        words = [word for word, _ in counts.most_common(_MOST_WORDS)]
+        words.sort(key=len)
+        written = "".join(spellings[word][1] for word in words)
+        contents = list(map(len, words)), [counts[word] for word in words], _letters("".join(words)), _letters(written)
+        for (name, kind), content in zip(KINDS.items(), contents, strict=True):
+            np.save(folder / name, np.array(content, kind), allow_pickle=False)
 
 
 class Vocabulary:
@@ -85,39 +81,29 @@ class Vocabulary:
 
     def __init__(self, folder: Path) -> None:
         """Map the files; raises IndexCorrupt if they are not what `VocabularyWriter` writes."""
-        arrays = [read_array(folder / name) for name in FILES]
-        for name, array, kind in zip(FILES, arrays, _TYPES, strict=True):
-            if array.dtype != kind or array.ndim != 1:
-                raise corrupt(folder / name, "is an array of another kind")
-        self._lengths, self._counts, self._folded, self._written = arrays
+        self._lengths, self._counts, self._folded, self._written = read_arrays(folder, KINDS)
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.uint32)])
         if len(self._counts) != len(self._lengths) or not len(self._folded) == len(self._written) == self._starts[-1]:
-            raise corrupt(folder / FILES[0], "does not match the other words")
-        self._known = cached_method(self._corrections, _REMEMBERED)
+            raise corrupt(folder / next(iter(KINDS)), "does not match the other words")
 
-    def corrections(self, word: str, is_allowed: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
+    def corrections(self, word: str, is_allowed: Callable[[str], bool] = lambda word: True) -> list[Correction]:
         """Return the words that may have been meant by one that is not in the index, the likeliest first.
 
         Words with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged) come first,
         then words in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left
         alone. Where there are many words, one that a single passage has must begin alike.
         """
-        return self._corrections(word, is_allowed) if is_allowed else self._known(word)
-
-    def _corrections(self, word: str, is_allowed: Callable[[str], bool] | None = None) -> tuple[Correction, ...]:
-        if not is_word(word := fold(word)):
-            return ()
+        if not _is_word(word := fold(word)):
+            return []
         many = len(self._counts) >= _MANY
         most = 0 if len(word) < _ONE_EDIT else 1 if len(word) < _TWO_EDITS else 2
         for edits in range(min(most, 1), most + 1):
-            found = [each for each in self._within(word, edits) if each.edits <= edits]
-            if is_allowed:
-                found = [each for each in found if is_allowed(each.word)]
+            found = [each for each in self._within(word, edits) if is_allowed(each.word)]
             if edits > 1 and any(_is_derived(word, fold(each.word)) for each in found):
-                return ()
+                return []
             if found := [each for each in found if each.passages > 1 or not many or each.word[0] == word[0]]:
-                return tuple(sorted(found, key=lambda each: (each.edits, -each.passages, each.word)))
-        return ()
+                return sorted(found, key=lambda each: (each.edits, -each.passages, each.word))
+        return []
 
     @cached_property
     def _masks(self) -> npt.NDArray[np.uint32]:
@@ -128,9 +114,8 @@ class Vocabulary:
     @cached_property
     def _least_count(self) -> int:
         """The passages that a word must have for two edits to be looked for."""
-        if len(self._counts) <= _FREQUENT:
-            return 0
-        return int(np.partition(self._counts, -_FREQUENT)[-_FREQUENT])
+        frequent = len(self._counts) <= _FREQUENT
+        return 0 if frequent else int(np.partition(self._counts, -_FREQUENT)[-_FREQUENT])
 
     def _within(self, word: str, most: int) -> Iterator[Correction]:
         """Yield the words that differ from a word in at most so many edits."""
@@ -147,18 +132,14 @@ class Vocabulary:
         edits = _edits(letters, others, lengths, most)
         for near in np.flatnonzero(edits <= most).tolist():
             written = self._written[starts[near] : starts[near] + lengths[near]]
-            yield Correction(_text(written), int(edits[near]), int(self._counts[places[near]]))
+            text = written.tobytes().decode("utf-16-le", "replace")
+            yield Correction(text, int(edits[near]), int(self._counts[places[near]]))
 
 
-def is_word(folded: str) -> bool:
+def _is_word(folded: str) -> bool:
     """Return whether a folded text is what can be corrected, or a correction: letters alone, neither few nor many."""
-    return (
-        SHORTEST <= len(folded) <= LONGEST and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
-    )
-
-
-def _without_sign(word: str) -> Sequence[str]:
-    return words_within(word) if has_sign(word) else (word,)
+    is_long_enough = _SHORTEST <= len(folded) <= _LONGEST
+    return is_long_enough and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
 
 
 def _is_derived(word: str, other: str) -> bool:
@@ -169,10 +150,6 @@ def _is_derived(word: str, other: str) -> bool:
 
 def _letters(text: str) -> Letters:
     return np.frombuffer(text.encode("utf-16-le"), np.uint16)
-
-
-def _text(letters: Letters) -> str:
-    return letters.tobytes().decode("utf-16-le", "replace")
 
 
 def _edits(word: Letters, others: Letters, lengths: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int8]:

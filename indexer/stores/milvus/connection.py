@@ -9,7 +9,7 @@ NAME is the alias of the live generation; each generation has two collections, s
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
@@ -17,13 +17,14 @@ from urllib.parse import parse_qs, urlsplit
 from indexer.errors import IndexerError, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
 from indexer.generation.manifest import is_generation_id
 
-SCHEMES = ("milvus", "milvuss")
 QUERY_SECONDS = 10.0  # of one call that answers a query
 _CONNECT_SECONDS = 3.0
+_LOAD_SECONDS = 600.0  # that a collection may take to come into memory
 _PORT = 19530
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FORMS = "use milvus://HOST:19530/NAME or milvuss://HOST:PORT/NAME"
-_MISSING = (100, 700, 1600)  # Milvus' codes: no such collection, index, alias
+# Milvus' codes
+_MISSING = (100, 700, 1600)  # no such collection, index, alias
 _NOT_LOADED = 101
 _UNAUTHORISED = (1400, 1401)
 _BUSY = (2, 4, 8, 9)  # unavailable, too many requests, rate limit, quota
@@ -56,13 +57,12 @@ class MilvusAddress:
         options = parse_qs(parts.query)
         database = options.pop("database", [""])[-1]
         folder, _, name = parts.path.rpartition("/")
-        if parts.scheme not in SCHEMES or parts.fragment or options or not _NAME.fullmatch(name):
+        is_milvus = parts.scheme in ("milvus", "milvuss") and bool(parts.hostname) and not folder
+        if not is_milvus or parts.fragment or options or not _NAME.fullmatch(name):
             raise StoreAddressError(
                 f"{text} names no store: {_FORMS}, where NAME is of letters, digits and _, and begins with no digit"
             )
-        if not parts.hostname or folder:
-            raise StoreAddressError(f"{text} names no server and collection: {_FORMS}")
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         return cls(f"{'https' if parts.scheme == 'milvuss' else 'http'}://{host}:{port}", name, database, text)
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ def records_of(collection: str) -> str:
     return f"{collection}_records"
 
 
-class NotLoaded(StoreUnreachable):
+class _NotLoaded(StoreUnreachable):
     """A collection that is not in the memory of Milvus."""
 
 
@@ -113,7 +113,10 @@ class MilvusConnection:
             StoreRefused: the credentials are wrong, or the server refuses the call.
             IndexMissing: there is no such collection or alias.
         """
-        client = self._connected()
+        with self._lock:
+            if self._client is None:
+                self._client = self._connect()
+            client = self._client
         from grpc import FutureTimeoutError, RpcError
         from pymilvus.exceptions import MilvusException
 
@@ -123,18 +126,28 @@ class MilvusConnection:
         except (MilvusException, RpcError, FutureTimeoutError) as error:
             raise self._translated(error, method) from error
 
+    def load(self, collection: str) -> None:
+        """Load a collection into the memory of Milvus. Raises as `call` does."""
+        self.call("load_collection", collection, timeout=_LOAD_SECONDS)
+
+    def read(self, method: str, collection: str, **options: Any) -> Any:
+        """Call `query` or `search` of a collection, which a restarted server may have forgotten."""
+        try:
+            return self.call(method, collection, **options)
+        except _NotLoaded:
+            self.load(collection)
+            return self.call(method, collection, **options)
+
+    def rows(self, collection: str, test: str, fields: Sequence[str], **options: Any) -> list[dict[str, Any]]:
+        """Return the rows of a collection for which an expression is true, in no order. Raises as `call` does."""
+        return list(self.read("query", collection, filter=test, output_fields=list(fields), **options))
+
     def close(self) -> None:
         """Close the connection; a later call makes another."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
             client.close()
-
-    def _connected(self) -> Any:
-        with self._lock:
-            if self._client is None:
-                self._client = self._connect()
-            return self._client
 
     def _connect(self) -> Any:
         try:
@@ -178,7 +191,7 @@ class MilvusConnection:
         if code in _MISSING:
             return IndexMissing(f"{self.address}: {message}")
         if code == _NOT_LOADED:
-            return NotLoaded(f"{self.address}: {message}; try again in a moment")
+            return _NotLoaded(f"{self.address}: {message}; try again in a moment")
         if method == "connect" or code in _BUSY or not isinstance(code, int):
             return StoreUnreachable(
                 f"{self.address} does not answer in time ({message}): check the address, and that Milvus runs there"

@@ -14,7 +14,7 @@ from typing import Any
 from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused
 from indexer.generation.lexical.analysis import rules_for
 from indexer.generation.likeness import RepetitionCounter
-from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt, schema_version
+from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt
 from indexer.publish.collections import Published
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
@@ -32,15 +32,9 @@ class MilvusStore:
     """A `Store` in Milvus; safe to share between threads."""
 
     def __init__(self, url: str, *, token: str = "", seconds_left: Callable[[], float] = lambda: math.inf) -> None:
-        """Take the address; nothing is connected before the first call.
+        """Take the address, see `connection`, and USER:PASSWORD or a token; raises StoreAddressError.
 
-        Args:
-            url: see `indexer.stores.milvus.connection`.
-            token: USER:PASSWORD or a token.
-            seconds_left: returns how many seconds the caller has left; called before every call.
-
-        Raises:
-            StoreAddressError: that is no such address.
+        Nothing is connected before the first call. `seconds_left` says before every call how long the caller can wait.
         """
         self._address = MilvusAddress.parse(url)
         self._milvus = MilvusConnection(self._address, token, seconds_left)
@@ -107,19 +101,20 @@ class MilvusStore:
         digest = schema.digest(self._inserted(collection, schema.passages(counted())))
         self._milvus.call("flush", collection, timeout=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), timeout=None)
+        filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
         with suppress(StoreRefused):  # of Milvus Lite, which has no index of arrays and reads every row
-            self._milvus.call("create_index", collection, schema.filter_indexes(), timeout=None, sync=False)
+            self._milvus.call("create_index", collection, schema.indexes(**filters), timeout=None, sync=False)
         self._milvus.call("load_collection", collection, timeout=None)
         records = records_of(collection)
         self._create(records, schema.records_schema())
-        self._milvus.call("create_index", records, schema.records_indexes(), timeout=None, sync=False)
-        for _ in self._inserted(records, schema.share_records(repetition.shares())):
-            pass
+        unused = schema.indexes(unused={"index_type": "FLAT", "metric_type": "IP"})
+        self._milvus.call("create_index", records, unused, timeout=None, sync=False)
+        for record in schema.share_records(repetition.shares()):
+            self._milvus.call("insert", records, [record], timeout=_WRITE_SECONDS)
         written = replace(
             manifest,
             files={CONTENT: digest},
             languages=tuple(language for language, _ in languages.most_common()),
-            schema_version=schema_version(restricted=manifest.is_restricted),
             analysis=ANALYSIS,
         )
         self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_SECONDS)  # in one call

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
-from indexer.generation.dense.vectors import VectorReader
 from indexer.generation.layout import current_id
+from indexer.generation.vectors import VectorReader
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport

@@ -10,7 +10,7 @@ from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
 from indexer.generation.layout import current_id
-from indexer.generation.manifest import Manifest
+from indexer.generation.manifest import ANALYSIS, Manifest
 from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.pipeline import plan
 from indexer.read.parsing import parse
@@ -52,9 +52,11 @@ def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, mo
 
 def test_words_of_an_older_analysis_are_written_again(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo(site, "etag")
-    monkeypatch.setattr(Manifest, "to_bytes", lambda self: to_bytes(replace(self, analysis=1)))
-    work.build(site.url)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr("indexer.generation.manifest._ANALYSES", (1, ANALYSIS))
+        patch.setattr(Manifest, "to_bytes", lambda self: to_bytes(replace(self, analysis=1)))
+        work.build(site.url)
+    monkeypatch.setattr("indexer.generation.manifest._ANALYSES", (1, ANALYSIS))
     report = work.build(site.url)
     assert (report.published, report.unchanged, report.embedded) == (True, 4, 0)
     assert not work.build(site.url).published

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.generation.dense import index_kinds
+from indexer.generation import vectors
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from tests.dummy import DummyEmbedder
@@ -24,14 +24,15 @@ def test_training_is_taken_over_until_much_has_changed(tmp_path: Path, monkeypat
     folder, index = tmp_path / "folder", tmp_path / "index"
     folder.mkdir()
     trained: list[int] = []
-    sample = index_kinds._sample
+    sample = vectors.VectorWriter._sample
     monkeypatch.setattr(
-        index_kinds, "_sample", lambda store, size: (trained.append(store.ntotal), sample(store, size))[1]
+        vectors.VectorWriter, "_sample", lambda self, size: (trained.append(self.count), sample(self, size))[1]
     )
+    monkeypatch.setattr(vectors, "_PQ_FROM", 630)
     embedder = DummyEmbedder(dimension=16)
 
     def rebuilt(*, full: bool = False) -> dict[str, int]:
-        config = BuildConfig(vector_index="pq", full=full)
+        config = BuildConfig(full=full)
         build([str(folder)], index, embedder, config, progress=quiet())
         with closing(Generation.open(index)) as generation:
             for row in (0, generation.manifest.counts.chunks - 1):  # an old one and the newest

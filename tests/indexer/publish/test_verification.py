@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.generation.dense.vectors import VectorWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
+from indexer.generation.vectors import VectorWriter
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.verification import Check, problems_of, verify
@@ -77,8 +77,8 @@ def test_counts_that_do_not_agree(generation: Path) -> None:
 
 
 def test_too_few_vectors(generation: Path) -> None:
-    writer = VectorWriter(64, "flat")
+    writer = VectorWriter(64)
     writer.add(DummyEmbedder().encode(["one"]))
     writer.write(generation / "vectors.faiss")
     reseal(generation)
-    assert "vectors.faiss: its vectors do not match" in failed(verify(generation))["counts"]
+    assert "vectors.faiss: its counts do not match" in failed(verify(generation))["counts"]

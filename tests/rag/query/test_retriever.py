@@ -168,13 +168,12 @@ def test_no_index(tmp_path):
         Retriever.open(tmp_path, DummyEmbedder())
 
 
-@pytest.mark.parametrize("overlap", [0, 8])
-def test_a_hit_with_its_section(site, overlap):
+def test_a_hit_with_its_section(site):
     words = [f"word{i}" for i in range(120)]
     (site.source / "long.md").write_text(
         f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\n{'After. ' * 30}\n"
     )
-    config = BuildConfig(chunk=ChunkConfig(tokens=40, overlap=overlap))
+    config = BuildConfig(chunk=ChunkConfig(tokens=40))
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
     retriever = Retriever.open(site.index, DummyEmbedder())
     [hit] = retriever.answer_query(SearchRequest("word50", k=1, mode="lexical", expand="section")).hits

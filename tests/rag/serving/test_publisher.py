@@ -25,7 +25,6 @@ from rag.serving.publisher import Publisher
 from rag.serving.store_access import milvus_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-from tests.indexer.generation.test_likeness import made_older
 
 
 def quiet():
@@ -61,18 +60,15 @@ def test_a_store_without_tokens_says_so(site, target):
     ]
 
 
-@pytest.mark.parametrize("older", [False, True])
-def test_what_repeats_is_found_out_while_it_is_published(site, target, older):
+def test_what_repeats_is_found_out_while_it_is_published(site, target):
     for number in range(TITLES):
         (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")
     site.build()
-    if older:  # of a program that did not count it
-        made_older(site.index)
     publish(site, target)
     with closing(Generation.open(site.index)) as ours, closing(target.open()) as theirs:
         rows = np.arange(ours.manifest.counts.chunks)
         assert np.count_nonzero(theirs.row_facts(rows).repeated) == TITLES
-        assert np.count_nonzero(ours.row_facts(rows).repeated) == (0 if older else TITLES)
+        assert np.count_nonzero(ours.row_facts(rows).repeated) == TITLES
 
 
 def test_what_is_live_already_is_not_written_again_and_older_ones_are_removed(site, target):

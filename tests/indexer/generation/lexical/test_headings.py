@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt
-from indexer.generation.lexical.headings import FILES, Headings, HeadingWriter, typed_words
+from indexer.generation.lexical.headings import KINDS, Headings, HeadingWriter
 from indexer.rowset import RowSet
 
 LONG = "The installation of extensions that are written in languages of other procedures"
@@ -41,7 +41,7 @@ def headings(folder):
 
 
 def found(headings, typed, allowed=None, most=9):
-    return [each.text for each in headings.find(typed_words(typed), most, allowed)]
+    return [each.text for each in headings.find(typed, most, allowed)]
 
 
 def rows_of(*documents):
@@ -66,6 +66,7 @@ def rows_of(*documents):
         ("zebra indexes", []),
         ("artial", []),
         ("xxx", []),  # what nobody types
+        ("?!", []),
     ],
 )  # fmt: skip
 def test_what_is_typed_goes_on_as_a_heading(headings, typed, names):
@@ -73,7 +74,7 @@ def test_what_is_typed_goes_on_as_a_heading(headings, typed, names):
 
 
 def test_titles_are_told_and_what_many_documents_have_comes_late(headings):
-    kinds = {each.text: each.is_title for each in headings.find(["index"], 9)}
+    kinds = {each.text: each.is_title for each in headings.find("index", 9)}
     assert kinds["Indexes"]
     assert not kinds["Index types"]
     assert found(headings, "page", most=2) == ["Page 0", "Page 1"]
@@ -88,19 +89,17 @@ def test_only_what_a_filter_allows_is_suggested(headings):
     assert found(headings, "indexes", rows_of("b", "x1")) == ["Indexes", "Indexes, in short"]
 
 
-def test_nothing_is_found_in_nothing(tmp_path):
-    HeadingWriter().write(tmp_path)
-    assert Headings(tmp_path).find(["a"], 3) == []
-
-
 def test_files_that_do_not_fit_are_refused(folder, tmp_path):
-    for name in FILES:
+    HeadingWriter().write(tmp_path)
+    assert Headings(tmp_path).find("a", 3) == []
+    texts, _, uses = KINDS
+    for name in KINDS:
         np.save(tmp_path / name, np.load(folder / name))
-    uses = np.load(folder / FILES[2])
-    uses["name"] = 999
-    np.save(tmp_path / FILES[2], uses)
+    changed = np.load(folder / uses)
+    changed["name"] = 999
+    np.save(tmp_path / uses, changed)
     with pytest.raises(IndexCorrupt, match="does not match"):
         Headings(tmp_path)
-    np.save(tmp_path / FILES[0], np.zeros(3))
+    np.save(tmp_path / texts, np.zeros(3))
     with pytest.raises(IndexCorrupt, match="another kind"):
         Headings(tmp_path)

@@ -264,10 +264,3 @@ def test_a_letter_is_not_its_name_with_a_sign(index):
     assert [pages[row][:2] for row in reader.search(reader.read("C++"), 5)[1]] == ["C+"]
     assert [pages[row][:2] for row in reader.search(reader.read("C"), 5)[1]] == ["C "]
     assert spans(reader.read("C").marked, "C++ or C, C#") == [(7, 8)]
-
-
-def test_signs_were_left_out_by_older_programs(index, tmp_path):
-    _, pages = index({"en": ["C was made", "Notepad was made"]})
-    reader = LexicalReader(tmp_path / "lexical", analysis=1)
-    assert [pages[row] for row in reader.search(reader.read("C++"), 2)[1]] == ["C was made"]
-    assert reader.read("C++ -made").meaning == "C++"

@@ -1,1 +1,0 @@
-"""The dense half of a generation: vectors in, nearest neighbours out (FAISS)."""

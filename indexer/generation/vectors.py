@@ -1,0 +1,335 @@
+"""Vectors in FAISS: written in row order, searched through a memory map, with or without a filter.
+
+Every index keeps the vectors as float16 codes in row order, the store: scores always come from it, and the next build
+takes unchanged vectors out of it. What a kind adds finds candidates: a `flat` index is the store alone, a `pq` has
+4-bit codes of all vectors, an `ivf` has them in lists.
+"""
+
+import math
+import threading
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import faiss as partly_typed
+import numpy as np
+import numpy.typing as npt
+
+from indexer.errors import VectorError
+from indexer.generation.manifest import corrupt
+from indexer.rowset import RowSet, ScoredRows
+
+faiss: Any = partly_typed  # its own type stubs leave out or misstate much of what is used here
+Vectors = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+_METRIC = faiss.METRIC_INNER_PRODUCT
+_LARGEST = float(np.finfo(np.float16).max)
+_PAGE = 4096
+
+# Vectors from which one kind becomes faster than the one before: measured, see "Index types" in docs/running.md.
+_PQ_FROM = 2_000
+_IVF_FROM = 131_072
+# Training
+_BITS = 4  # of a product quantiser's code: 16 centroids, what fast scan keeps in registers
+_PROBES = 192  # lists that a query reads
+_PER_LIST = 40  # vectors that train one list
+_ROUNDS = 10  # of k-means: more of them change recall by less than 0.001
+_SAMPLE = 20_000  # vectors that train a product quantiser, at least
+_BLOCK = 16_384  # vectors that are float32 at the same time
+_SEED = 1234
+# Searching
+_REFINED = 3  # candidates scored exactly, for each hit that is asked for
+_CANDIDATES = 150  # scored exactly for a query, at least
+_TOGETHER = 1024  # codes scored at once: they stay in the cache
+_MARGIN = 1.3  # of candidates found over those expected to be needed
+_SCORED_ALONE = 20_000  # allowed rows up to which scoring each of them is faster than searching for them
+# Filtered search in an inverted file, see `_FilteredLists`
+_MORE = 1.6  # times the share of lists that is read without a filter: the k-th allowed row is farther away
+_CROWDED = 0.75  # power of the crowding: a root of it, 0.5, finds 0.957 of the nearest in a subject of 10 %
+_ALL = 0.4  # of the allowed rows to read, from which scoring all of them is as fast, and exact
+_NEAR = 512  # lists ranked at first; nearly always enough, and ranking them all takes longer
+
+
+class VectorWriter:
+    """Gathers vectors in row order and writes one file.
+
+    Holds the codes, 2 bytes a dimension, until they are written; building the index over them takes, for a moment, as
+    much again as its training sample, at most 40 vectors for each of the 4·√n lists.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self._dimension = dimension
+        self._store = _new_store(dimension)
+        self._trained: Any = None
+
+    @property
+    def count(self) -> int:
+        """Vectors added so far."""
+        return int(self._store.ntotal)
+
+    def add(self, vectors: Vectors) -> None:
+        """Append float32 (n, dimension) vectors; raises VectorError if one cannot be stored or compared."""
+        if vectors.ndim != 2 or vectors.shape[1] != self._dimension:
+            raise VectorError(
+                f"the embedder gave vectors of shape {vectors.shape}, not (n, {self._dimension}); check the model"
+            )
+        are_good = np.all(np.abs(vectors) <= _LARGEST, axis=1)
+        if not are_good.all():
+            raise VectorError(
+                f"the embedder gave a NaN, infinite or huge value in vector {self.count + int(np.argmin(are_good))}; "
+                "check the model, or try another precision"
+            )
+        self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
+
+    def train_as(self, other: "VectorReader") -> None:
+        """Take over what another index over nearly the same vectors was trained to, if both are a pq."""
+        self._trained = other.base if other.kind == "pq" else None
+
+    def write(self, path: Path) -> None:
+        """Build the index and write the file; raises OSError if it cannot be written.
+
+        Everything is derived from the stored codes, with fixed seeds: the same vectors in the same order give the same
+        file, whether they come from the embedder or out of another index.
+        """
+        index = self._store
+        if self.count >= _PQ_FROM:
+            base = self._pq() if self.count < _IVF_FROM else self._ivf()
+            index = faiss.IndexRefine(base, self._store)
+            index.k_factor = _REFINED
+        try:
+            faiss.write_index(index, str(path))
+        except RuntimeError as error:  # FAISS reports a full disk as its own exception
+            raise OSError(f"cannot write {path}: {' '.join(str(error).split())[:200]}") from error
+
+    def _pq(self) -> Any:
+        dimension, trained = self._dimension, self._trained
+        index = faiss.IndexPQFastScan(dimension, _parts(dimension), _BITS, _METRIC)
+        if trained is not None and trained.pq.M == index.pq.M and trained.pq.d == index.pq.d:
+            index.pq, index.is_trained = trained.pq, True
+        else:
+            index.train(self._sample(_SAMPLE))
+        return self._filled(index)
+
+    def _ivf(self) -> Any:
+        nlist = min(self.count, 1 << round(math.log2(4 * math.sqrt(self.count))))
+        sample = self._sample(max(_PER_LIST * nlist, _SAMPLE))
+        exact = faiss.IndexFlatIP(self._dimension)
+        clustering = faiss.Clustering(self._dimension, nlist)
+        clustering.niter, clustering.seed, clustering.spherical = _ROUNDS, _SEED, True
+        clustering.min_points_per_centroid, clustering.max_points_per_centroid = 1, _PER_LIST
+        clustering.train(sample, exact)
+        index = faiss.IndexIVFPQFastScan(exact, self._dimension, nlist, _parts(self._dimension), _BITS, _METRIC)
+        index.train(sample)
+        self._filled(index)
+        index.nprobe = min(_PROBES, nlist)
+        # Vectors are assigned through a matrix product; a query reads every centroid once: half the bytes are faster.
+        compact = _new_store(self._dimension)
+        compact.add(exact.reconstruct_n(0, nlist))
+        index.quantizer = compact
+        index.referenced_objects = [compact, exact]
+        return index
+
+    def _sample(self, size: int) -> Vectors:
+        """Return `size` stored vectors chosen by chance, in row order, or all of them."""
+        rows = np.arange(self.count)
+        if size < self.count:
+            rows = np.sort(np.random.default_rng(_SEED).choice(self.count, size, replace=False))
+        sample: Vectors = self._store.reconstruct_batch(rows)
+        return sample
+
+    def _filled(self, index: Any) -> Any:
+        for start in range(0, self.count, _BLOCK):
+            index.add(self._store.reconstruct_n(start, min(_BLOCK, self.count - start)))
+        return index
+
+
+def _new_store(dimension: int) -> Any:
+    """Return an empty store: float16, inner product: for unit vectors, the same ranking as float32."""
+    return faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_fp16, _METRIC)
+
+
+def _parts(dimension: int) -> int:
+    """Return the sub-quantisers of a vector: one for two dimensions loses least for what it costs to scan."""
+    return dimension // 2 if dimension % 2 == 0 else dimension
+
+
+class _Scratch(threading.local):
+    """Buffers of one searching thread."""
+
+    codes: Any = None  # uint8 (n, code size)
+    scanner: Any = None  # InvertedListScanner; kept, as FAISS hands it over without anybody to free it
+
+
+class VectorReader:
+    """Searches a published file through a memory map, which processes share; concurrent searches are safe.
+
+    The file may be deleted meanwhile, but must never be written to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a file whose checksum has been verified: FAISS must not be given hostile bytes.
+
+        Raises:
+            IndexCorrupt: it is not an index of a kind that `VectorWriter` makes.
+        """
+        try:
+            index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise corrupt(path, "is not a readable vector index") from error
+        self._index, self._store, self.kind, self.base = index, index, "flat", None
+        if isinstance(index, faiss.IndexRefine):
+            self._store, self.base = faiss.downcast_index(index.refine_index), faiss.downcast_index(index.base_index)
+            self.kind = "ivf" if isinstance(self.base, faiss.IndexIVFPQFastScan) else "pq"
+        store, base = self._store, self.base
+        is_ours = (
+            (base is None or isinstance(base, faiss.IndexIVFPQFastScan | faiss.IndexPQFastScan))
+            and (base is None or (base.ntotal, base.d) == (index.ntotal, index.d))
+            and isinstance(store, faiss.IndexScalarQuantizer)
+            and (index.metric_type, store.metric_type) == (_METRIC, _METRIC)
+            and store.sq.qtype == faiss.ScalarQuantizer.QT_fp16
+            and (store.ntotal, store.d) == (index.ntotal, index.d)
+            and store.codes.size() == store.ntotal * store.code_size
+        )
+        if not is_ours:
+            raise corrupt(path, "is a vector index of another kind")
+        self._lists = _FilteredLists(base) if self.kind == "ivf" else None
+        self.count = int(index.ntotal)
+        self.dimension = int(index.d)
+        self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
+        self._codes = self._codes.reshape(self.count, store.code_size)
+        # Map every page now, so that no query has to: they have just been read for the checksum.
+        self._codes.reshape(-1)[::_PAGE].max(initial=0)
+        self._params: dict[int, Any] = {}  # by k
+        self._scratch = _Scratch()
+
+    def search(self, vector: Vectors, k: int, allowed: RowSet | None = None) -> ScoredRows:
+        """Find the vectors with the largest inner product.
+
+        Args:
+            vector: float32 (dimension,).
+            k: how many, at least 1.
+            allowed: rows that may be found; all of them if None.
+
+        Returns:
+            Scores float32 (n,), best first, and rows int64 (n,); n is k, or less if fewer are allowed.
+
+        Raises:
+            VectorError: the vector has another length, or is not finite.
+        """
+        check_query_vector(vector, self.dimension)
+        scratch = self._scratch
+        if scratch.codes is None:
+            # A pool of threads costs more than it gives for one query; OpenMP keeps this setting per thread.
+            faiss.omp_set_num_threads(1)
+            scratch.scanner = self._store.sq.select_InvertedListScanner(_METRIC, None, False, None)
+            scratch.codes = np.empty((_TOGETHER, self._store.code_size), dtype=np.uint8)
+        query = np.ascontiguousarray(vector[np.newaxis], dtype=np.float32)
+        k = min(k, self.count if allowed is None else allowed.count)
+        if k == 0:
+            return np.empty(0, dtype=np.float32), np.empty(0, dtype=np.int64)
+        if allowed is not None:
+            return self._score(query, k, self._allowed_candidates(query, max(_REFINED * k, _CANDIDATES), allowed))
+        params = self._params.get(k)
+        if params is None and self.kind != "flat":
+            factor = max(_REFINED * k, _CANDIDATES) / k
+            params = self._params[k] = faiss.IndexRefineSearchParameters(k_factor=factor)
+        scores, rows = self._index.search(query, k, params=params)
+        kept = rows[0] >= 0
+        return scores[0][kept], rows[0][kept]
+
+    def vectors(self, rows: Rows) -> Vectors:
+        """Return vectors as they are stored, float32 (n, dimension); a writer gives them the same codes again.
+
+        Raises:
+            VectorError: a row is not in the index.
+        """
+        if len(rows) and (rows.min() < 0 or rows.max() >= self.count):
+            raise VectorError(f"there are {self.count:,} vectors, and none in row {int(rows.max()):,}")
+        vectors: Vectors = self._codes[rows].view(np.float16).astype(np.float32)
+        return vectors
+
+    def _allowed_candidates(self, query: Vectors, wanted: int, allowed: RowSet) -> Rows:
+        """Return allowed rows, ascending, that are probably among the nearest `wanted`, or all that are allowed."""
+        if self.base is None or allowed.count <= _SCORED_ALONE:
+            return allowed.rows()
+        if self._lists is not None:
+            return self._lists.search(query, wanted, allowed)
+        among = math.ceil(_MARGIN * wanted * allowed.total / allowed.count)
+        rows = self.base.search(query, min(among, self.count))[1][0]
+        rows = np.sort(rows[allowed.contains(rows)])
+        # Too few where the query and the filter are about different things.
+        return rows if len(rows) >= min(wanted, allowed.count) else allowed.rows()
+
+    def _score(self, query: Vectors, k: int, rows: Rows) -> ScoredRows:
+        """Score each of these rows, gathering their codes, and return the k best."""
+        scanner, gathered = self._scratch.scanner, self._scratch.codes
+        scanner.set_query(faiss.swig_ptr(query))
+        scanner.set_list(0, 0.0)
+        k = min(k, len(rows))
+        scores = np.full(k, -np.inf, dtype=np.float32)  # a heap, as is `found`
+        found = np.full(k, -1, dtype=np.int64)
+        codes, heap = faiss.swig_ptr(gathered), (faiss.swig_ptr(scores), faiss.swig_ptr(found))
+        for start in range(0, len(rows), _TOGETHER):
+            some = rows[start : start + _TOGETHER]
+            np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # "raise" would copy once more
+            scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
+        order = np.lexsort((found, -scores))
+        return scores[order], found[order]
+
+
+class _FilteredLists:
+    """Finds candidates among allowed rows in an inverted file. Safe to share between threads.
+
+    A fixed number of lists fails where a filter and a query are about different things: the lists near the query then
+    hold few allowed rows, or none. So lists are read, nearest first and empty ones skipped, until they hold a share of
+    all that is allowed. The share grows with how few lists the allowed rows crowd into.
+    """
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self._quantizer = faiss.downcast_index(index.quantizer)
+        lists = index.invlists
+        self._sizes = np.array([lists.list_size(i) for i in range(index.nlist)], dtype=np.int64)
+        self._list_of = np.empty(index.ntotal, dtype=np.min_scalar_type(index.nlist))
+        for i in np.flatnonzero(self._sizes).tolist():
+            self._list_of[faiss.rev_swig_ptr(lists.get_ids(i), int(self._sizes[i]))] = i
+        # By filter: allowed rows of each list, how many of them to read, and a selector.
+        self._plans: WeakKeyDictionary[RowSet, tuple[Rows, float, Any]] = WeakKeyDictionary()
+
+    def search(self, query: Vectors, wanted: int, allowed: RowSet) -> Rows:
+        """Return `wanted` allowed rows that are probably among the nearest, or all, int64 (n,), ascending."""
+        plan = self._plans.get(allowed)
+        if plan is None:
+            counts = np.bincount(self._list_of[allowed.rows()], minlength=len(self._sizes))
+            crowding = _effective(self._sizes) / _effective(counts)
+            share = _MORE * self._index.nprobe / self._index.nlist * max(1.0, crowding) ** _CROWDED
+            plan = counts, min(1.0, share) * allowed.count, faiss.IDSelectorBitmap(allowed.mask)
+            self._plans[allowed] = plan
+        counts, enough, selector = plan
+        if enough >= _ALL * allowed.count:
+            return allowed.rows()
+        for ranked in (min(_NEAR, len(self._sizes)), len(self._sizes)):
+            near_scores, near = self._quantizer.search(query, ranked)
+            held = np.cumsum(counts[near[0]])
+            if held[-1] >= enough:
+                break
+        used = np.flatnonzero(counts[near[0]][: int(np.searchsorted(held, enough)) + 1])
+        lists, list_scores = np.ascontiguousarray(near[0][used]), np.ascontiguousarray(near_scores[0][used])
+        params = faiss.SearchParametersIVF(nprobe=len(lists), sel=selector)
+        scores, rows = np.empty(wanted, dtype=np.float32), np.empty(wanted, dtype=np.int64)
+        pointers = [faiss.swig_ptr(array) for array in (lists, list_scores, scores, rows)]
+        self._index.search_preassigned_c(1, faiss.swig_ptr(query), wanted, *pointers, False, params)
+        return np.sort(rows[rows >= 0])
+
+
+def _effective(counts: Rows) -> float:
+    """Return how many lists of equal size would be as crowded as these."""
+    return float(counts.sum()) ** 2 / float(np.square(counts.astype(np.float64)).sum())
+
+
+def check_query_vector(vector: Vectors, dimension: int) -> None:
+    """Raise VectorError unless a vector can be searched for among such of this dimension."""
+    if vector.shape != (dimension,):
+        raise VectorError(f"a query vector has shape {vector.shape}, the index needs ({dimension},)")
+    if not np.isfinite(vector).all():
+        raise VectorError("a query vector has a NaN or infinite value; check the model")
