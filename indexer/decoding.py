@@ -48,12 +48,11 @@ detect_language: Callable[[str], str | None] | None = None  # set by reader proc
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """Decode a document by the Encoding Standard; bytes that fit no encoding become U+FFFD.
+    """Decode a document by the Encoding Standard; bytes that fit no encoding become U+FFFD. Guesses are noted.
 
     A byte order mark goes before the charset that a server or a mail declares, and that before what the document says
     of itself: <meta> and the XML declaration in markup, which is dropped there, or `coding:` in other text. A document
-    that declares nothing is UTF-8, even with a few broken bytes, or else what its bytes look like. What is guessed, or
-    does not fit, is noted.
+    that declares nothing is UTF-8, even with a few broken bytes, or else what its bytes look like.
     """
     return decode_named(body, charset, markup=markup)[0]
 
@@ -159,15 +158,9 @@ def _guess(body: bytes) -> str:
 
 
 _WEB_NAMES = {  # of encodings that the standard has under another name than Python
-    "cp874": "windows-874",
-    "cp932": "shift_jis",
-    "cp949": "euc-kr",
-    "euc_jp": "euc-jp",
-    "big5hkscs": "big5",
-    "iso2022_jp": "iso-2022-jp",
-    "mac-roman": "macintosh",
-    "mac-cyrillic": "x-mac-cyrillic",
-}
+    "cp874": "windows-874", "cp932": "shift_jis", "cp949": "euc-kr", "euc_jp": "euc-jp", "big5hkscs": "big5",
+    "iso2022_jp": "iso-2022-jp", "mac-roman": "macintosh", "mac-cyrillic": "x-mac-cyrillic",
+}  # fmt: skip
 # Encodings that mail and text may be in and the standard does not have. Others of Python's, such as unicode_escape,
 # are not for untrusted bytes.
 _BEYOND = frozenset(
@@ -334,11 +327,7 @@ _UNUSUAL = re.compile(
 
 
 def visible(text: str) -> str:
-    """Drop characters nobody sees: zero-width, direction marks, tags, controls; line ends become \\n.
-
-    Joiners and variants stay where they join or part letters of a script that is written so, or make one picture of
-    several characters.
-    """
+    """Drop characters nobody sees, but joiners where a script or a picture needs them; line ends become \\n."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
         return text  # as it mostly is: this is twenty times as fast as looking closer
     if not _UNUSUAL.search(text):

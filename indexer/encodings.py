@@ -36,18 +36,11 @@ class CutShort(FetchError):
 
 
 def decoded(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """Undo content encodings, never making more than 256 KiB at a time.
+    """Undo the encodings that a Content-Encoding header names, never making more than 256 KiB at a time.
 
     A name that is no packing, such as `identity` or `utf-8`, means nothing; a body that is not packed as its header
-    says, or not at all, is told by its first bytes.
-
-    Args:
-        parts: the body as it comes.
-        encoding: value of the Content-Encoding header.
-
-    Raises:
-        FetchError: the encoding was not asked for, the body is damaged, or it grows more than 200-fold.
-        CutShort: the body ends too early.
+    says, or not at all, is told by its first bytes. Raises CutShort if the body ends too early, FetchError if the
+    encoding was not asked for, the body is damaged, or it grows more than 200-fold.
     """
     names = [name.strip() for name in encoding.lower().split(",")]
     if unknown := _UNKNOWN.intersection(names):

@@ -104,10 +104,9 @@ class _Spreading:
 
 
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:
-    """Return where the rows that name the columns begin and end; those before them are titles, remarks or empty.
+    """Return where the rows that name the columns begin and end, which are equal if there are none.
 
-    Only the first 30 rows are looked at. Begin and end are equal if nothing names the columns. `by_numbers` is for
-    tables that need not have names: a single row of words above words is none then.
+    `by_numbers` is for tables that need not have names: a single row of words above words is none then.
     """
     sample = rows[:_SAMPLE]
     counts = sorted(sum(map(bool, row)) for row in sample)

@@ -43,13 +43,9 @@ Tag = tuple[int, str]  # where it ends, and the words in it that a reader sees
 
 
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the tag, comment or expression that begins at a place of a text, or None if there is none.
+    """Return the tag, comment or expression that begins at a place of a text and ends before `end`, or None.
 
-    Args:
-        source: the text.
-        start: the place; a character must be there.
-        end: of the part of the text in which the tag must end.
-        environment: of the parser; counts what was looked at in vain, so that hostile texts take linear time.
+    `environment` is the parser's; it counts what was looked at in vain, so that hostile texts take linear time.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):
@@ -85,13 +81,16 @@ def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag |
     if closer:
         close = _find(source, closer, start + len(closer), end, environment, _LONGEST_COMMENT)
         return None if close < 0 else (close + len(closer), "")
-    if opening.startswith("{") and environment.get(IS_MDX):
-        close = _balanced(source, start, end, environment)
-        return None if close < 0 else (close, _first(_QUOTED.fullmatch(source[start + 1 : close - 1].strip())))
-    if found := _COMPONENT.match(source, start):
-        close = found.end() if found[0][-1] == ">" else _balanced(source, start, end, environment)
-        return None if close < 0 else (close, shown_words(source[start + 1 : close - 1]))
-    return None
+    is_expression = opening.startswith("{") and environment.get(IS_MDX)
+    component = _COMPONENT.match(source, start)
+    if not is_expression and not component:
+        return None
+    is_whole = component and component[0][-1] == ">"
+    close = component.end() if component and is_whole else _balanced(source, start, end, environment)
+    if close < 0:
+        return None
+    inside = source[start + 1 : close - 1]
+    return close, _first(_QUOTED.fullmatch(inside.strip())) if is_expression else shown_words(inside)
 
 
 def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
@@ -104,12 +103,7 @@ def element_at(source: str, start: int, end: int, environment: Environment) -> T
 
 
 def shown_words(inside: str, *, is_positional: bool = False) -> str:
-    """Return the arguments of a tag that a reader sees, such as its title.
-
-    Args:
-        inside: name and arguments, without the signs around them.
-        is_positional: whether an argument without a name may be a title.
-    """
+    """Return the arguments of a tag that a reader sees; `is_positional`: one without a name may be a title."""
     name = _NAME.match(inside)
     is_tab = name is not None and "tab" in name[1].lower()
     found = [_first(one) for one in _SHOWN_ARGUMENT.finditer(inside)]

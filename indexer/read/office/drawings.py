@@ -14,15 +14,6 @@ from indexer.read.office.zipped import Package
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _IN_FONT = re.compile("[\uf020-\uf0ff]")
-_SYMBOL = dict(
-    enumerate(
-        " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼", start=0x20
-    )
-) | dict(
-    enumerate(
-        "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…|─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪ 〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭", start=0xA0
-    )
-)
 
 
 def _table(runs: str) -> dict[int, str]:
@@ -30,7 +21,10 @@ def _table(runs: str) -> dict[int, str]:
 
 
 _FONTS = {
-    "symbol": _SYMBOL,
+    "symbol": _table(
+        "21!∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼ "
+        "A0€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…|─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪ F1〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭"
+    ),
     "wingdings": _table(
         "22✂ 28☎✆✉ 36⌛⌨ 3F✍✍✌👌👍👎☜☞☝☟✋ 4A☺😐☹💣☠⚐ 51✈☼💧❄ "
         "58✠✡☪☯ 5E♈♉♊♋♌♍♎♏♐♑♒♓ 6C●❍■□ 71❑❒⬧⧫◆❖⬥⌧⮹⌘ 7B❀✿❝❞ 80⓪①②③④⑤⑥⑦⑧⑨⑩"
@@ -60,10 +54,11 @@ def _character(code: int, font: str) -> str:
     table = _FONTS.get(font.lower())
     if table is None and code >> 8 != 0xF0:
         return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else ""
-    found = (table or {}).get(code & 0xFF)
-    if found is None:
+    if code & 0xFF == 0x20:
+        return " "
+    if (found := (table or {}).get(code & 0xFF, "")) == "":
         notes.add("a sign of a font that is not known")
-    return found or ""
+    return found
 
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -176,7 +171,11 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
         notes.add(f"an {thing} was not read")
     elif kind == "chart":
         _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
-        yield from _chart(package.xml(name) if element.tag.startswith(_C) and name in package else None)
+        is_known = element.tag.startswith(_C) and name in package
+        found = list(_chart(package.xml(name))) if is_known else []
+        yield from found
+        if not found:
+            notes.add("a chart was not read")
     elif kind == "relIds":
         _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
         if name not in package:
@@ -216,38 +215,31 @@ def _holds_picture(properties: Any) -> bool:
 
 
 def _chart(root: Any) -> Iterator[Rows]:
-    if root is None:
-        notes.add("a chart was not read")
-        return
     titles = (_words(title) for title in root.iter(f"{_C}title"))
     yield from ([[title]] for title in titles if title)
     series = list(root.iter(f"{_C}ser"))[:100]
     columns = [_points(one.find(f"{_C}val"), one.find(f"{_C}yVal")) for one in series]
     labels = next((found for one in series if (found := _points(one.find(f"{_C}cat"), one.find(f"{_C}xVal")))), {})
     places = sorted(set(labels).union(*columns))[:_MOST_POINTS]
-    if not places:
-        notes.add("a chart was not read")
-        return
-    head = ["", *(" ".join(_points(one.find(f"{_C}tx")).values()) for one in series)]
-    yield [head, *([labels.get(place, ""), *(column.get(place, "") for column in columns)] for place in places)]
+    if places:
+        head = ["", *(" ".join(_points(one.find(f"{_C}tx")).values()) for one in series)]
+        yield [head, *([labels.get(place, ""), *(column.get(place, "") for column in columns)] for place in places)]
 
 
 def _points(*sources: Any) -> dict[int, str]:
     """Return the texts of the points of the first source that there is, by their number."""
-    source = next((found for found in sources if found is not None), None)
-    if source is None:
-        return {}
-    level = next(source.iter(f"{_C}lvl"), source)
-    code = level.findtext(f".//{_C}formatCode") or "General"
     points: dict[int, str] = {}
-    for point in level.iter(f"{_C}pt"):
-        text, place = point.findtext(f"{_C}v") or "", point.get("idx", "")
-        with suppress(ValueError, OverflowError):
-            text = shown(float(text), point.get("formatCode", code))
-        if place.isdecimal() and len(place) <= 6 and len(points) < _MOST_POINTS:
-            points[int(place)] = text
-    if not points and (text := source.findtext(f"{_C}v")):  # the name of a series that stands there itself
-        points[0] = text
+    for source in [found for found in sources if found is not None][:1]:
+        level = next(source.iter(f"{_C}lvl"), source)
+        code = level.findtext(f".//{_C}formatCode") or "General"
+        for point in islice(level.iter(f"{_C}pt"), _MOST_POINTS):
+            text, place = point.findtext(f"{_C}v") or "", point.get("idx", "")
+            with suppress(ValueError, OverflowError):
+                text = shown(float(text), point.get("formatCode", code))
+            if place.isdecimal() and len(place) <= 6:
+                points[int(place)] = text
+        if not points and (text := source.findtext(f"{_C}v")):  # the name of a series that stands there itself
+            points[0] = text
     return points
 
 

@@ -127,7 +127,7 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
                 notes.add("formulas without a stored value were left out")
             _find_hidden(sheet, data, left)
             sheet.boxes = _boxes(package, names[number])
-        sheet.rows = _shown_rows(values, left, _marks(data, codes))
+        sheet.rows = _shown_rows(values, left, _formats(data, codes))
         sheet.merged = [
             (top, first - left, min(bottom, values.end[0]), min(last, values.end[1]) - left)
             for (top, first), (bottom, last) in values.merged_cell_ranges or ()
@@ -145,16 +145,11 @@ _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationship
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _XDR = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
 _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
-_ERROR = re.compile(  # a cell up to its value, whether there is a formula before it or not
-    rb'<[^<>]*\bt="e"[^<>]*>(?:<(?:\w+:)?f\b[^<>]*/?>(?:[^<]*</(?:\w+:)?f>)?)?<(?:\w+:)?v>([^<]{1,20})<'
-)
-_NEAR = 20_000  # bytes from a cell to its value, behind a formula
 _WITHOUT_VALUE = re.compile(  # a formula whose result the program has not stored
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
 _ROW_OR_COLUMN = re.compile(rb"<(?:\w+:)?(row|col)\s([^<>]*)>")
 _ATTRIBUTE = re.compile(rb'\b(hidden|r|min|max)="\s*(\d{1,7}|true)\s*"')
-_Marks = tuple[int, dict[int, str], dict[int, str]]  # a row, and the formats and errors in it by column
 
 
 def _parts(package: Package) -> tuple[list[str], dict[int, str]]:
@@ -201,24 +196,14 @@ def _boxes(package: Package, name: str) -> Iterator[str]:
                     yield "".join(text.text or "" for text in paragraph.iter(f"{_A}t")).strip()
 
 
-def _marks(data: bytes, known: Mapping[int, str]) -> Iterator[_Marks]:
-    """Yield the rows that have formats or errors."""
-    has_errors = b't="e"' in data
-    if not known and not has_errors:
+def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
+    """Yield the rows that have formats, with these by column."""
+    if not codes:
         return
-    styles = b"|".join(b"%d" % style for style in known) or b"-"
-    wanted = rb'(?=[^<>]*?\b(?:s="(' + styles + rb')"|t="e"))'
-    cells = re.finditer(rb"<(?:\w+:)?c\s" + wanted + _PLACE, data)
+    styles = b"|".join(b"%d" % style for style in codes)
+    cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
     for row, found in groupby(cells, key=lambda cell: cell[3]):
-        codes: dict[int, str] = {}
-        errors: dict[int, str] = {}
-        for cell in found:
-            column = _column(cell[2])
-            if cell[1]:
-                codes[column] = known[int(cell[1])]
-            if has_errors and (error := _ERROR.match(data, cell.start(), cell.start() + _NEAR)):
-                errors[column] = error[1].decode("utf-8", "replace")
-        yield int(row) - 1, codes, errors
+        yield int(row) - 1, {_column(cell[2]): codes[int(cell[1])] for cell in found}
 
 
 @lru_cache(maxsize=1_024)
@@ -229,23 +214,19 @@ def _column(letters: bytes) -> int:
     return number - 1
 
 
-def _shown_rows(values: Any, left: int, marks: Iterator[_Marks]) -> Iterator[list[str]]:
+def _shown_rows(values: Any, left: int, formats: Iterator[tuple[int, dict[int, str]]]) -> Iterator[list[str]]:
     """Yield the rows of a sheet as texts; `left` is the number of its first column."""
-    mark = next(marks, None)
-    for place, row in enumerate(values.iter_rows()):
-        while mark is not None and mark[0] < place:
-            mark = next(marks, None)
-        if mark is None or mark[0] > place:
+    place, codes = next(formats, (-1, {}))
+    for number, row in enumerate(values.iter_rows()):
+        while -1 < place < number:
+            place, codes = next(formats, (-1, {}))
+        if place != number:
             yield [value if isinstance(value, str) else shown(value) for value in row]
-            continue
-        _, codes, errors = mark
-        for column, error in errors.items():
-            if left <= column < left + len(row):
-                row[column - left] = error
-        yield [
-            value if isinstance(value, str) else shown(value, codes.get(column, GENERAL))
-            for column, value in enumerate(row, left)
-        ]
+        else:
+            yield [
+                value if isinstance(value, str) else shown(value, codes.get(column, GENERAL))
+                for column, value in enumerate(row, left)
+            ]
 
 
 _CONTENT, _MANIFEST = "content.xml", "META-INF/manifest.xml"

@@ -1,8 +1,7 @@
-"""Read DOCX files.
+"""Read DOCX files as HTML, which the one reader of HTML there is reads, so that headings and tables come out alike.
 
-The text is written as HTML and read by the one reader of HTML there is, so that headings, lists and tables come out
-alike. What a reader of the document would not see is left out: hidden runs, deletions, field codes; comments are in a
-part of their own, which is not read. Libraries for DOCX miss insertions and content controls, or show hidden text.
+What a reader of the document would not see is left out: hidden runs, deletions, field codes, comments. Libraries for
+DOCX miss insertions and content controls, or show hidden text.
 """
 
 import email
@@ -12,7 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
+
+from lxml import etree
 
 from indexer import notes
 from indexer.decoding import decode
@@ -24,13 +25,12 @@ from indexer.records import Extraction
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _DELETED = frozenset({f"{W}del", f"{W}moveFrom"})
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
+_NOTHING = etree.Element("nothing")  # in place of a part that is missing
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
 _BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
-_PARAGRAPH, _TABLE, _RUN, _TEXT = (f"{W}{name}" for name in ("p", "tbl", "r", "t"))
-_FIELD, _BOX = f"{W}fldChar", f"{W}txbxContent"
+_PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
-_BOXES = ("☐", "☒")
 _SIGNS = {
     f"{W}tab": " ", f"{W}ptab": " ", f"{W}br": "<br>", f"{W}cr": "<br>", f"{W}noBreakHyphen": "-",
     f"{W}softHyphen": "&shy;",
@@ -63,22 +63,17 @@ class _Walker:
     def __init__(self, package: Package, main: str) -> None:
         self._package = package
         self._relations = package.relations(main)
-        self._styles = _Styles(self._part("styles"))
-        self._numbering = _Numbering(self._part("numbering"), self._styles)
-        self._notes = {  # footnotes and endnotes that have not been read, by kind and id
-            (note.tag, note.get(f"{W}id", "")): note
-            for root in (self._part("footnotes"), self._part("endnotes"))
-            if root is not None
-            for note in root.iterchildren(f"{W}footnote", f"{W}endnote")
-        }
+        names = {kind: name for kind, name in reversed(self._relations.values()) if name in package}
+        kinds = ("styles", "numbering", "footnotes", "endnotes")
+        styles, numbering, *others = (package.xml(names[kind]) if kind in names else _NOTHING for kind in kinds)
+        self._styles = _Styles(styles)
+        self._numbering = _Numbering(numbering, self._styles)
+        # footnotes and endnotes that have not been read, by kind and id
+        self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in others for note in root.iterchildren("*")}
         self._is_hidden = False  # whether the style of the open paragraph hides its text
         self._after: list[str] = []  # what is set beside the open paragraph: text boxes, notes, diagrams
         self._carried = ""  # text of a paragraph that goes on in the next
         self._fields: list[bool] = []  # open fields: whether their result has begun
-
-    def _part(self, kind: str) -> Any:
-        name = next((name for other, name in self._relations.values() if other == kind), "")
-        return self._package.xml(name) if name in self._package else None
 
     def blocks(self, root: Any) -> Iterator[str]:
         """Yield the paragraphs and tables inside an element as HTML."""
@@ -184,7 +179,11 @@ class _Walker:
                 fonts = None if text.isascii() else node.find(f"{W}rPr/{W}rFonts")
                 yield escape(readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag == _RUN and is_shown:
-                if not self._styles.is_hidden(child, self._is_hidden):
+                found, hidden = child.find(f"{W}rPr"), self._is_hidden
+                if found is not None:
+                    own = _switch(found.find(f"{W}vanish"))
+                    hidden = self._styles.inherited(found, "hidden", hidden, "rStyle") if own is None else own
+                if not hidden:
                     yield from self._inline(child)
             elif tag == _FIELD:
                 yield from self._field(child)
@@ -222,7 +221,7 @@ class _Walker:
             box, choice = mark.find(f"{W}ffData/{W}checkBox"), mark.find(f"{W}ffData/{W}ddList")
             if box is not None:
                 state = _switch(box.find(f"{W}checked"))
-                yield _BOXES[bool(_switch(box.find(f"{W}default")) if state is None else state)]
+                yield "☒" if (_switch(box.find(f"{W}default")) if state is None else state) else "☐"
             elif choice is not None:
                 entries = [_value(entry) for entry in choice.iterchildren(f"{W}listEntry")]
                 place = _number(_value(choice.find(f"{W}result")), 0)
@@ -284,8 +283,7 @@ _ROMAN = tuple(zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
                    "m cm d cd c xc l xl x ix v iv i".split(), strict=True))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
+class _Style(NamedTuple):
     based_on: str
     level: int | None  # outline level from 0
     hidden: bool | None
@@ -297,7 +295,7 @@ class _Styles:
 
     def __init__(self, root: Any) -> None:
         self._styles: dict[str, _Style] = {}
-        for style in root.iter(f"{W}style") if root is not None else ():
+        for style in root.iterchildren(f"{W}style"):
             identity, level = style.get(f"{W}styleId", ""), None
             names = [_value(style.find(f"{W}name")).lower(), identity.lower()]
             if outline := _value(style.find(f"{W}pPr/{W}outlineLvl")):
@@ -320,17 +318,8 @@ class _Styles:
             identity = style.based_on
         return default
 
-    def is_hidden(self, run: Any, default: bool) -> bool:
-        """Return whether the text of a run is not shown; `default` is for those that do not say so themselves."""
-        found = run.find(f"{W}rPr")
-        if found is None:
-            return default
-        hidden = _switch(found.find(f"{W}vanish"))
-        return bool(self.inherited(found, "hidden", default, "rStyle") if hidden is None else hidden)
 
-
-@dataclass(slots=True)
-class _Level:
+class _Level(NamedTuple):
     start: int = 1
     form: str = "decimal"
     text: str = ""
@@ -348,7 +337,7 @@ class _Numbering:
         self._used: dict[str, str] = {}  # list as used: list
         linked: dict[str, str] = {}  # style: list that it defines
         links: dict[str, str] = {}  # list: style that holds its levels instead
-        for abstract in root.iterchildren(f"{W}abstractNum") if root is not None else ():
+        for abstract in root.iterchildren(f"{W}abstractNum"):
             name = abstract.get(f"{W}abstractNumId", "")
             linked[_value(abstract.find(f"{W}styleLink"))] = name
             links[name] = _value(abstract.find(f"{W}numStyleLink"))
@@ -359,7 +348,7 @@ class _Numbering:
                 )
                 if (number := _number(level.get(f"{W}ilvl"), _MOST_LEVELS)) < _MOST_LEVELS:
                     levels[number] = _Level(_number(start, 1), form or "decimal", text[:100], style)
-        for used in root.iterchildren(f"{W}num") if root is not None else ():
+        for used in root.iterchildren(f"{W}num"):
             identity, name = used.get(f"{W}numId", ""), _value(used.find(f"{W}abstractNumId"))
             self._used[identity] = linked.get(links[name], name) if links.get(name) else name
             self._restarts[identity] = {
@@ -369,10 +358,7 @@ class _Numbering:
             }
 
     def label(self, properties: Any) -> str | None:
-        """Count the list item with these properties, and return what stands before it.
-
-        Returns: empty for a bullet; None for what is no list item.
-        """
+        """Count a list item, and return what stands before it: empty for a bullet, None for what is no list item."""
         used, style = properties.find(f"{W}numPr"), ""
         if used is None:
             used, style = self._styles.inherited(properties, "numbering"), _value(properties.find(f"{W}pStyle"))
