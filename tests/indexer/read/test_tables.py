@@ -16,12 +16,10 @@ GRIDS = {
         ["|Sales|Sales", "|Q1|Q2", "x|x|1", "x|x|2"],
     ),
     "last cells": ([["a", ("b", 2, 1), ("c", 2, 3)], ["d"], ["e", "f", "g"]], ["a|b|c", "d|b|c", "e|f|g"]),
-    "last cell of two": ([[("a", 2, 1), ("b", 1, 2)], ["c", "d"]], ["a|b|b", "a|c|d"]),
     "a corner": ([["a", "b", "c"], ["d", ("e", 2, 2)], ["f"]], ["a|b|c", "d|e|e", "f|e|e"]),
     "a row alone": ([[("Fares", 1, 50)], ["a", "b"]], ["Fares", "a|b"]),
     "steps": ([["a", ("b", 3, 1)], [("c", 2, 1)], []], ["a|b", "c|b", "c|b"]),
     "gap": ([["a", "b", ("c", 2, 1)], ["d"]], ["a|b|c", "d||c"]),
-    "spans of nothing": ([[("a", 0, 0), "b"], ["c", "d"]], ["a|b", "c|d"]),
 }
 
 
@@ -52,25 +50,20 @@ def test_hostile_spans_are_bounded(rows: list[list[Cell]]) -> None:
     assert len(notes.take()) == 1
 
 
-HEADS = {
+HEADS = {  # rows, where names begin, and these
     "words": ("Name,Age\nAda,36\nAlan,41", 0, "Name,Age"),
-    "words only": ("Name,Town\nAda,London", 0, "Name,Town"),
     "years": ("Region,2023,2024\nNorth,510,640\nSouth,120,95", 0, "Region,2023,2024"),
     "years of a year": (",2022/23,2023/24\nNorth,510,640", 0, ",2022/23,2023/24"),
-    "decades": ("Age,1990s,2000s\nunder 10,5,6\nunder 20,7,8", 0, "Age,1990s,2000s"),
     "months": ("Item,2024-01,2024-02,2024-03\nWick,1,2,3\nOil,3,1,2", 0, "Item,2024-01,2024-02,2024-03"),
     "a scale": ("Class,1,2,3,4\na,7,3,9,1\nb,2,2,8,0", 0, "Class,1,2,3,4"),
     "numbers above words": ("Room,101,102\nMonday,music,free\nTuesday,free,chess", 0, "Room,101,102"),
     "years that are data": ("Bach,1685,1750\nMozart,1756,1791\nHaydn,1732,1809", 0, None),
     "numbers that are data": ("North,510,640\nSouth,120,95", 0, None),
-    "only numbers": ("1,2\n3,4", 0, None),
     "a title": ("Fares,,\nZone,Ticket,Price\nHarbour,Day,6.30\nPort,Day,7.10", 1, "Zone,Ticket,Price"),
     "a title over all": ("Fares,Fares,Fares\nZone,Ticket,Price\nHarbour,Day,6.30", 1, "Zone,Ticket,Price"),
-    "remarks": (
-        "Report,May,,\nBy,Ada,,\n,,,\nZone,Ticket,Price,Seats\nPort,Day,6,1\nQuay,Day,8,2",
-        3,
-        "Zone,Ticket,Price,Seats",
-    ),
+    "remarks":
+        ("Report,May,,\nBy,Ada,,\n,,,\nZone,Ticket,Price,Seats\nPort,Day,6,1\nQuay,Day,8,2", 3,
+         "Zone,Ticket,Price,Seats"),
     "remarks of any shape": (
         "we like,,,,,notes\nat,the,top,,of,sheets\nor,in,,,,cells\nName,Job,Age,Kids,Born,Died\n"
         "Ada,maths,36,3,1815,1852\nAlan,codes,41,0,1912,1954",
@@ -78,45 +71,25 @@ HEADS = {
         "Name,Job,Age,Kids,Born,Died",
     ),
     "a title and no head": ("Fares,,\n1,2,3\n4,5,6", 1, None),
-    "two rows, merged": (
-        "Region,Sales,Sales\nRegion,2023,2024\nNorth,510,640\nSouth,120,95",
-        0,
-        "Region,Sales 2023,Sales 2024",
-    ),
-    "two rows, gaps": (
-        "Region,Sales,,Cost,\n,Q1,Q2,Q1,Q2\nNorth,5,6,7,8\nSouth,5,4,3,2",
-        0,
-        "Region,Sales Q1,Sales Q2,Cost Q1,Cost Q2",
-    ),
-    "two rows, the first almost empty": (
-        ",Sales,\nRegion,2023,2024\nNorth,510,640\nSouth,120,95",
-        0,
-        "Region,Sales 2023,Sales 2024",
-    ),
-    "two rows of words": (
-        "Name,Contact,Contact\nName,Home,Work\nAda,a@x,b@x\nAlan,c@x,d@x",
-        0,
-        "Name,Contact Home,Contact Work",
-    ),
-    "three rows": (
-        "Area,Sales,Sales,Sales,Sales\nArea,2023,2023,2024,2024\nArea,min,max,min,max\nN,5,6,5,7\nS,4,4,3,3",
-        0,
-        "Area,Sales 2023 min,Sales 2023 max,Sales 2024 min,Sales 2024 max",
-    ),
+    "two rows, merged":
+        ("Region,Sales,Sales\nRegion,2023,2024\nNorth,510,640\nSouth,120,95", 0,
+         "Region,Sales 2023,Sales 2024"),
+    "two rows, gaps":
+        ("Region,Sales,,Cost,\n,Q1,Q2,Q1,Q2\nNorth,5,6,7,8\nSouth,5,4,3,2", 0,
+         "Region,Sales Q1,Sales Q2,Cost Q1,Cost Q2"),
+    "three rows":
+        ("Area,Sales,Sales,Sales,Sales\nArea,2023,2023,2024,2024\nArea,min,max,min,max\nN,5,6,5,7\nS,4,4,3,3", 0,
+         "Area,Sales 2023 min,Sales 2023 max,Sales 2024 min,Sales 2024 max"),
     "units": ("Station,Height,Rain\n,m,mm\nPier,4,12\nHill,310,30", 0, "Station,Height m,Rain mm"),
-    "units in brackets": ("Station,Height,Rain\n,[m],[%]\nPier,4,12\nHill,310,30", 0, "Station,Height [m],Rain [%]"),
     "units with a name": ("Place,Height,Rain\nUnit,m,mm\nPier,4,12\nHill,310,30", 0, "Place Unit,Height m,Rain mm"),
     "a part of the body": ("Zone,Price\nNorth,\n1,2\n3,4", 0, "Zone,Price"),
-    "a missing value": ("Name,Age\nBob,n/a\nAda,36\nAlan,41", 0, "Name,Age"),
     "a word among values": ("Name,Score\nBob,absent\nAda,36\nAlan,41", 0, "Name,Score"),
     "a name twice": ("Day,Amount,Amount\n2024-01-01,5,6\n2024-01-02,7,8", 0, "Day,Amount,Amount"),
     "the same words as data": ("on,on\noff,on\non,off", 0, None),
     "no name of the first column": (",A,B\nx,yes,no\ny,no,no", 0, ",A,B"),
-    "a name missing": ("Name,,Town\nBob,x,Rome\nEve,y,Oslo", 0, "Name,,Town"),
     "one column": ("Name\nAda\nAlan", 0, None),
-    "nothing": ("", 0, None),
     "long texts": (f"{'word ' * 30},b\nc,d", 0, None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("table", "begin", "names"), HEADS.values(), ids=HEADS)

@@ -1,7 +1,6 @@
 """Parts of messages as programs write them: all text is read, in order, and what is left out is noted."""
 
 import base64
-import quopri
 
 import pytest
 
@@ -44,18 +43,13 @@ REPORT = (
 @pytest.mark.parametrize(
     ("message", "found", "noted"),
     [
-        (multipart("mixed", plain("One."), PNG, plain("Two.")), ["One.", "Two."], ()),
         (multipart("mixed", plain("One."), html("<p>Two.</p>"), plain("Three.")), ["One.", "Two.", "Three."], ()),
         (multipart("related", html("<p>Text <img src='cid:a'></p>"), PNG), ["Text"], ()),
         (multipart("alternative", plain(SAME), html(f"<p>{SAME}</p>")), [SAME], ()),
         (multipart("alternative", plain("See the HTML."), html(MORE)),
          ["Plan > The cats are fed at seven, each morning, and the dogs at eight, and then all birds."], ()),
-        (multipart("alternative", plain(""), html(f"<p>{SAME}</p>")), [SAME], ()),
         (multipart("alternative", plain("P."), multipart("mixed", html(MORE), PNG, html("<p>End.</p>"))),
          ["Plan > The cats are fed at seven, each morning, and the dogs at eight, and then all birds.", "End."], ()),
-        (multipart("mixed", multipart("alternative", plain(SAME), html(f"<b>{SAME}</b>")), PNG,
-                   plain("-- \nlist footer")),
-         [SAME, "--\nlist footer"], ()),
         (multipart("signed", plain("Signed."), "Content-Type: application/pgp-signature; name=s.asc\n\nx\n"),
          ["Signed."], ()),
         (multipart("report", plain("Not delivered."), REPORT, FORWARDED),
@@ -64,21 +58,16 @@ REPORT = (
          ("a part of a mail was not read: it is encrypted",)),
         (multipart("mixed", plain("T."), "Content-Type: application/ms-tnef; name=winmail.dat\n\nx\n"), ["T."],
          ("a part of a mail was not read: winmail.dat",)),
-        (multipart("mixed", plain("T."), "Content-Type: image/gif\n\nx\n"), ["T."],
-         ("a part of a mail was not read: image",)),
         (multipart("alternative", plain("Invited."), "Content-Type: text/calendar; method=ADD\n\nBEGIN:VCALENDAR\n"),
          ["Invited."], ("a part of a mail was not read: calendar",)),
         (multipart("mixed", plain("T."), "Content-Type: text/x-diff; name=a.diff\nContent-Disposition: inline; "
                    "filename=a.diff\n\n+line\n"), ["T.", "+line"], ()),
         (multipart("mixed", plain("T."), plain("file", "Content-Disposition: attachment; filename=a.txt\n")),
          ["T."], ()),
-        (multipart("mixed", plain("One."), multipart("digest", f"\n{plain('inner')}"), plain("Two.")),
-         ["One.", "Two."], ()),
         (multipart("mixed", plain("T."), plain("log", "Content-Disposition: inline; filename=a.txt\n")), ["T."], ()),
         ("Content-Type: text/plain; name=body.txt\n\nThe only text.\n", ["The only text."], ()),
         (multipart("mixed", "\nNo type.\n", "Content-Type: text/enriched\n\n<bold>Rich</bold>.\n"),
          ["No type.", "Rich."], ()),
-        (html("<div>Only <b>HTML</b>.</div>"), ["Only HTML."], ()),
         ("Content-Type: application/pkcs7-mime; smime-type=enveloped-data; name=smime.p7m\n\nx\n", [],
          ("a part of a mail was not read: it is encrypted or signed",)),
     ],
@@ -94,20 +83,15 @@ def test_parts(message: str, found: list[str], noted: tuple[str, ...]) -> None:
         ("Content-Type: text/plain; charset=gb2312\nContent-Transfer-Encoding: base64",
          base64.b64encode("镕基".encode("gbk")), "镕基"),
         ("Content-Type: text/plain; charset=iso-8859-1", "“dear”".encode("cp1252"), "“dear”"),
-        ("Content-Type: text/plain; charset=x-unknown", "für".encode(), "für"),
         ("Content-Type: text/plain", "Größe und Maß für alle Räume".encode("latin-1"), "Größe und Maß für alle Räume"),
         ("Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable",
          b"a soft=20br=  \neak and =3D and =\r\nmore=", "a soft break and = and more"),
-        ("Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: quoted-printable",
-         quopri.encodestring("ü".encode() * 60), "ü" * 60),
         ("Content-Type: text/plain; format=flowed", b"A line that \ngoes on.\n> quoted \n> text\n From here\n-- \nAnn",
          "A line that goes on.\n> quoted text\nFrom here\n--\nAnn"),
         ("Content-Type: text/plain; format=flowed; delsp=yes; charset=utf-8", "東京は \n大きい".encode(),
          "東京は大きい"),
         ("Content-Type: text/plain", b"-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nText.\n"
          b"-----BEGIN PGP SIGNATURE-----\n\niQ==\n-----END PGP SIGNATURE-----\n", "Text."),
-        ("Content-Type: text/plain", b"Regards,\nAnn\n-- \nAnn, Zoo Ltd\nTel. 1",
-         "Regards,\nAnn\n--\nAnn, Zoo Ltd\nTel. 1"),
         ("Content-Type: text/html; charset=windows-1251", "<p>привет всем".encode("cp1251"), "привет всем"),
     ],
 )  # fmt: skip

@@ -1,6 +1,8 @@
 import pytest
 
+from indexer import notes
 from indexer.errors import ParseError
+from indexer.read.files import separated
 from indexer.read.formats import CONTENT_TYPES, content_type_of, effective_type
 from indexer.read.parsing import parse
 from indexer.records import Document, Section, Whole
@@ -40,12 +42,43 @@ def test_what_servers_call_plain_text_is_read_by_its_name() -> None:
     assert parse(make_page("a,b\n1,2", "text/plain", "http://t.test/a.csv")).content_type == "text/csv"
 
 
-def test_csv() -> None:
-    document = read("a.csv", 'name;note\nTom;"two\nlines"\n\nAnn;\n')
-    assert document.title == "a.csv"
-    assert document.sections == (Section((), None, "name: Tom | note: two lines\nname: Ann"),)
-    assert read("a.tsv", "1\t2\n3\t4").sections[0].text == "1 | 2\n3 | 4"
-    assert read("a.csv", "").sections == ()
+TABLES = {
+    "a semicolon named": ("sep=;\r\nName;Town\r\nAnna;Oslo\r\n", "Name: Anna | Town: Oslo"),
+    "a tab named": ('"sep=\t"\nName\tTown\nAnna\tOslo', "Name: Anna | Town: Oslo"),
+    "an unusual one named": ("SEP=^\nName^Town\nAnna, Bo^Oslo", "Name: Anna, Bo | Town: Oslo"),
+    "a byte order mark before the name": ("\ufeffsep=,\nName,Town\nAnna,Oslo", "Name: Anna | Town: Oslo"),
+    "decimal commas": ("Pier;Length\nOld;1,5\nNew;2,5", "Pier: Old | Length: 1,5\nPier: New | Length: 2,5"),
+    "commas in words": ("Name|Towns\nAnna|Oslo, Rome\nBo|Bonn, Bern",
+                        "Name: Anna | Towns: Oslo, Rome\nName: Bo | Towns: Bonn, Bern"),
+    "quotes after spaces": ('Name, Town\nAnna, "Oslo, old town"', "Name: Anna | Town: Oslo, old town"),
+    "quotes behind backslashes": ('Name,Says\nAnna,"the \\"old\\", pier"', 'Name: Anna | Says: the "old", pier'),
+    "a title with a comma": ("Fares, May\n\nZone;Ticket;Price\nPort;Day;3,40\nQuay;Day;2,10",
+                             "Fares, May\nZone: Port | Ticket: Day | Price: 3,40\n"
+                             "Zone: Quay | Ticket: Day | Price: 2,10"),
+    "line ends of old Macs": ("Name,Town\rAnna,Oslo\r", "Name: Anna | Town: Oslo"),
+    "a title, names and nothing else": ("Fares of the port,\nZone,Price\n", "Fares of the port\nZone | Price"),
+    "two tables": (
+        "Zone,Price\nPort,3\nQuay,4\n\nBoats,\nBoat,Crew\nGull,5\nTern,6\n",
+        "Zone: Port | Price: 3\nZone: Quay | Price: 4\nBoats\nBoat: Gull | Crew: 5\nBoat: Tern | Crew: 6",
+    ),
+    "groups with an empty row between": (
+        "Zone,Price\nPort,3\n\nQuay,4\n,\n\nPier,5\nMole,6\n",
+        "Zone: Port | Price: 3\nZone: Quay | Price: 4\nZone: Pier | Price: 5\nZone: Mole | Price: 6",
+    ),
+    "lines in cells": ('Name,Note\nAnna,"one\n\ntwo; three"', "Name: Anna | Note: one two; three"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "expected"), TABLES.values(), ids=TABLES)
+def test_tables(table: str, expected: str) -> None:
+    document = read("a.csv", table)
+    assert (document.title, document.sections) == ("a.csv", (Section((), None, expected),))
+
+
+def test_a_cell_that_is_cut_off_is_noted() -> None:
+    notes.take()
+    separated.read_csv(b"a,b\n1," + b"x" * 20_000, None)
+    assert notes.take() == ("a long cell of a table was cut off",)
 
 
 def test_notebook() -> None:
@@ -104,11 +137,7 @@ def test_python() -> None:
         ("a.ts", "export interface I<T> {\n}\nexport type U = 1", ["I", "U"]),
         ("a.go", "func (s *Server) Serve() {\n}\ntype T struct {", ["Serve", "T"]),
         ("a.rs", "pub(crate) fn f<T>() {\n}\nimpl<T> S for U {", ["f", "S"]),
-        (
-            "a.c",
-            "static int\tmain(int argc)\n{\n  return f(1);\n}\nint proto(void);\nchar *name(void) {",
-            ["main", "name"],
-        ),
+        ("a.c", "static int\tmain(int c)\n{\n  return f(1);\n}\nint p(void);\nchar *name(void) {", ["main", "name"]),
         ("a.java", "public final class A {\n    void f() {}\n}", ["A"]),
         ("a.sql", 'CREATE OR REPLACE FUNCTION f() AS\ncreate unique index if not exists "i" on t', ["f", "i"]),
         ("a.sh", "greet() {\n  echo\n}\nfunction bye {\n}", ["greet", "bye"]),

@@ -103,16 +103,6 @@ def test_epub_is_read_in_the_order_of_its_spine() -> None:
     assert document.sections == (Section(("Two",), None, "first read"), Section(("Cats",), None, "sleep"))
 
 
-def test_epub_reads_notes_formulas_and_merged_cells_as_pages_do() -> None:
-    chapter = (
-        "<html><body><section><h1>Cats</h1><p>They sleep <math><mi>a</mi><mo>+</mo><mn>1</mn></math> hours.</p>"
-        '<table><tr><td rowspan="2">Tom</td><td>day</td></tr><tr><td>night</td></tr></table></section>'
-        '<aside epub:type="footnote"><p>Most of them.</p></aside></body></html>'
-    )
-    expected = "They sleep a + 1 hours.\n\nTom | day\nTom | night\n\nMost of them."
-    assert [section.text for section in read("a.epub", files.epub(first=chapter)).sections] == [expected]
-
-
 def test_notes_of_epub_stand_apart_from_words() -> None:
     refers = '<a epub:type="noteref" href="#n">1</a>', '<sup><a href="notes.xhtml#n">2</a></sup>'
     note = '<aside epub:type="footnote" id="n">Old.</aside>'

@@ -95,8 +95,6 @@ def test_numbers_and_dates_are_as_their_cells_show_them() -> None:
          "Region: South | Sales 2023: 1 | Sales 2024: 2 | Cost 2024: 3"),
         (("Fares of the port||", "Zone|Ticket|Price", "Port|Day|6", "Quay|Day|8"), ["A1:C1"],
          "Fares of the port\nZone: Port | Ticket: Day | Price: 6\nZone: Quay | Ticket: Day | Price: 8"),
-        (("Zone|Ticket|Price", "Port|closed in winter|", "Quay|Day|8"), ["B2:C2"],
-         "Zone: Port | Ticket: closed in winter | Price: closed in winter\nZone: Quay | Ticket: Day | Price: 8"),
         (("Zone|Ticket|Price", "In summer", "Port|Day|8", "In winter", "Port|Day|6"), ["A2:C2", "A4:C4"],
          "Zone: In summer\nZone: Port | Ticket: Day | Price: 8\nZone: In winter\nZone: Port | Ticket: Day | Price: 6"),
         (("a|b", "c|d"), ["A1:B2", "A1:XFD1048576"], "a\na"),
@@ -104,20 +102,6 @@ def test_numbers_and_dates_are_as_their_cells_show_them() -> None:
 )  # fmt: skip
 def test_merged_cells(contents: tuple[str, ...], ranges: list[str], expected: str) -> None:
     assert text(*rows(*contents), after=merged(*ranges)) == expected
-
-
-@pytest.mark.parametrize(
-    ("contents", "expected"),
-    [
-        (("", "Fares", "", "Zone|2023|2024", "Port|6|7", "Quay|8|9"),
-         "Fares\nZone: Port | 2023: 6 | 2024: 7\nZone: Quay | 2023: 8 | 2024: 9"),
-        (("Station|Height|Rain", "|m|mm", "Pier|4|12", "Hill|310|30"),
-         "Station: Pier | Height m: 4 | Rain mm: 12\nStation: Hill | Height m: 310 | Rain mm: 30"),
-        (("5|6", "7|8"), "5 | 6\n7 | 8"),
-    ],
-)  # fmt: skip
-def test_heads(contents: tuple[str, ...], expected: str) -> None:
-    assert text(*rows(*contents)) == expected
 
 
 def test_formulas_without_a_value_and_sheets_that_are_charts_are_noted() -> None:

@@ -55,7 +55,6 @@ def field(instruction: str, result: str) -> str:
     ("inline", "expected"),
     [
         (words("one ") + control(words("two ") + control(words("three"))), "one two three"),
-        (run("<w:t>a</w:t><w:br/><w:t>b</w:t><w:cr/><w:t>c</w:t>"), "a\nb\nc"),
         (run('<w:sym w:font="MS Gothic" w:char="2610"/>') + words(" due"), "☐ due"),
         (run('<w:rPr><w:rFonts w:ascii="Symbol"/></w:rPr><w:t>\uf061\uf0b3</w:t>') + words(" 5"), "α≥ 5"),
         (words("see ") + field(" REF x ", "Table 3"), "see Table 3"),
@@ -154,20 +153,15 @@ STYLES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("style", "is_heading"),
-    [("berschrift1", True), ("Heading4", False),],
-)  # fmt: skip
-def test_headings_by_style(style: str, is_heading: bool) -> None:
-    found = sections(paragraph("Boats", style) + paragraph("They float."), styles=STYLES)
-    assert found[0].path == (("Boats",) if is_heading else ())
-
-
-def test_the_outline_level_of_a_paragraph_counts_before_that_of_its_style() -> None:
+def test_headings_by_outline_level_and_by_style() -> None:
     heading = '<w:p><w:pPr><w:pStyle w:val="{}"/><w:outlineLvl w:val="{}"/></w:pPr><w:r><w:t>Boats</w:t></w:r></w:p>'
     for style, level, path in (("", 0, ("Boats",)), ("Chapter", 9, ()), ("Chapter", "x", ())):
         found = sections(heading.format(style, level) + paragraph("They float."), styles=STYLES)
         assert found[0].path == path
+    for style in ("berschrift1", "Local", "Deep", "Own"):
+        assert sections(paragraph("Boats", style) + paragraph("They float."), styles=STYLES)[0].path == ("Boats",)
+    for style in ("TOC", "Loop", "Heading4"):
+        assert sections(paragraph("Boats", style) + paragraph("They float."), styles=STYLES)[0].path == ()
 
 
 def test_a_heading_at_the_end_is_not_lost() -> None:
@@ -261,3 +255,86 @@ def test_what_cannot_be_read_is_noted() -> None:
         "a document inside a document was not read",
         "an equation that is an embedded object was not read",
     )
+
+
+def mark(kind: str, content: str = "") -> str:
+    return run(f"<w:fldChar w:fldCharType='{kind}'>{content}</w:fldChar>")
+
+
+def table(*rows: str) -> str:
+    return f"<w:tbl>{''.join(rows)}</w:tbl>"
+
+
+MORE = {
+    "a text box in a cell": (
+        table(row("<w:tc>" + line(words("a"), box(paragraph("inside"))) + "</w:tc>", cell("b"))),
+        "a inside | b",
+    ),
+    "cases": (
+        line(
+            math(
+                "<m:d><m:dPr><m:begChr m:val='{'/><m:endChr m:val=''/></m:dPr><m:e>"
+                f"<m:eqArr>{part('e', 'x=1')}{part('e', 'y=2')}</m:eqArr></m:e></m:d>"
+            )
+        ),
+        "{x=1; y=2",
+    ),
+    "deleted cells": (
+        table(*(row(cell(first), cell("NO", "<w:cellDel/>"), cell(last)) for first, last in ("ab", "cd"))),
+        "a | b\nc | d",
+    ),
+    "a large first letter": (
+        line("<w:pPr><w:framePr w:dropCap='drop' w:lines='3'/></w:pPr>", words("T")) + paragraph("he boat sails."),
+        "The boat sails.",
+    ),
+    "an instruction in pieces": (
+        line(
+            mark("begin"), run("<w:instrText>HYPER</w:instrText>"), run("<w:instrText>LINK x</w:instrText>"),
+            mark("separate"), words("the port"), mark("end"), words("."),
+        ),
+        "the port.",
+    ),
+    "other signs": (
+        line(run('<w:sym w:font="Wingdings 2" w:char="F052"/>'), words(" x "),
+             run('<w:sym w:font="Symbol" w:char="00A3"/>')),
+        "☑ x ≤",
+    ),
+    "a choice of a form": (
+        line(
+            mark("begin", "<w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/>"
+                 "<w:listEntry w:val='blue'/></w:ddList></w:ffData>"),
+            run("<w:instrText>FORMDROPDOWN</w:instrText>"), mark("end"),
+        ),
+        "blue",
+    ),
+    "an indented row": (
+        table(row(cell("a"), cell("b")), row(cell("d"), properties="<w:gridBefore w:val='1'/>")),
+        "a | b\n | d",
+    ),
+    "merged again and again": (
+        table(row(cell("A", "<w:vMerge w:val='restart'/>"), cell("b")),
+              row(cell("", "<w:vMerge w:val='continue'/>"), cell("c")),
+              row(cell("D", "<w:vMerge w:val='restart'/>"), cell("e")), row(cell("", "<w:vMerge/>"), cell("f"))),
+        "A | b\nA | c\nD | e\nD | f",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "expected"), MORE.values(), ids=MORE)
+def test_more(body: str, expected: str) -> None:
+    assert text(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "chunk"),
+    [
+        ("a.html", "<html><head><title>NO</title></head><body><p>caf&eacute;</p></body></html>"),
+        ("a.mht", "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html; "
+                  "charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n<p>caf=C3=A9</p>\n--b--\n"),
+    ],
+)  # fmt: skip
+def test_pages_that_programs_put_into_a_document(name: str, chunk: str) -> None:
+    parts = files.docx_parts(paragraph("before") + '<w:altChunk r:id="a"/>' + paragraph("after"))
+    parts |= {"word/_rels/document.xml.rels": files.relations(a=f"aFChunk {name}"), f"word/{name}": chunk}
+    [section] = word.read(files.zipped(parts), None).sections
+    assert section.text == "before\n\ncafé\n\nafter"
