@@ -1,16 +1,25 @@
-"""The structs of the REST API."""
+"""What is sent: the structs of the REST API, server-sent events, and the word of a long step."""
 
+import io
 import os
 import subprocess
 import sys
+import threading
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from rag import events
+from rag.clock import StepTimer
 from rag.decoding import decode
 from rag.errors import FieldError
+from rag.events import Event, EventDecoder, event_of
 from rag.messages import EmbeddingRequest, Exchange, Push, SearchBatch
 from rag.query.request import SearchRequest
 
+SENT = [event_of("hits", {"hits": ["a\nb", "ü \u2028 ]"]}), event_of("token", {"text": ""}), Event("done", "[DONE]")]
 DESCRIBE_ALL = """
 import msgspec, rag.messages
 found = [kind for kind in vars(rag.messages).values() if isinstance(kind, msgspec.StructMeta)]
@@ -37,6 +46,7 @@ def test_no_struct_corrupts_memory() -> None:
             "query must be text of 1 to 10000 characters with something to read in it.",
         ),
         (SearchRequest, {"query": "a", "k": True}, "k", "k must be a whole number from 1 to 100."),
+        (SearchRequest, {"query": "a" * 10_001}, "query", "query is too long: at most 10000 characters"),
         (SearchRequest, {"query": "a", "offset": -1}, "offset", "offset must be a whole number from 0 to 1000."),
         (SearchRequest, {"query": "a", "diversity": 2}, "diversity", "diversity must be a number from 0 to 1."),
         (SearchRequest, {"query": "a", "mode": "x"}, "mode", "mode must be one of: dense, hybrid, lexical."),
@@ -62,3 +72,58 @@ def test_errors_name_the_field_and_say_what_it_must_be(kind, fields, field, word
         decode(fields, kind, "this")
     assert caught.value.field == field
     assert str(caught.value).startswith(words)
+
+
+@given(st.lists(st.integers(0, 200), max_size=6))
+def test_events_are_read_as_they_were_written_in_whatever_pieces(cuts) -> None:
+    text = b": still there\n\n".join(event.encode() for event in SENT).decode()
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    decoder = EventDecoder()
+    pieces = [text[start:end] for start, end in pairwise(places)]
+    assert [event for piece in pieces for event in decoder.feed(piece)] == SENT
+
+
+def test_events_of_other_servers_and_one_without_end(monkeypatch) -> None:
+    decoder = EventDecoder()
+    assert list(decoder.feed("data:one\r\n:\r\ndata: two\r\nid: 7\r\nretry: 3\r\n\r\ndata: cut")) == [
+        Event("message", "one\ntwo")
+    ]
+    assert list(decoder.feed(" here\n\n")) == [Event("message", "cut here")]
+    monkeypatch.setattr(events, "_MOST_CHARACTERS", 1000)
+    assert list(decoder.feed("data: " + "x" * 990)) == []
+    with pytest.raises(ValueError, match="more than 1,000 characters"):
+        list(decoder.feed("x" * 10))
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal, and when something has been written to it often enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes, self.busy = 0, threading.Event()
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        if self.writes >= 4:
+            self.busy.set()
+        return super().write(text)
+
+
+def test_a_long_step_is_a_line_that_a_terminal_rewrites() -> None:
+    for stream, quiet in ((io.StringIO(), False), (Terminal(), True), (Terminal(), False)):
+        with StepTimer(stream, "compiling m", quiet=quiet) as timer:
+            timer.step("one")
+            if isinstance(stream, Terminal) and not quiet:
+                assert stream.busy.wait(10)  # the clock writes by itself
+            timer.step("two")
+        if not isinstance(stream, Terminal):
+            assert stream.getvalue() == "compiling m: one, 0 s\ncompiling m: two, 0 s\n"
+        elif quiet:
+            assert stream.getvalue() == ""
+        else:
+            lines = stream.getvalue().split("\r\x1b[K")
+            assert lines[1].endswith(" compiling m: one, 0 s")
+            assert (lines[-1], "\n" in stream.getvalue()) == ("", False)

@@ -1,72 +1,104 @@
+"""Settings: where a value comes from, what is allowed, and what is refused with what takes its place."""
+
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from embedder.errors import PilotlightError
 from indexer.config import Scope
+from indexer.credentials import Basic, Credential, InEnvironment, InFile
 from indexer.errors import ConfigError
+from rag import removed
+from rag.commands.cli import VERBS, main
 from rag.errors import SettingsError
-from rag.settings import SETTINGS, Settings, load
+from rag.settings import BY_NAME, SETTINGS, Settings, load
+from rag.settings_file import ConfiguredSource, SettingsFile, read_settings_file
 from tests.command_lines import read
+from tests.web.fakes import FakeRetriever
+from web.app import create_app
+
+EVERYTHING = """
+[settings]
+chunk_tokens = 150
+delay = 0.5
+index = "/srv/index"
+
+[[source]]
+url = "https://docs.example.org/"
+include = ["/guide/", "*.html$"]
+exclude = "*/old/,*/draft/"
+max_pages = 3
+allow_private = true
+
+[[source]]
+path = "notes"
+max_bytes = 5_000
+collection = "team"
+metadata = { team = "core", audience = ["operators", "developers"] }
+
+[[credentials]]
+origin = "https://Wiki.Example.org:443/"
+basic = { user = "reader", password = { env = "WIKI_PASSWORD" } }
+headers = { X-Key = { file = "key" } }
+cookies = { file = "/etc/cookies.txt" }
+
+[[credentials]]
+origin = "http://localhost:8000"
+bearer = { env = "TOKEN" }
+"""
+SITE = '[[credentials]]\norigin="https://a.test"\n'
 
 
-def test_a_default_has_the_type_of_its_field():
+def configured(folder: Path, text: str) -> SettingsFile:
+    path = folder / "pilotlight.toml"
+    path.write_text(text)
+    return read_settings_file(path)
+
+
+def test_a_default_has_the_type_of_its_field_and_survives_another_process() -> None:
     fields = {field.name: field.type for field in dataclasses.fields(Settings)}
     assert fields == {setting.name: type(setting.default) for setting in SETTINGS}
-
-
-def test_a_secret_is_not_shown():
+    assert load({}, load({}, {}).as_environment()) == load({}, {})
     assert "sk-1" not in repr(Settings(answer_key="sk-1"))
 
 
-def test_flags_win_over_the_environment_over_the_defaults():
-    environ = {"PILOTLIGHT_PORT": "9000", "PILOTLIGHT_MAX_PAGES": "7"}
-    settings = load({"port": "9001"}, environ)
-    assert (settings.port, settings.max_pages, settings.workers) == (9001, 7, 0)
-
-
-def test_every_default_is_allowed_and_survives_another_process():
-    settings = load({}, {})
-    assert load({}, settings.as_environment()) == settings
+def test_flags_win_over_the_environment_over_the_file_over_the_defaults(tmp_path: Path) -> None:
+    file = configured(tmp_path, EVERYTHING)
+    settings = load({"chunk_tokens": "99"}, {"PILOTLIGHT_DELAY": "2", "PILOTLIGHT_CHUNK_TOKENS": "7"}, file.settings)
+    assert (settings.chunk_tokens, settings.delay, settings.index, settings.port) == (99, 2.0, "/srv/index", 8642)
+    assert settings.rules == str(tmp_path / "pilotlight.toml"), "jobs of a server find the credentials by it"
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "error"),
     [
         ("port", "x", "--port must be a whole number, not 'x'"),
         ("port", "70000", "--port must be from 1 to 65,535"),
-        ("port", "1.5", "whole number"),
         ("timeout", "nan", "--timeout must be from"),
-        ("max_pages", "-1", "--max-pages must be from 1"),
         ("engine", "warp", "--engine must be one of auto, native, aot, compile, eager"),
-        ("chunk_tokens", "-1", "--chunk-tokens must be from 16"),
+        ("allow_private", "10.0.0.1/8", "allow_private is yes, no or networks such as"),
     ],
 )
-def test_a_bad_value_is_told_with_what_is_allowed(name, value, told):
-    with pytest.raises(SettingsError, match=told):
-        load({name: value}, {})
+def test_a_bad_value_is_refused_with_what_is_allowed(name: str, value: str, error: str) -> None:
+    with pytest.raises(PilotlightError, match=error):
+        load({name: value}, {}).build_config()
+    if error.startswith("--"):
+        variable = f"PILOTLIGHT_{name.upper()}"
+        with pytest.raises(SettingsError, match=error.replace(f"--{name}", variable)):
+            load({}, {variable: value})
 
 
-def test_a_bad_variable_is_named():
-    with pytest.raises(SettingsError, match="PILOTLIGHT_WORKERS must be a whole number"):
-        load({}, {"PILOTLIGHT_WORKERS": "many"})
-
-
-def test_configs_take_their_values_from_the_settings(tmp_path):
+def test_configs_take_their_values_from_the_settings(tmp_path: Path) -> None:
     values = {"threads": 3, "cache_dir": str(tmp_path), "max_pages": 5, "chunk_tokens": 64, "keep_generations": 9}
-    settings = load(values, {})
+    settings = load({**values, "include": "/docs/, /blog/*.html$", "exclude": "*/old/"}, {})
     embedder, build = settings.embedder_config(), settings.build_config()
     assert (embedder.threads, embedder.cache_dir) == (3, tmp_path)
     assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
-
-
-def test_a_collection_is_a_folder_of_the_index(tmp_path):
-    settings = load({"index": str(tmp_path)}, {})
-    assert settings.collection_dir == settings.index_dir == tmp_path
-    named = load({"index": str(tmp_path)}, {"PILOTLIGHT_COLLECTION": "manuals"})
-    assert named.collection_dir == tmp_path / "collections" / "manuals"
+    assert build.crawl.scope == Scope(("/docs/", "/blog/*.html$"), ("*/old/",))
+    assert load({"index": "i", "collection": "manuals"}, {}).collection_dir == Path("i/collections/manuals")
     with pytest.raises(ConfigError, match=r"a collection cannot be called '\.\./x'"):
-        _ = load({"index": str(tmp_path), "collection": "../x"}, {}).collection_dir
+        _ = load({"collection": "../x"}, {}).collection_dir
 
 
 @pytest.mark.parametrize(
@@ -75,7 +107,6 @@ def test_a_collection_is_a_folder_of_the_index(tmp_path):
         ([], False),
         (["--allow-private"], True),
         (["--allow-private=no"], False),
-        (["--allow-private", "On"], True),
         (["--allow-private", "10.0.0.0/8, fd00::/8"], ("10.0.0.0/8", "fd00::/8")),
     ],
 )
@@ -85,12 +116,115 @@ def test_private_networks_are_all_none_or_those_named(given: list[str], meant: o
     assert settings.build_config().crawl.allow_private == meant
 
 
-@pytest.mark.parametrize("value", ["http://127.0.0.1/", "perhaps", "10.0.0.1/8"])
-def test_what_is_no_network_is_refused(value: str) -> None:
-    with pytest.raises(PilotlightError, match="allow_private is yes, no or networks such as"):
-        load({"allow_private": value}, {}).build_config()
+def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
+    file = configured(tmp_path, EVERYTHING)
+    scope = {"include": ("/guide/", "*.html$"), "exclude": ("*/old/", "*/draft/")}
+    metadata = {"team": ("core",), "audience": ("operators", "developers")}
+    assert file.sources == (
+        ConfiguredSource("https://docs.example.org/", own={"max_pages": 3, "allow_private": True, **scope}),
+        ConfiguredSource(str(tmp_path / "notes"), collection="team", metadata=metadata, own={"max_bytes": 5_000}),
+    )
+    assert file.credentials == (
+        Credential(
+            "https://wiki.example.org",
+            basic=Basic("reader", InEnvironment("WIKI_PASSWORD")),
+            headers={"X-Key": InFile(tmp_path / "key")},
+            cookies=InFile(Path("/etc/cookies.txt")),
+        ),
+        Credential("http://localhost:8000", bearer=InEnvironment("TOKEN")),
+    )
+    assert configured(tmp_path, "") == SettingsFile()
 
 
-def test_patterns_become_a_scope() -> None:
-    settings = load({"include": "/docs/, /blog/*.html$", "exclude": "*/old/"}, {})
-    assert settings.build_config().crawl.scope == Scope(("/docs/", "/blog/*.html$"), ("*/old/",))
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("x = ", "not valid TOML"),
+        ("color = 1", "unknown name 'color'; use one of: settings, source"),
+        ('model = "x"', "move model into the table .settings."),
+        ("[settings]\ncolor = 1", "settings: unknown name 'color'"),
+        ("settings = 1", r"write \[settings\]"),
+        ("source = 1", r"write \[\[source\]\]"),
+        ("[[source]]", "source 1 must have either url or path"),
+        ("[[source]]\nurl='notes'", "url must be an http, https, git\\+https, git\\+file, s3, gs or az address"),
+        ("[[source]]\nurl='https://me:h1dden@a.test/'", "has a user name or password in its address"),
+        ("[[source]]\npath='git+file:///x'", "path must be a folder or file"),
+        ("[[source]]\npath=''", "path must be a text"),
+        ("[[source]]\npath='x'\nwatch=true", "source 1: watch was removed: index --watch follows"),
+        ("[[source]]\npath='x'\nmetadata=1", "metadata must be a table"),
+        ("[[source]]\npath='x'\nmetadata={a=1}", "metadata must be a table"),
+        ("[[source]]\npath='x'\nmetadata={a=''}", "metadata has 1 names or values"),
+        ("[[source]]\npath='x'\npages=1", "unknown name 'pages', did you mean max_pages?"),
+        ("[[source]]\npath='x'\nmax_pages=1", "max_pages limits a crawl: it needs a url"),
+        ("[[source]]\nurl='git+file:///x'\nmax_pages=1", "max_pages is not for a repository"),
+        ("[[source]]\nurl='git+file:///x'\nlink_template='https://b.test/'", "link_template needs {path}"),
+        ("[[source]]\nurl='http://a.test/'\nmax_pages='deep'", "source 1: max_pages must be a whole number"),
+        ("[[source]]\nurl='http://a.test/'\ninclude='docs'", "source 1: include and exclude are patterns"),
+        ("[[source]]\npath='x'\n[[source]]\npath='./x'", "given twice"),
+        ("[[credentials]]\norigin='https://me:h1dden@a.test'", "origin must be scheme, host and port"),
+        ("[[credentials]]\norigin='http://10.0.0.1'", "only over https, or to this machine"),
+        (SITE + "bearer='h1dden'", r"bearer must not hold the secret itself, .*: write \{env = "),
+        (SITE + "bearer={env='h1dden value'}", "bearer.env must be the name of a variable"),
+        (SITE + "bearer={env='A', file='b'}", "bearer must be"),
+        (SITE + "bearer={var='h1dden'}", "bearer: unknown name 'var'"),
+        (SITE + "token={env='A'}", "unknown name 'token'; use one of: origin, bearer"),
+        (SITE + "cookies='h1dden'", "cookies must not hold the secret itself"),
+        (SITE + "basic={user='u', password='h1dden'}", "basic.password must not hold"),
+        (SITE + "basic={user='u'}", "basic needs password"),
+        (SITE + "basic={user='u:v', password={env='A'}}", "without a colon"),
+        (SITE + "bearer={env='A'}\nheaders={authorization={env='A'}}", "would both be the header Authorization"),
+        (SITE + "headers={X-Key='h1dden'}", "headers.X-Key must not hold"),
+        (SITE + "headers={Cookie={env='A'}}", "one that the crawler sets itself"),
+        (SITE + 'headers={"X:"={env="A"}}', "a name that no header can have"),
+        (SITE + "login={url='/l'}", "login was removed: log in with a browser, export its cookies"),
+        (SITE + "[[credentials]]\norigin='https://A.test:443/'", "given twice"),
+        (SITE + "[settings]\nrules='x'", "not both"),
+    ],
+)
+def test_what_a_file_cannot_say(tmp_path: Path, text: str, error: str) -> None:
+    with pytest.raises(SettingsError, match=error) as caught:
+        configured(tmp_path, text)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert "h1dden" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_has_a_value_that_no_setting_can_have(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        read_settings_file(tmp_path / "none.toml")
+    file = configured(tmp_path, "[settings]\nchunk_tokens = 'many'")
+    with pytest.raises(SettingsError, match="chunk_tokens in the configuration file must be a whole number"):
+        load({}, {}, file.settings)
+
+
+def test_what_was_removed_is_refused_with_what_takes_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def line(*arguments: str) -> str:
+        assert main(arguments) == 2
+        return capsys.readouterr().err
+
+    app = create_app(FakeRetriever(), Settings())
+    assert not removed.SETTINGS.keys() & BY_NAME.keys()
+    assert not removed.COMMANDS.keys() & VERBS.keys()
+    assert not removed.ROUTES.keys() & {rule.rule for rule in app.url_map.iter_rules()}
+    for name, instead in removed.SETTINGS.items():
+        flag = f"--{name.replace('_', '-')}"
+        assert line("serve", flag, "x") == f"pilotlight: {flag} was removed: {instead}\n"
+        with pytest.raises(SettingsError, match=f"^PILOTLIGHT_{name.upper()} was removed: "):
+            load({}, {f"PILOTLIGHT_{name.upper()}": "x"})
+        with pytest.raises(SettingsError, match=f"settings: {name} was removed: "):
+            configured(tmp_path, f"[settings]\n{name} = 'x'\n")
+    for name, instead in removed.COMMANDS.items():
+        assert line(name) == f"pilotlight: the command {name} was removed: {instead}\n"
+    for name, instead in removed.FLAGS.items():
+        assert line("index", f"--{name}", "x") == f"pilotlight: --{name} was removed: {instead}\n"
+    for name in removed.SOURCE_KEYS:
+        with pytest.raises(SettingsError, match=f"source 1: {name} was removed: "):
+            configured(tmp_path, f"[[source]]\npath = 'x'\n{name} = '6h'\n")
+    for path, instead in removed.ROUTES.items():
+        answer = app.test_client().post(path, json={})
+        assert (answer.status_code, answer.get_json()["detail"]) == (410, f"{path} was removed: {instead}")
+    refused = line("search", "x", "--index", "https://user:secret@h/x")
+    assert refused.startswith("pilotlight: --index https://…: indexes at an address were removed: ")
+    assert (refused.count("\n"), "secret" in refused) == (1, False)

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import sys
 
+import anyio
 import pytest
 
 from tests.system.conftest import PAGES, free_port, run
@@ -129,3 +131,22 @@ def test_a_truncated_file_is_named(index, tmp_path, name):
     victim.write_bytes(victim.read_bytes()[:-50])
     for verb in (["search", "x"], ["serve"]):
         refused(run(*verb, "--index", copy), name)
+
+
+def test_tools_on_an_index(index):
+    mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
+    arguments = ["-m", "rag.commands.cli", "mcp", "--index", str(index)]
+    target = mcp.StdioServerParameters(command=sys.executable, args=arguments)
+
+    async def ask() -> None:
+        with anyio.fail_after(120):
+            async with mcp.Client(target) as client:
+                found = await client.call_tool("search", {"query": "dead tuples", "k": 1})
+                [hit] = found.structured_content["hits"]
+                assert hit["title"] == "Vacuum"
+                whole = await client.call_tool("read_document", {"document": hit["url"]})
+                assert whole.structured_content["document"] == hit["document"]
+                wrong = await client.call_tool("search", {"query": "a", "collection": "gone"})
+                assert wrong.is_error
+
+    anyio.run(ask)

@@ -3,7 +3,6 @@
 import http.client
 import json
 import signal
-import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -64,34 +63,3 @@ def test_requests_in_flight_are_answered_and_readyz_says_that_it_drains(running:
     assert running.stop() == (0, "")
     with pytest.raises(ConnectionRefusedError):
         running.raw(b"GET /livez HTTP/1.1\r\n\r\n")
-
-
-def test_workers_of_a_server_that_was_killed_answer_what_is_under_way_and_go(running: Running) -> None:
-    workers = running.workers()
-    idle = http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S)
-    assert readiness(idle)[0] == 200
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        answers = [pool.submit(ask, running.port) for _ in range(IN_FLIGHT)]
-        until(lambda: running.waiting() == IN_FLIGHT)
-        running.process.kill()
-        until(lambda: not _listens(running.port))  # so that the server can be started again
-        assert all(_lives(worker) for worker in workers)
-        (running.folder / "go-on").touch()
-        assert [answer.result(DEADLINE_S) for answer in answers] == [(200, "wait")] * IN_FLIGHT
-    until(lambda: not any(_lives(worker) for worker in workers))
-    idle.close()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S).close()
-    except ConnectionRefusedError:
-        return False
-    return True
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # empty once it has ended and nobody has asked how
-    except FileNotFoundError:
-        return False

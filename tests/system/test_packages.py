@@ -89,16 +89,6 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", folder], check=True)
 
 
-def test_a_full_disk(tmp_path, source):
-    with mounted(tmp_path / "disk", "size=100k"):
-        cache = tmp_path / "disk" / "c"
-        done = run("index", source, "--index", tmp_path / "i", "--cache-dir", cache)
-        assert done.returncode == 2
-        assert "no space left to build" in done.stderr.splitlines()[-1]
-        assert "Traceback" not in done.stderr
-        assert list(cache.glob("packages/*")) == list(cache.glob("packages/.[!.]*")) == []
-
-
 def test_a_cache_from_which_no_code_is_run(tmp_path, index):
     with mounted(tmp_path / "disk", "noexec"):
         done = run("search", "x", "--index", index, "--cache-dir", tmp_path / "disk" / "c")

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -47,24 +46,6 @@ def test_the_serving_process_imports_no_heavy_library(index):
     assert {"faiss", "flask"} <= imported
     assert not imported & FORBIDDEN
     assert ("torch" in imported) == (Plan(EmbedderConfig()).engine != "native")
-
-
-def test_many_clients_at_once_each_get_their_own_answer(index):
-    words = ("partial index", "vacuum storage", "fsync off", "rows of a table", "dead tuples", "losing data in a crash")
-    queries = [f"{word} {number}" for number in range(8) for word in words]
-
-    def best(url, query):
-        status, body = request(f"{url}/api/v1/search", {"query": query, "k": 1})
-        assert (status, body["query"]) == (200, query)
-        return body["hits"][0]["id"], body["hits"][0]["score"]
-
-    with serving(index) as url:
-        alone = [best(url, query) for query in queries]
-        with ThreadPoolExecutor(32) as pool:
-            together = list(pool.map(lambda query: best(url, query), queries * 4))
-    for (passage, score), (expected, expected_score) in zip(together, alone * 4, strict=True):
-        assert passage == expected
-        assert score == pytest.approx(expected_score, abs=0.01)  # engines that pad round differently in a batch
 
 
 def test_a_rebuild_is_picked_up_without_a_failed_request(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from indexer.pipeline.progress import Progress, progress_for
 from rag.commands.cli import main
 from rag.commands.indexing import IndexRequest, index_sources
+from rag.commands.serve import share_cores
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import zoo
@@ -91,15 +92,6 @@ def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path:
     ], "without a source, all of them are meant"
 
 
-def test_a_change_is_told(run: Run, site: Site) -> None:
-    run("index", site.url, "--allow-private", "--include", "/cats", "--json")
-    code, out, err = run("index", site.url, "--include", "/dogs")
-    told = f"{site.url}: include /cats -> /dogs"
-    assert code == 0
-    assert told in out
-    assert told in err
-
-
 def test_a_file_says_all_of_its_sources(run: Run, site: Site) -> None:
     file = Path("pilotlight.toml")
     file.write_text(f"[[source]]\nurl = '{site.url}'\nallow_private = true\ninclude = ['/cats', '/dogs']\n")
@@ -161,23 +153,6 @@ def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
     assert told in err
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("eval", "eval needs BEIR_DIR; see pilotlight eval --help"),
-        ("search --model --json cats", "--model needs a value; see pilotlight search --help"),
-        ("verify a", "verify does not expect 'a'; see pilotlight verify --help"),
-        ("--json doctor", "--json comes after a command"),
-        ("keys list --index x --role -1 --rol", "keys has no flag --rol, did you mean --role?"),
-        ("doctor --index x --inde y", "doctor has no flag --inde"),
-    ],
-)
-def test_what_is_wrong_with_a_line(run: Run, line: str, told: str) -> None:
-    code, out, err = run(*line.split())
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert told in err
-
-
 def test_a_number_below_zero_is_a_word_or_a_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
 
@@ -228,14 +203,6 @@ def test_alone_it_shows_its_help(run: Run) -> None:
     assert (code, err) == (0, "")
     assert "search" in out
     assert out == run("--help")[1]
-
-
-def test_several_words_are_one_query(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("rag.commands.search.answer", lambda query, *_, **__: (asked.append(query), ({}, ""))[1])
-    run("search", "when", "do", "cats sleep", "-k", "3")
-    run("search", "when do cats sleep")
-    assert asked == ["when do cats sleep"] * 2
 
 
 @pytest.mark.parametrize(
@@ -290,12 +257,6 @@ def test_what_sources_need_is_told_where_it_is_missing(run: Run, bucket: str, mo
     )
 
 
-def test_a_cross_encoder_that_is_not_there_is_told(run: Run) -> None:
-    report = run("doctor", "--json", "--rerank-model", "nowhere")
-    assert "reranker" not in report
-    assert any("no model at 'nowhere'" in warning for warning in report["warnings"])
-
-
 @pytest.mark.parametrize("named", ["nothing", "a folder without text", "a site that is down"])
 def test_a_first_build_that_fails_leaves_no_folder(run: Run, named: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
@@ -335,3 +296,23 @@ def test_an_index_keeps_its_model(run: Run, site: Site, monkeypatch: pytest.Monk
         assert "in another folder (--index)" in err
     line = ("index", site.url, "--allow-private", "--include", "/cats", "--index", "second-index", "--json")
     assert run(*line)["published"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "cores", "asked", "shared"),
+    [
+        ("native", 2, (0, 0), (2, 1)),
+        ("native", 64, (0, 0), (16, 4)),
+        ("native", 8, (0, 2), (4, 2)),
+        ("native", 8, (2, 0), (2, 4)),
+        ("native", 2, (8, 0), (8, 1)),
+        ("native", 2, (3, 5), (3, 5)),
+        ("aot", 8, (0, 0), (1, 0)),  # 0: the package that the index was built with
+        ("aot", 8, (0, 2), (4, 2)),
+        ("aot", 8, (3, 0), (3, 0)),
+    ],
+)
+def test_workers_and_threads(engine: str, cores: int, asked: tuple[int, int], shared: tuple[int, int]) -> None:
+    settings = load({"workers": asked[0], "threads": asked[1]}, {})
+    settings = share_cores(settings, engine, cores)
+    assert (settings.workers, settings.threads) == shared

@@ -109,18 +109,6 @@ def test_a_lone_query_runs_at_once_in_its_own_thread():
     assert threads == [threading.current_thread()] * 2
 
 
-def test_what_waits_shares_the_next_run_in_order_of_arrival(callers, embedder):
-    callers.lead("alpha", embedder)
-    for text in ("beta", "gamma", "delta"):
-        callers.add(text)
-    embedder.gate.release()
-    assert embedder.started.get(timeout=DEADLINE_S) == ["beta", "gamma", "delta"]
-    assert np.array_equal(callers.vector("alpha"), vector_of("alpha"))  # while the others are still being embedded
-    embedder.gate.release()
-    for text in ("beta", "gamma", "delta"):
-        assert np.array_equal(callers.vector(text), vector_of(text))
-
-
 def test_a_run_is_bounded_in_texts_and_tokens(callers, embedder):
     long = "nine letters " * 4  # 52 characters, so at most 54 tokens
     callers.lead("first", embedder)
@@ -146,25 +134,6 @@ def test_a_bad_query_fails_alone(callers, embedder):
         with pytest.raises(EmbedderError, match=f"cannot embed {text}$"):
             callers.vector(text)
     assert embedder.runs[1:] == [["good", "bad", "fine", "worse"], ["good"], ["bad"], ["fine"], ["worse"]]
-
-
-def test_a_leader_that_fails_hands_over(callers, embedder):
-    embedder.bad = {"bad"}
-    callers.lead("bad", embedder)
-    callers.add("good")
-    embedder.open()
-    with pytest.raises(EmbedderError, match="cannot embed bad"):
-        callers.vector("bad")
-    assert np.array_equal(callers.vector("good"), vector_of("good"))
-
-
-def test_an_embedder_that_loses_a_text_is_found_out():
-    class Losing(DummyEmbedder):
-        def encode(self, texts, *, role="document"):
-            return super().encode(texts[1:], role=role)
-
-    with pytest.raises(EmbedderError, match="0 vectors for 1 texts"):
-        QueryBatcher(Losing()).encode(["text"])
 
 
 def test_an_interrupted_leader_leaves_its_followers_to_the_next(callers, embedder):
@@ -292,38 +261,6 @@ def test_a_query_whose_deadline_has_passed_is_not_run(callers, embedder):
         callers.pool.submit(late, callers.batcher, ["alpha"]).result(DEADLINE_S)
     assert embedder.runs == []
     assert np.array_equal(callers.batcher.encode(["beta"])[0], vector_of("beta"))
-
-
-def test_a_leader_that_is_too_late_hands_over(callers, embedder):
-    callers.lead("alpha", embedder)
-    batcher = callers.batcher
-    gone = callers.pool.submit(late, batcher, ["beta"], 0.05)
-    wait_for(lambda: batcher.waiting == 1)
-    callers.add("gamma")
-    with pytest.raises(DeadlinePassed):
-        gone.result(DEADLINE_S)
-    embedder.open()
-    assert np.array_equal(callers.vector("gamma"), vector_of("gamma"))
-
-
-def test_runs_are_told():
-    told = []
-    batcher = QueryBatcher(DummyEmbedder(), on_batch=lambda texts, waiting: told.append((texts, waiting)))
-    batcher.encode(["alpha"])[0]
-    batcher.encode(["beta", "gamma"])
-    assert told == [(1, 0), (2, 0)]
-
-
-def test_a_run_has_one_role():
-    runs = []
-
-    class Noting(DummyEmbedder):
-        def encode(self, texts, *, role="document"):
-            runs.append((list(texts), role))
-            return super().encode(texts, role=role)
-
-    QueryBatcher(Noting()).encode(["beta", "gamma"], role="document")
-    assert runs == [(["beta", "gamma"], "document")]
 
 
 def test_tokens_come_from_the_run_that_all_share():

@@ -79,36 +79,6 @@ def test_every_kind_of_search(index, boost):
     assert ("boosts" in seen) == bool(boost)
 
 
-def test_the_ranks_of_each_search_are_its_own(index):
-    retriever = opened(index)
-    ranks = {}
-    for mode in ("dense", "lexical"):
-        answer = retriever.answer_query(SearchRequest(QUERY, mode=mode, k=40, per_document=0, explain=True))
-        ranks[mode] = {hit.id: hit.explanation[mode]["rank"] for hit in answer.hits}
-        if mode == "lexical" or retriever.generation.tokens is None:
-            rising = [hit.explanation[mode]["rank"] for hit in answer.hits if not hit.explanation["boilerplate"]]
-            assert rising == sorted(rising)
-    answer = retriever.answer_query(SearchRequest(QUERY, k=40, per_document=0, explain=True))
-    compared = 0
-    for hit in answer.hits:
-        for mode, by_id in ranks.items():
-            if hit.id in by_id:
-                compared += 1
-                assert hit.explanation[mode]["rank"] == by_id[hit.id]
-    assert compared > 20
-
-
-def test_a_passage_that_no_word_of_the_query_is_in(site):
-    site.build()
-    [best, other, _] = (
-        Retriever.open(site.index, DummyEmbedder()).answer_query(SearchRequest("vacuum", explain=True)).hits
-    )
-    assert best.explanation["lexical"]["rank"] == 1
-    assert other.explanation["lexical"] == {"score": None, "rank": None, "scaled": 0, "weight": 0.5, "contribution": 0}
-    assert other.explanation["matches"] == []
-    assert dict(in_words(other.explanation))["Words"] == "not found: 0.00 × 0.50 = 0.000"
-
-
 def test_words_that_a_hit_owes_its_match_to(site, tmp_path):
     rules = tmp_path / "rules.txt"
     rules.write_text("hoover => vacuum\ntuples, row versions, records\n")

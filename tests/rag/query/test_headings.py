@@ -49,11 +49,6 @@ def test_what_says_too_little_or_is_no_question_is_no_question(name: str) -> Non
     assert not any(text.startswith(name) and text.endswith("?") for text in found)
 
 
-@pytest.mark.parametrize("name", ["Description", "See Also", "max_connections (integer)", "std::vec", "43.10.2."])
-def test_names_are_never_offered(name: str) -> None:
-    assert worth_asking([("a", name)]) == []
-
-
 def test_what_several_documents_have_is_not_offered() -> None:
     names = [("a", "Reporting bugs to us"), ("b", "Reporting Bugs to Us"), ("b", "Reading the whole log")]
     assert worth_asking(names) == ["Reading the whole log"]

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from msgspec.structs import asdict
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.lexical.lexical_query import read_query
 from rag.query.hits import coverage, is_close, nearest_sentences, split_sentences
-from rag.query.results import FACETS, MOST_SHARES, Hit, as_text, count_facets
+from rag.query.results import MOST_SHARES, Hit, count_facets
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 
@@ -39,21 +38,9 @@ def test_by_cosine_and_words(cosine: float | None, text: str, close: bool) -> No
     )
 
 
-def test_the_threshold_can_be_set() -> None:
-    assert not is_close(read_query("bread").asked, [hit(0.6)], 0.7)
-    assert is_close(read_query("bread").asked, [hit(0.01)], 0.0)
-    assert not is_close(read_query("bread").asked, [])
-
-
 def test_words_of_title_and_headings_count() -> None:
     assert coverage(read_query("partial index size").asked, make_hit(text="x", highlights=[])) == pytest.approx(2 / 3)
     assert coverage(read_query("?!").asked, make_hit()) == 0
-
-
-def test_the_terminal_says_it() -> None:
-    answer = {"hits": [asdict(make_hit())], "close": False, "took_ms": {"total": 1.0, "embed": 0.5}}
-    assert as_text(answer).startswith("nothing close; nearest:")
-    assert not as_text(answer | {"close": True}).startswith("nothing")
 
 
 @pytest.mark.parametrize(
@@ -103,19 +90,6 @@ def test_the_sentence_nearest_to_the_query_is_found_in_every_text_by_one_call() 
     assert nearest("copper metal", texts[:1]) == ["Copper is a metal."]
 
 
-def test_only_the_first_sentences_of_a_passage_are_looked_at() -> None:
-    text = "Filler about nothing. " * 12 + "The needle in a haystack."
-    assert nearest("needle haystack", [text]) == ["Filler about nothing."]
-
-
-def test_without_a_choice_the_model_is_not_asked() -> None:
-    def refuse(texts: list[str]) -> np.ndarray:
-        raise AssertionError(texts)
-
-    assert nearest_sentences(np.zeros(4, np.float32), ["One sentence here.", ""], refuse) == [None, None]
-    assert nearest_sentences(np.zeros(4, np.float32), [], refuse) == []
-
-
 def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> DocumentFacts:
     return DocumentFacts(url, source, language, "text/html", None)
 
@@ -136,10 +110,6 @@ def test_values_are_counted_most_frequent_first() -> None:
     assert pairs(found, "content_type") == [("text/html", 4)]
 
 
-def test_nothing_found_has_every_facet_empty() -> None:
-    assert count_facets([]) == {name: [] for name in FACETS}
-
-
 def test_only_the_most_frequent_values_are_named_and_equals_come_by_name() -> None:
     found = [facts("https://a.example/", language=f"{letter}{other}") for letter in "zyx" for other in "cba" * 2]
     assert pairs(found, "language")[:2] == [("xa", 2), ("xb", 2)]
@@ -158,7 +128,3 @@ def test_folders_that_all_share_are_passed_over() -> None:
     assert pairs(found, "path") == [("/docs/en/18", 2), ("/docs/en/17", 1)]
     assert pairs([facts("https://a.example/docs/a"), facts("https://a.example/docs/b")], "path") == []
     assert pairs([facts("https://a.example/docs/17/a")], "path") == []
-
-
-def test_an_address_that_is_none_has_no_folder() -> None:
-    assert pairs([facts("http://[bad/docs/a"), facts("mailto:a"), facts("")], "path") == []

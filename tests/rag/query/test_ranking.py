@@ -10,8 +10,6 @@ from indexer.rowset import RowFacts, TermHits
 from rag.errors import SettingsError
 from rag.query.ranking import (
     Ranking,
-    aligned,
-    cap,
     choose,
     collapse,
     extend,
@@ -20,7 +18,6 @@ from rag.query.ranking import (
     mmr,
     rerank,
     trust_in_terms,
-    union,
 )
 from rag.query.rules import Boosts
 
@@ -55,17 +52,6 @@ def by_row(ranking, column):
     return dict(zip(ranking.rows.tolist(), ranking.columns[column].tolist(), strict=True))
 
 
-@pytest.mark.parametrize(("some", "others"), [([], []), ([7], []), ([], [7]), ([9, 2, 5], [5, 7, 2]), ([3, 1], [3, 1])])
-def test_union_is_ascending_and_has_each_row_once(some, others):
-    assert union(np.array(some, dtype=np.int64), np.array(others, dtype=np.int64)).tolist() == sorted({*some, *others})
-
-
-def test_aligned():
-    scores = aligned(np.array([2, 5, 7, 9]), np.array([9, 5]), floats(0.9, 0.5), -1)
-    assert scores.tolist() == floats(-1, 0.5, -1, 0.9).tolist()
-    assert scores.dtype == np.float32
-
-
 def test_both_searches_are_scaled_and_added():
     asked = []
 
@@ -82,28 +68,10 @@ def test_both_searches_are_scaled_and_added():
 
 
 @pytest.mark.parametrize(
-    ("dense", "lexical", "scores"),
-    [([], [], []), ([0.4], [], [0.5]), ([0.4], [3], [1]), ([0.4, 0.4], [], [0.5, 0.5]), ([0.2, -0.2], [], [0.5, 0])],
-)
-def test_little_to_fuse(dense, lexical, scores):
-    pairs = ([(score, row) for row, score in enumerate(of)] for of in (dense, lexical))
-    ranking = fuse(found(next(pairs)), words(next(pairs)), no_vectors, maxsim_of({}) if not dense else None)
-    assert ranking.scores.tolist() == pytest.approx(scores)
-
-
-@pytest.mark.parametrize(
     ("best", "idf_sum", "weight"), [(3, 12, 0.5), (6, 12, 1), (30, 12, 1), (0, 12, 0), (3, 0, 1), (None, 12, 1)]
 )
 def test_words_count_less_where_the_best_hit_has_less_than_half_of_the_query(best, idf_sum, weight):
     assert trust_in_terms(words([] if best is None else [(best, 1), (best / 2, 0)], idf_sum)) == weight
-
-
-def test_a_query_of_which_words_find_little_is_ranked_by_meaning():
-    dense, lexical = found([(0.9, 7), (0.4, 3), (0.2, 2)]), [(12.0, 3), (3.0, 7)]
-    by_both, by_meaning = (fuse(dense, words(lexical, total), no_vectors) for total in (24.0, 240.0))
-    assert by_both.rows.tolist() == [3, 7, 2]
-    assert by_meaning.rows.tolist() == [7, 3, 2]
-    assert by_meaning.scores[0] == pytest.approx((1 + 0.1 / 4) / 1.1)
 
 
 @pytest.mark.parametrize("part", ["dense", "lexical"])
@@ -177,12 +145,6 @@ def test_a_copy_is_folded_into_the_best():
     assert choice.folded == {0: [2, 3]}
 
 
-def test_copies_far_down_are_looked_past():
-    signatures = [0] * 60 + [(1 << 40) - 1, (1 << 60) - (1 << 50)]
-    choice = choose(ranked(62), facts(range(62), signatures), no_vectors, k=3)
-    assert choice.indices.tolist() == [0, 60, 61]
-
-
 def test_at_most_so_many_of_a_document():
     signatures = [1 << 5 * n | 0x1F << 5 * n for n in range(6)]
     choice = choose(ranked(6), facts([0, 0, 0, 1, 0, 1], signatures), no_vectors, k=6, per_document=2)
@@ -210,13 +172,6 @@ def test_collapse_folds_near_duplicates_and_makes_no_chains():
     assert collapse(np.empty(0, np.uint64)).tolist() == []
     # each differs from the next by two bits: the third is near the second, which is folded, but not near the first
     assert collapse(np.array([0, 0b11, 0b1111, 0b111111], dtype=np.uint64), near=2).tolist() == [0, 0, 2, 2]
-
-
-def test_cap():
-    documents = np.array([4, 4, 1, 4, 1, 9, 4], dtype=np.uint32)
-    assert cap(documents, 1).tolist() == [True, False, True, False, False, True, False]
-    assert cap(documents, 2).tolist() == [True, True, True, False, True, True, False]
-    assert cap(np.empty(0, np.uint32), 1).tolist() == []
 
 
 def test_mmr_is_what_its_definition_says():

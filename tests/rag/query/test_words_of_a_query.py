@@ -6,7 +6,7 @@ from rag.errors import SettingsError
 from rag.query.request import MODES, Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
-from tests.dummy import KNOWN, DummyEmbedder
+from tests.dummy import DummyEmbedder
 
 
 @pytest.fixture
@@ -54,14 +54,6 @@ def test_a_guess_is_not_marked_where_nothing_is_close(site):
         [hit] = answer.hits
         assert {hit.text[start:end].lower() for start, end in hit.highlights} == marked
         assert answer.close == (close < 1)
-
-
-def test_what_the_model_has_a_token_for_is_no_mistake(site):
-    site.build()
-    retriever = Retriever.open(site.index, DummyEmbedder())
-    assert "lovers" in KNOWN
-    also = retriever.answer_query(SearchRequest("lovers of kovers")).also_searched
-    assert also == [{"typed": "kovers", "searched": ["covers"], "reason": "correction"}]
 
 
 def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
