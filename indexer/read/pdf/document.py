@@ -10,7 +10,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -18,17 +17,35 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.pdf.characters import read_page
-from indexer.read.pdf.layout import NEAR, are_twins, running
+from indexer.read.pdf.layout import NEAR, Edge, are_twins, edges_of, ends_of, running
 from indexer.read.pdf.lines import HYPHEN
-from indexer.read.pdf.paragraphs import HYPHENS, Block, Hyphens, Page, laid_out
+from indexer.read.pdf.page import Page, read_page
+from indexer.read.pdf.paragraphs import HYPHENS, Block, Hyphens, laid_out
 from indexer.records import Declared, Extraction, Section, Whole
 
 _MOST_PAGES = 20_000
 _LONGEST = 20_000_000  # characters of the whole document
+_MOST_BOOKMARKS = 20_000
 _MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
-logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # which warns of forms
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
+_NUMBER = re.compile(
+    r"^(?:(?:chapter|appendix|part|section|kapitel|chapitre)\s+)?(?:\d+|[A-Z]|[IVXL]+)?(?:\.?\d+)*[.):]?\s+",
+    re.IGNORECASE,
+)
+_NOT_WORD = re.compile(r"[\W_]+")
+_WORD = re.compile(r"[^\W\d_]{3}")
+logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # which warns of forms
+
+Place = tuple[int, int]  # page and block on it, from 0
+Level = tuple[int, str]  # 0 is the outermost; the heading's text
+
+
+class Bookmark(NamedTuple):
+    """An entry of the outline."""
+
+    title: str
+    level: int  # 0 is the outermost
+    page: int  # from 0; -1 where it leads nowhere
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -54,28 +71,24 @@ def read(body: bytes, charset: str | None) -> Extraction:
                 raise ParseError(f"more than {_LONGEST:,} characters of text")
             pages.append(blocks)
         hyphens = Hyphens(block.text for blocks in pages for block in blocks)
-        pages = [[_resolved(block, hyphens) for block in blocks] for blocks in pages]
-        outline = entries(document)
-        headings = by_outline(outline, pages)
+        for blocks in pages:
+            for place, block in enumerate(blocks):
+                if HYPHEN in block.text:
+                    blocks[place] = replace(block, text=hyphens.resolved(block.text), head=hyphens.resolved(block.head))
+        headings = _by_outline(list(_bookmarks(document)), pages)
         if len(headings) < 3:
-            headings = by_type(pages)
+            headings = _by_type(pages)
         title = document.get_metadata_value("Title").strip()
         changed = document.get_metadata_value("ModDate") or document.get_metadata_value("CreationDate")
         day = _DATE.match(changed)
         return Extraction(
             None if _MADE_UP.search(title) else title,
-            sections_of(pages, paths(headings), hyphens),
+            _sections(pages, headings, hyphens),
             Declared(date="-".join(day.groups()) if day else None),
             scanned=tuple(scanned),
         )
     finally:
         document.close()
-
-
-def _resolved(block: Block, hyphens: Hyphens) -> Block:
-    if HYPHEN not in block.text:
-        return block
-    return replace(block, text=hyphens.resolved(block.text), head=hyphens.resolved(block.head))
 
 
 def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
@@ -84,82 +97,60 @@ def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
     Pages that have no text but show something are added to `scanned`.
     """
     count = len(document)
-    near: dict[int, Page] = {}
+    near: dict[int, tuple[Page, list[Edge], Counter[tuple[str, str, int]]]] = {}
     for index in range(count + NEAR):
         if index < count:
-            found = read_page(document, index)
-            if found.is_picture:
+            page = read_page(document, index)
+            if page.is_picture:
                 scanned.append(index + 1)
-            near[index] = Page(found)
-        page = index - NEAR
-        if page >= 0:
-            others = {number: other for number, other in near.items() if number != page}
-            twins = [number for number, other in others.items() if are_twins(near[page].ends, other.ends)]
-            heads = running(page, {number: other.edges for number, other in near.items()}, twins, count)
-            yield laid_out(near[page], heads)
-            near.pop(page - NEAR, None)
+            near[index] = page, edges_of(page), ends_of(page)
+        number = index - NEAR
+        if number >= 0:
+            page, _, ends = near[number]
+            twins = [each for each, other in near.items() if each != number and are_twins(ends, other[2])]
+            yield laid_out(page, running(number, {each: other[1] for each, other in near.items()}, twins, count))
+            near.pop(number - NEAR, None)
 
 
-class Entry(NamedTuple):
-    """A bookmark."""
-
-    title: str
-    level: int  # 0 is the outermost
-    page: int  # from 0; -1 where it leads nowhere
-
-
-def entries(document: Any) -> list[Entry]:
-    """Return the bookmarks in order; those that lead in a circle are followed once."""
+def _bookmarks(document: Any) -> Iterator[Bookmark]:
+    """Yield the bookmarks in order; those that lead in a circle are followed once."""
     seen: set[int] = set()
-
-    def below(parent: Any, level: int) -> Iterator[Entry]:
-        mark = pdfium.FPDFBookmark_GetFirstChild(document, parent)
-        while mark:
-            key = ctypes.cast(mark, ctypes.c_void_p).value or 0
-            if key in seen or len(seen) >= 20_000:
-                return
-            seen.add(key)
-            destination = pdfium.FPDFBookmark_GetDest(document, mark)
-            page = pdfium.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
-            buffer = ctypes.create_string_buffer(min(2_000, pdfium.FPDFBookmark_GetTitle(mark, None, 0)))
-            pdfium.FPDFBookmark_GetTitle(mark, buffer, len(buffer))
-            text = buffer.raw[: len(buffer) // 2 * 2].decode("utf-16-le", "replace")
-            yield Entry(" ".join(text.partition("\x00")[0].split()), level, page)
-            if level < 7:
-                yield from below(mark, level + 1)
-            mark = pdfium.FPDFBookmark_GetNextSibling(document, mark)
-
-    return list(below(None, 0))
+    todo = [(pdfium.FPDFBookmark_GetFirstChild(document, None), 0)]
+    while todo:
+        mark, level = todo.pop()
+        key = ctypes.cast(mark, ctypes.c_void_p).value if mark else None
+        if key is None or key in seen or len(seen) >= _MOST_BOOKMARKS:
+            continue
+        seen.add(key)
+        destination = pdfium.FPDFBookmark_GetDest(document, mark)
+        page = pdfium.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
+        buffer = ctypes.create_string_buffer(min(2_000, pdfium.FPDFBookmark_GetTitle(mark, None, 0)))
+        pdfium.FPDFBookmark_GetTitle(mark, buffer, len(buffer))
+        text = buffer.raw[: len(buffer) // 2 * 2].decode("utf-16-le", "replace")
+        yield Bookmark(" ".join(text.partition("\x00")[0].split()), level, page)
+        todo.append((pdfium.FPDFBookmark_GetNextSibling(document, mark), level))
+        if level < 7:
+            todo.append((pdfium.FPDFBookmark_GetFirstChild(document, mark), level + 1))
 
 
-_NUMBER = re.compile(
-    r"^(?:(?:chapter|appendix|part|section|kapitel|chapitre)\s+)?(?:\d+|[A-Z]|[IVXL]+)?(?:\.?\d+)*[.):]?\s+",
-    re.IGNORECASE,
-)
-_NOT_WORD = re.compile(r"[\W_]+")
-_WORD = re.compile(r"[^\W\d_]{3}")
-Place = tuple[int, int]  # page and block on it, from 0
-Level = tuple[int, str]  # 0 is the outermost; the heading's text
-
-
-def by_outline(entries: Sequence[Entry], pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
-    """Return the blocks that entries of the outline lead to: on its page, the first one that says its title."""
+def _by_outline(bookmarks: Sequence[Bookmark], pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
+    """Return the blocks that bookmarks lead to: on the page of each, the first one that says its title."""
     found: dict[Place, Level] = {}
-    on_page: defaultdict[int, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        if entry.title and 0 <= entry.page < len(pages):
-            on_page[entry.page].append(entry)
-    for page, named in on_page.items():
+    on_page: defaultdict[int, list[Bookmark]] = defaultdict(list)
+    for mark in bookmarks:
+        if mark.title and 0 <= mark.page < len(pages):
+            on_page[mark.page].append(mark)
+    for page, marks in on_page.items():
         places: defaultdict[str, list[int]] = defaultdict(list)
         for place, block in enumerate(pages[page]):
             for key in _keys(block.text) if block.is_short else ():
                 places[key].append(place)
         after = -1
-        for entry in named:
-            known = (place for key in _keys(entry.title) for place in places.get(key, ()) if (page, place) not in found)
+        for mark in marks:
+            known = (place for key in _keys(mark.title) for place in places.get(key, ()) if (page, place) not in found)
             place = min(known, key=lambda place: (place <= after, place), default=-1)
             if place >= 0:
-                found[page, place] = entry.level, _plain(pages[page][place])
+                found[page, place] = mark.level, " ".join(pages[page][place].text.split())
                 after = place
     return found
 
@@ -168,7 +159,7 @@ def _keys(text: str) -> set[str]:
     return {key for part in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", part).casefold())}
 
 
-def by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
+def _by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
     """Return the blocks that are set in larger or heavier type than the text; the largest are the outermost."""
     blocks = {(page, place): block for page, found in enumerate(pages) for place, block in enumerate(found)}
     sizes: Counter[float] = Counter()
@@ -183,7 +174,7 @@ def by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}
-    return {place: (levels[styles[place]], _plain(block)) for place, block in likely.items()}
+    return {place: (levels[styles[place]], " ".join(block.text.split())) for place, block in likely.items()}
 
 
 def _stands_out(block: Block, usual: float) -> bool:
@@ -196,24 +187,7 @@ def _stands_out(block: Block, usual: float) -> bool:
     if block.size < 0.95 * usual or "\n" in block.text:
         return False
     letters = [letter for letter in block.text if letter.isalpha()]
-    is_upper = len(letters) > 4 and all(letter.isupper() for letter in letters)
-    return block.is_bold or (is_upper and block.kind == "text")
-
-
-def _plain(block: Block) -> str:
-    return " ".join(block.text.split())
-
-
-def paths(headings: Mapping[Place, Level]) -> dict[Place, tuple[str, ...]]:
-    """Return for every heading its path, from the outermost to itself."""
-    found: dict[Place, tuple[str, ...]] = {}
-    above: list[Level] = []
-    for place, heading in sorted(headings.items()):
-        while above and above[-1][0] >= heading[0]:
-            above.pop()
-        above.append(heading)
-        found[place] = tuple(text for _, text in above)
-    return found
+    return block.is_bold or (block.kind == "text" and len(letters) > 4 and all(map(str.isupper, letters)))
 
 
 @dataclass(slots=True)
@@ -251,12 +225,27 @@ class _Draft:
         self.last = block
 
 
-def sections_of(
-    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], hyphens: Hyphens
+def _sections(
+    pages: Sequence[Sequence[Block]], headings: Mapping[Place, Level], hyphens: Hyphens
 ) -> tuple[Section, ...]:
-    """Return the sections of a document whose headings have these paths; without any, one for each page."""
-    drafts = list(_drafts(pages, paths, hyphens))
-    for draft, after in zip_longest(drafts, drafts[1:]):
+    """Return the sections below headings; without any, one for each page."""
+    above: list[Level] = []
+    drafts: list[_Draft] = []
+    for page, blocks in enumerate(pages):
+        last = drafts[-1] if drafts else None
+        if last is None or last.is_page or not headings or len(last.text) > 10_000:
+            path = last.path if last and headings and not last.is_page else (f"Page {page + 1}",)
+            drafts.append(_Draft(path, page))
+        for place, block in enumerate(blocks):
+            heading = headings.get((page, place))
+            if heading is None:
+                drafts[-1].add(block, hyphens, page if not place else None)
+                continue
+            while above and above[-1][0] >= heading[0]:
+                above.pop()
+            above.append(heading)
+            drafts.append(_Draft(tuple(text for _, text in above), page))
+    for draft, after in zip(drafts, [*drafts[1:], None], strict=True):
         is_above = after is not None and after.path[: len(draft.path)] == draft.path
         if not draft.text and not is_above and not draft.is_page:  # a heading with nothing below it is a text
             draft.text = draft.path[-1]
@@ -265,23 +254,3 @@ def sections_of(
         for draft in drafts
         if draft.text
     )
-
-
-def _drafts(
-    pages: Sequence[Sequence[Block]], paths: Mapping[Place, tuple[str, ...]], hyphens: Hyphens
-) -> Iterator[_Draft]:
-    draft: _Draft | None = None
-    for page, blocks in enumerate(pages):
-        if draft is None or not paths or len(draft.text) > 10_000 or draft.is_page:
-            if draft:
-                yield draft
-            draft = _Draft(draft.path if draft and paths and not draft.is_page else (f"Page {page + 1}",), page)
-        for place, block in enumerate(blocks):
-            path = paths.get((page, place))
-            if path is not None:
-                yield draft
-                draft = _Draft(path, page)
-            else:
-                draft.add(block, hyphens, page if not place else None)
-    if draft:
-        yield draft

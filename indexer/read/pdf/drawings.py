@@ -14,6 +14,13 @@ from indexer.read.pdf.lines import Word
 
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
+_HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
+_PASSWORD = 1 << 13  # flag of a text field
+_BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
+_CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
+_NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
+_WIDTH = 0.5  # of the size: of a letter, roughly
+_STEP = 1.2  # of the size: between lines
 
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
@@ -36,11 +43,20 @@ class Upright(NamedTuple):
     x: float
 
 
+class Filled(NamedTuple):
+    """A text in a box; points on the page as the file has it."""
+
+    text: str
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+
 def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
     """Yield the straight lines on a page that is turned so, and those that are sides of outlined boxes."""
     a, b, c, d = turn
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
-    sides = [ctypes.byref(side) for side in (left, bottom, right, top)]
     page = page.raw
     count = pdfium.FPDFPage_CountObjects(page)
     objects = segments = 0
@@ -54,11 +70,11 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
             thing = get(holder, place)
             kind = pdfium.FPDFPageObj_GetType(thing)
             if kind == pdfium.FPDF_PAGEOBJ_FORM and len(todo) < 100:
-                inner = _times(_matrix_of(thing), matrix)
-                todo.append((thing, pdfium.FPDFFormObj_GetObject, pdfium.FPDFFormObj_CountObjects(thing), inner))
+                inner = pdfium.FPDFFormObj_CountObjects(thing)
+                todo.append((thing, pdfium.FPDFFormObj_GetObject, inner, _placed(thing, matrix)))
             if kind != pdfium.FPDF_PAGEOBJ_PATH:
                 continue
-            pdfium.FPDFPageObj_GetBounds(thing, *sides)
+            pdfium.FPDFPageObj_GetBounds(thing, left, bottom, right, top)
             near, far = _at(matrix, left.value, bottom.value), _at(matrix, right.value, top.value)
             line = _line(near, far)
             if line:
@@ -67,16 +83,16 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
                 parts = pdfium.FPDFPath_CountSegments(thing)
                 if parts <= 1_000:
                     segments += parts
-                    yield from _sides(thing, parts, _times(_matrix_of(thing), matrix))
+                    yield from _sides(thing, parts, _placed(thing, matrix))
 
 
 def _line(start: Point, end: Point) -> Rule | Upright | None:
     """Return the line that two corners of a narrow box, or the two ends of a stroke, are; None where it is none."""
-    width, height = abs(end[0] - start[0]), abs(end[1] - start[1])
-    if width >= _LONG and height <= _THIN:
-        return Rule(min(start[0], end[0]), max(start[0], end[0]), (start[1] + end[1]) / 2)
-    if height >= _LONG and width <= _THIN:
-        return Upright(min(start[1], end[1]), max(start[1], end[1]), (start[0] + end[0]) / 2)
+    (left, right), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
+    if right - left >= _LONG and top - bottom <= _THIN:
+        return Rule(left, right, (bottom + top) / 2)
+    if top - bottom >= _LONG and right - left <= _THIN:
+        return Upright(bottom, top, (left + right) / 2)
     return None
 
 
@@ -103,47 +119,27 @@ def _sides(path: Any, parts: int, matrix: Matrix) -> Iterator[Rule | Upright]:
         ends = [pair for points in figures for pair in pairwise(points)]
     elif len(boxes) == 2 and all(abs(a - b) <= _THIN for a, b in zip(*boxes, strict=True)):  # a frame
         west, south, east, north = boxes[0]
-        corners = ((west, south), (east, south), (east, north), (west, north), (west, south))
-        ends = list(pairwise(corners))
+        ends = list(pairwise(((west, south), (east, south), (east, north), (west, north), (west, south))))
     else:
         ends = [((west, south), (east, north)) for west, south, east, north in boxes]
     yield from filter(None, (_line(*pair) for pair in ends))
 
 
-def _matrix_of(thing: Any) -> Matrix:
+def _placed(thing: Any, outer: Matrix) -> Matrix:
+    """Return the matrix of an object that stands where `outer` puts it."""
     own = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
     pdfium.FPDFPageObj_GetMatrix(thing, own)
-    return own.a, own.b, own.c, own.d, own.e, own.f
+    m, n, o, p, q, r = outer
+    return (
+        *(own.a * m + own.b * o, own.a * n + own.b * p),
+        *(own.c * m + own.d * o, own.c * n + own.d * p),
+        *(own.e * m + own.f * o + q, own.e * n + own.f * p + r),
+    )
 
 
-def _times(one: Matrix, two: Matrix) -> Matrix:
-    a, b, c, d, e, f = one
-    m, n, o, p, q, r = two
-    return a * m + b * o, a * n + b * p, c * m + d * o, c * n + d * p, e * m + f * o + q, e * n + f * p + r
-
-
-def _at(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
+def _at(matrix: Matrix, x: float, y: float) -> Point:
     a, b, c, d, e, f = matrix
     return a * x + c * y + e, b * x + d * y + f
-
-
-_HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
-_PASSWORD = 1 << 13  # flag of a text field
-_BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
-_CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
-_NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
-_WIDTH = 0.5  # of the size: of a letter, roughly
-_STEP = 1.2  # of the size: between lines
-
-
-class Filled(NamedTuple):
-    """A text in a box; points on the page as the file has it."""
-
-    text: str
-    left: float
-    bottom: float
-    right: float
-    top: float
 
 
 def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]:
@@ -180,40 +176,41 @@ def _value(form: Any, annotation: Any) -> str:
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     if kind in _BOXES:
         return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
-    chosen: list[str] = []
     if kind in _CHOICES:
         options = range(min(pdfium.FPDFAnnot_GetOptionCount(form, annotation), 1_000))
         selected = (option for option in options if pdfium.FPDFAnnot_IsOptionSelected(form, annotation, option))
-        chosen = [_string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option)) for option in selected]
+        labels = [_string(partial(pdfium.FPDFAnnot_GetOptionLabel, form, annotation, option)) for option in selected]
+        if any(labels):
+            return ", ".join(labels)
     elif kind != pdfium.FPDF_FORMFIELD_TEXTFIELD or pdfium.FPDFAnnot_GetFormFieldFlags(form, annotation) & _PASSWORD:
         return ""
-    return ", ".join(chosen) or _string(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation))
+    return _string(partial(pdfium.FPDFAnnot_GetFormFieldValue, form, annotation))
 
 
 def _string(call: Callable[..., int]) -> str:
     """Return the UTF-16 text that a function of PDFium writes into the room it is given, as lines."""
     size = min(call(None, 0), 50_000)
-    if size < 2:
-        return ""
     buffer = (ctypes.c_ushort * (size // 2))()
-    if call(buffer, size) > size:
+    if size < 2 or call(buffer, size) > size:
         return ""
     text = bytes(buffer).decode("utf-16-le", "replace").partition("\0")[0]
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
-def pieces(filled: Filled, usual: float | None) -> Iterator[Word]:
+def words_in(filled: Filled, usual: float | None) -> Iterator[Word]:
     """Yield the words of a text in a box, wrapped to fit into it, near the size that the page's text has."""
     width, height = filled.right - filled.left, filled.top - filled.bottom
     size = min(usual or 10.0, max(0.8 * height, 1.0))
-    letters = max(1, int(width / (_WIDTH * size)))
-    lines = [part for line in filled.text.splitlines() for part in textwrap.wrap(line, letters) or [""]]
     if height < 2 * _STEP * size and "\n" not in filled.text:
         lines = [filled.text]
+    else:
+        letters = max(1, int(width / (_WIDTH * size)))
+        lines = [part for line in filled.text.splitlines() for part in textwrap.wrap(line, letters) or [""]]
+    base = (filled.top + filled.bottom) / 2 - 0.35 * size
     if len(lines) > 1:
         size = min(size, height / (_STEP * len(lines)))
+        base = filled.top - size
     step = min(_WIDTH * size, width / max(map(len, lines)))
-    base = filled.top - size if len(lines) > 1 else (filled.top + filled.bottom) / 2 - 0.35 * size
     for number, line in enumerate(lines):
         left = filled.left
         for word in line.split():

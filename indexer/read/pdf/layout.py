@@ -3,20 +3,26 @@
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from indexer.read.pdf.lines import Line, rows_of
+from indexer.read.pdf.page import Page
 from indexer.read.pdf.tables import Table
 
-_LEAST = 3  # lines of text side by side that make columns
+_MIN_LINES = 3  # of text side by side that make columns
 _MOST = 24  # places that are tried for a gap
 _ALIKE = 3.0  # points between left edges that are one
-_LEAST_CARD = 6  # pieces of lines on each side of a strip
+_MIN_CARD = 6  # pieces of lines on each side of a strip
 _SAME_BASE = 0.7  # points between base lines that are one
 _FULL = 0.55  # share of a column's width that half its lines have
-
+NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
+_SHARE = 0.17  # of the height, at each edge
+_SAME_HEIGHT = 6.0  # points between heights that are one
+_DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
+_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
 Unit = Line | Table
 
@@ -40,22 +46,22 @@ def in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
 def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     """Return where one column ends, with the outer edges of both; None where there is one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.left)
-    if len(prose) < 2 * _LEAST:
+    if len(prose) < 2 * _MIN_LINES:
         return None
     edges: list[list[float]] = []  # left edges of lines that begin at one place
     for unit in prose:
-        if edges and unit.left - edges[-1][0] <= _ALIKE:
-            edges[-1].append(unit.left)
-        else:
-            edges.append([unit.left])
+        if not edges or unit.left - edges[-1][0] > _ALIKE:
+            edges.append([])
+        edges[-1].append(unit.left)
     west, east = prose[0].left, max(unit.right for unit in prose)
-    starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _LEAST), reverse=True)
+    starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _MIN_LINES), reverse=True)
     pairs = _neighbours(units)
     columns = [edge for _, edge in starts if edge > west + _ALIKE][:_MOST]
-    columns = [edge for edge in columns if not _are_terms(pairs, edge - 1.0)]
-    scores = [(_rows_beside(units, edge - 1.0, west, east), edge) for edge in columns]
+    scores = [
+        (_rows_beside(units, edge - 1.0, west, east), edge) for edge in columns if not _are_terms(pairs, edge - 1.0)
+    ]
     best = max((score for score, _ in scores), default=0)
-    if best < _LEAST:
+    if best < _MIN_LINES:
         return None
     # a column begins where its outermost lines do, not where its items or paragraphs are indented
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
@@ -66,7 +72,7 @@ def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
     This parts a page of cards, whose lines are short, but not a table, whose rows go across.
     """
-    if len(units) < 2 * _LEAST_CARD:
+    if len(units) < 2 * _MIN_CARD:
         return None
     ordered = sorted(units, key=lambda unit: unit.left)
     found: list[tuple[float, float]] = []
@@ -77,14 +83,11 @@ def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
         end = max(end, unit.right)
     pairs = _neighbours(units)
     for _, x in sorted(found, reverse=True)[:_MOST]:
-        if _are_terms(pairs, x):
-            continue
-        few, many = sorted(
-            (sorted(u.base for u in units if u.right < x), sorted(u.base for u in units if u.left > x)), key=len
-        )
+        sides = [sorted(u.base for u in units if u.right < x), sorted(u.base for u in units if u.left > x)]
+        few, many = sorted(sides, key=len)
         places = ((base, bisect_left(many, base - _SAME_BASE)) for base in few)
         shared = sum(place < len(many) and many[place] <= base + _SAME_BASE for base, place in places)
-        if len(few) >= _LEAST_CARD and shared < 0.5 * len(few):
+        if len(few) >= _MIN_CARD and shared < 0.5 * len(few) and not _are_terms(pairs, x):
             return x, ordered[0].left, end
     return None
 
@@ -95,8 +98,9 @@ def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
 
 
 def _are_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
+    """Return whether a place parts bold terms from what they mean."""
     across = [(a.is_bold, b.is_bold) for a, b in pairs if a.right <= x <= b.left]
-    return len(across) >= _LEAST and across.count((True, False)) >= 0.8 * len(across)
+    return len(across) >= _MIN_LINES and across.count((True, False)) >= 0.8 * len(across)
 
 
 def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> int:
@@ -104,27 +108,23 @@ def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> i
     total = 0
     widths: tuple[list[float], list[float]] = [], []
     for band in _bands(units, x, west, east)[1]:
-        texts = [[unit for unit in side if unit.is_prose] for side in band]
+        left, right = texts = [[unit for unit in side if unit.is_prose] for side in band]
         lines = min(map(len, texts))
-        if lines < _LEAST or not _overlap(*texts):
+        if lines < _MIN_LINES or any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
             continue
-        if any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
+        low = max(min(unit.base for unit in side) for side in texts)
+        high = min(max(unit.base for unit in side) for side in texts)
+        if high - low < (_MIN_LINES - 1) * typical_pitch(left):
             continue
-        for side_widths, text in zip(widths, texts, strict=True):
-            side_widths += [unit.right - unit.left for unit in text]
+        widths[0].extend(unit.right - unit.left for unit in left)
+        widths[1].extend(unit.right - unit.left for unit in right)
         total += lines
     if not total:
         return 0
-    left, right = (sorted(side)[len(side) // 2] for side in widths)
-    is_full = left >= _FULL * (x - west) and right >= _FULL * min(east - x, max(widths[1]))
+    usual = [sorted(side)[len(side) // 2] for side in widths]
+    is_full = usual[0] >= _FULL * (x - west) and usual[1] >= _FULL * min(east - x, max(widths[1]))
     # a column of a few points is none, whatever is in it
-    return total if is_full or (left >= _FULL * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
-
-
-def _overlap(left: Sequence[Unit], right: Sequence[Unit]) -> bool:
-    low = max(min(unit.base for unit in left), min(unit.base for unit in right))
-    high = min(max(unit.base for unit in left), max(unit.base for unit in right))
-    return high - low >= (_LEAST - 1) * typical_pitch(left)
+    return total if is_full or (usual[0] >= _FULL * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
 
 
 def typical_pitch(units: Sequence[Unit]) -> float:
@@ -150,16 +150,6 @@ def _bands(
     return spanning, bands
 
 
-NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
-_SHARE = 0.17  # of the height, at each edge
-_SAME_HEIGHT = 6.0  # points between heights that are one
-_DIGITS = re.compile(r"\d+")
-_NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
-_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
-
-Ends = tuple[str, str, int]
-
-
 class Edge(NamedTuple):
     """A row at the upper or lower edge of a page."""
 
@@ -168,48 +158,47 @@ class Edge(NamedTuple):
     y: float
     text: str
     key: str  # its text without digits
-    numbers: tuple[int, ...]  # at its beginning and end
-    inside: frozenset[int]  # all of them, the first ones
+    ends: frozenset[int]  # numbers at its beginning and end
+    numbers: frozenset[int]  # all of them, the first ones
     is_small: bool  # whether it is not much larger than the text
     is_apart: bool  # whether it is further from the next row than lines of text are
     lines: tuple[int, ...]  # identities of its lines
 
 
-def edges_of(lines: Sequence[Line], bottom: float, top: float) -> list[Edge]:
-    """Return the rows at both edges of a page that reaches from `bottom` to `top`, in points."""
-    height = top - bottom
-    rows = rows_of(lines)
-    usual = sorted(line.size for line in lines)[len(lines) // 2]
+def edges_of(page: Page) -> list[Edge]:
+    """Return the rows at both edges of a page."""
+    bottom, top = page.height
+    reach = _SHARE * (top - bottom)
+    rows = rows_of(page.lines)
+    usual = sorted(line.size for line in page.lines)[len(page.lines) // 2] if rows else 0.0
     found = []
     for is_top, inwards in ((True, rows), (False, rows[::-1])):
         for place, row in enumerate(inwards[:6]):
             base = row[0].base
             text = " ".join(line.text for line in row)
-            if not (base > top - _SHARE * height if is_top else base < bottom + _SHARE * height) or len(text) > 200:
+            if not (base > top - reach if is_top else base < bottom + reach) or len(text) > 200:
                 continue
             is_small = max(line.size for line in row) <= 1.25 * usual
             is_apart = place + 1 < len(inwards) and abs(inwards[place + 1][0].base - base) > 1.6 * usual
             words = text.split()
-            ends = {words[0].strip("[]()–—-.,:"), words[-1].strip("[]()–—-.,:")}
-            numbers = tuple(number for word in ends if (number := _value(word)))
-            inside = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
+            ends = {word.strip("[]()–—-.,:") for word in (words[0], words[-1])}
+            numbers = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
+            at_ends = frozenset(map(_value, filter(_NUMBER.fullmatch, ends)))
             key = _DIGITS.sub("#", text).casefold()
-            lines_of_row = tuple(map(id, row))
-            found.append(Edge(is_top, place, base, text, key, numbers, inside, is_small, is_apart, lines_of_row))
+            lines = tuple(map(id, row))
+            found.append(Edge(is_top, place, base, text, key, at_ends, numbers, is_small, is_apart, lines))
     return found
 
 
 def _value(word: str) -> int:
-    """Return a number in Arabic or Roman digits; 0 for what is none."""
-    if not _NUMBER.fullmatch(word):
-        return 0
+    """Return a number in Arabic or Roman digits."""
     if word.isdecimal():
         return int(word)
     values = [_ROMAN[letter] for letter in word.lower()]
     return sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))
 
 
-def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int] = (), count: int = 0) -> set[int]:
+def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int) -> set[int]:
     """Return the identities of the lines of a page that are a running head or foot.
 
     Args:
@@ -239,18 +228,18 @@ def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
         return False
     near = [(pages, other) for pages, other in others if abs(other.y - edge.y) <= _SAME_HEIGHT]
     if any(  # nothing differs but numbers, one of which grows with the pages
-        other.key == edge.key and any(before + pages in other.inside for before in edge.inside) for pages, other in near
+        other.key == edge.key and any(number + pages in other.numbers for number in edge.numbers)
+        for pages, other in near
     ):
         return True
     if not edge.is_small:  # the title of a slide is no head
         return False
     outer = [(pages, other) for pages, other in near if edge.place == 0 == other.place]
-    if edge.is_apart:
-        alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
-        if len(alike) >= 3:
-            return True
+    alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
+    if edge.is_apart and len(alike) >= 3:
+        return True
     return any(other.text == edge.text for _, other in near) or any(
-        before + pages in other.numbers for pages, other in outer for before in edge.numbers
+        number + pages in other.ends for pages, other in outer for number in edge.ends
     )
 
 
@@ -258,17 +247,15 @@ def _is_page_number(edge: Edge, page: int, count: int) -> bool:
     """Return whether a row at the outer edge is nothing but the number of its page, as `2` or `Page 2 of 3`."""
     numbers = [int(digits[:6]) for digits in _DIGITS.findall(edge.text)]
     letters = sum(map(str.isalpha, edge.text))
-    is_number = (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
-    return edge.place == 0 and is_number
+    return edge.place == 0 and ((numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12))
 
 
-def are_twins(one: Mapping[Ends, int], other: Mapping[Ends, int]) -> bool:
-    """Return whether most lines of two pages are alike in the same places, as on an invoice and its copy."""
-    shorter = min(sum(one.values()), sum(other.values()))
-    common = sum(min(count, other[line]) for line, count in one.items() if line in other)
-    return shorter >= 10 and common > 0.5 * shorter
-
-
-def ends_of(lines: Iterable[Line]) -> Mapping[Ends, int]:
+def ends_of(page: Page) -> Counter[tuple[str, str, int]]:
     """Return the first and last words of the lines of a page with their heights, each with its count."""
-    return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in lines)
+    return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in page.lines)
+
+
+def are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
+    """Return whether most lines of two pages are alike in the same places, as on an invoice and its copy."""
+    shorter = min(one.total(), other.total())
+    return shorter >= 10 and (one & other).total() > 0.5 * shorter

@@ -3,18 +3,21 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 # letters apart, or a word of which each letter is printed twice
 APART = re.compile(r"(?<!\S)(?:[^\W\d_] [^\W\d_] [^\W\d_]{1,2}(?!\S)|([^\W\d_])\1(?!\1)([^\W\d_])\2)")
-_LEAST = 3  # pieces of a spaced word
+_MIN_PIECES = 3  # of a spaced word
 _USUAL_SPACE = (0.2, 0.7)  # of the size: gaps as wide as an ordinary space
 _JUMP = 0.12  # of the size: gaps between words are wider by this than those between letters
 _VOWELS = frozenset("aeiouy")
-_SHORT = re.compile(f"s{{{_LEAST},}}")
+_SHORT = re.compile(f"s{{{_MIN_PIECES},}}")
 _SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # of formulas
+HYPHEN = "\u00ad"  # before a hyphen that ended a line, until the document tells whether it belongs there
+_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]$")
+_WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
+_TIGHT = 0.45  # of the size: a gap that parts no pieces, in whatever order the file has them
 
 
 class Word(NamedTuple):
@@ -29,6 +32,28 @@ class Word(NamedTuple):
     is_fixed: bool = False  # in type of which every letter is as wide as another
 
 
+class Line(NamedTuple):
+    """A piece of a line: all of it, or what is in one column or cell."""
+
+    words: tuple[Word, ...]
+    left: float
+    right: float
+    base: float
+    size: float
+    is_bold: bool = False
+    is_fixed: bool = False
+
+    @property
+    def text(self) -> str:
+        """Return the words with a space between."""
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def is_prose(self) -> bool:
+        """Return whether it may be a line of running text."""
+        return len(self.words) >= 3 and self.right - self.left >= 8 * self.size
+
+
 def spaced_words(words: Sequence[Word]) -> list[Word]:
     """Return words in which letters that are set apart (`H A R B O U R`) are joined."""
     found: list[Word] = []
@@ -39,7 +64,7 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
             end = first + 1
             while end < run.end() and _gap(words[end - 1], words[end]) is not None:
                 end += 1
-            if end - first >= _LEAST:
+            if end - first >= _MIN_PIECES:
                 found += [*words[done:first], *_join_letters(words, first, end)]
                 done = end
             first = end
@@ -50,8 +75,7 @@ def _gap(word: Word, after: Word) -> float | None:
     """Return the distance to the next word on a line, in points; None where it is far away or on another line."""
     size = max(word.size, after.size)
     gap = after.left - word.right
-    is_near = abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size
-    return gap if is_near else None
+    return gap if abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size else None
 
 
 def _join_letters(words: Sequence[Word], first: int, end: int) -> Sequence[Word]:
@@ -76,17 +100,16 @@ def _join_letters(words: Sequence[Word], first: int, end: int) -> Sequence[Word]
         if gap > widest:
             groups.append([])
         groups[-1].append(word)
-    joined = [
-        group[0]._replace(
-            text="".join(word.text for word in group), right=group[-1].right, size=max(word.size for word in group)
-        )
-        for group in groups
-    ]
     is_alone = not jumps and before is None and after is None
     has_usual_gaps = _USUAL_SPACE[0] * size <= ordered[len(ordered) // 2] <= _USUAL_SPACE[1] * size
-    least = 5 if is_alone and has_usual_gaps else _LEAST
-    is_word = any(len(g) >= least and _is_like_a_word(word.text) for g, word in zip(groups, joined, strict=True))
-    return joined if is_word else run
+    least = 5 if is_alone and has_usual_gaps else _MIN_PIECES
+    texts = ["".join(word.text for word in group) for group in groups]
+    if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
+        return run
+    return [
+        group[0]._replace(text=text, right=group[-1].right, size=max(word.size for word in group))
+        for group, text in zip(groups, texts, strict=True)
+    ]
 
 
 def _is_like_a_word(text: str) -> bool:
@@ -95,7 +118,7 @@ def _is_like_a_word(text: str) -> bool:
     is_cased = text.upper() == text or text[1:].lower() == text[1:]
     is_list = all(a < b for a, b in pairwise(letters))
     has_vowel = not text.isascii() or not _VOWELS.isdisjoint(letters)
-    return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= _LEAST and is_cased and not is_list and has_vowel
+    return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= 3 and is_cased and not is_list and has_vowel
 
 
 def is_printed_twice(words: Sequence[Word]) -> bool:
@@ -115,118 +138,72 @@ def is_printed_twice(words: Sequence[Word]) -> bool:
     )
 
 
-HYPHEN = "\u00ad"  # before a hyphen that ended a line, until the document tells whether it belongs there
-_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]$")
-_WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
-_SPACE = 1.0  # of the size: a gap that parts pieces
-_TIGHT = 0.45  # of the size: a gap that parts none, in whatever order the file has them
-_SAME_LINE = 0.3  # of the size: words whose base lines are nearer than this
-
-
-class Line(NamedTuple):
-    """A piece of a line: all of it, or what is in one column or cell."""
-
-    words: tuple[Word, ...]
-    left: float
-    right: float
-    base: float
-    size: float
-    is_bold: bool = False
-    is_fixed: bool = False  # all of it is in type of one width, like code
-
-    @property
-    def top(self) -> float:
-        """Return the upper edge, roughly."""
-        return self.base + 0.75 * self.size
-
-    @property
-    def bottom(self) -> float:
-        """Return the lower edge, roughly."""
-        return self.base - 0.25 * self.size
-
-    @property
-    def text(self) -> str:
-        """Return the words with a space between."""
-        return " ".join(word.text for word in self.words)
-
-    @property
-    def is_prose(self) -> bool:
-        """Return whether it may be a line of running text."""
-        return len(self.words) >= 3 and self.right - self.left >= 8 * self.size
-
-
-@dataclass(slots=True)
-class _Open:
-    words: list[Word]
-    right: float
-    base: float
-    size: float
-
-    def takes(self, word: Word) -> bool:
-        most = max(self.size, word.size)
-        gap, rise = word.left - self.right, abs(word.base - self.base)
-        if rise <= _SAME_LINE * most * 0.5:
-            return -_SPACE * most <= gap <= _SPACE * most and word.left > self.words[-1].left
-        is_script = rise <= 0.65 * most and abs(word.size - self.size) > 0.1 * most
-        return is_script and -0.3 * most <= gap <= _TIGHT * most
-
-    def add(self, word: Word) -> None:
-        self.words.append(word)
-        self.right = max(self.right, word.right)
-        if word.size > 1.1 * self.size:
-            self.base, self.size = word.base, word.size
-
-
 def lines_of(words: Iterable[Word]) -> list[Line]:
     """Return the pieces of lines, from the top down and from left to right."""
-    found: list[_Open] = []
+    found: list[Line] = []
+    run: list[Word] = []
+    right = base = size = 0.0
     for word in words:
-        if found and found[-1].takes(word):
-            found[-1].add(word)
-        else:
-            found.append(_Open([word], word.right, word.base, word.size))
-    return _joined([line_of(one.words, one.base, one.size) for one in found])
+        most = max(size, word.size)
+        gap, rise = word.left - right, abs(word.base - base)
+        if rise <= 0.15 * most:
+            goes_on = -most <= gap <= most and bool(run) and word.left > run[-1].left
+        else:  # raised or lowered and smaller
+            is_script = rise <= 0.65 * most and abs(word.size - size) > 0.1 * most
+            goes_on = is_script and -0.3 * most <= gap <= _TIGHT * most
+        if not (run and goes_on):
+            if run:
+                found.append(line_of(run, base, size))
+            run, right, base, size = [], word.right, word.base, word.size
+        run.append(word)
+        right = max(right, word.right)
+        if word.size > 1.1 * size:
+            base, size = word.base, word.size
+    if run:
+        found.append(line_of(run, base, size))
+    pieces: list[Line] = []
+    for row in rows_of(found):  # the file may have pieces in any order
+        last: Line | None = None
+        for line in row:
+            gap = line.left - last.right if last else 0.0
+            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
+                pieces[-1] = max(last, line, key=lambda one: len(one.words))
+            elif last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
+                big = max(last, line, key=lambda one: (one.size, len(one.words)))
+                both = sorted((*last.words, *line.words), key=lambda word: word.left)
+                pieces[-1] = line_of(both, big.base, big.size)
+            else:
+                pieces.append(line)
+            last = pieces[-1]
+    return pieces
 
 
 def line_of(words: Sequence[Word], base: float, size: float) -> Line:
     """Return words as a line, in the size that most of its characters have."""
-    length = sum(len(word.text) for word in words)
-    heavy = sum(len(word.text) for word in words if word.is_bold)
     usual = words[0].size
     if any(word.size != usual for word in words):
         sizes: Counter[float] = Counter()
         for word in words:
             sizes[word.size] += len(word.text)
         usual = max(sizes, key=lambda size: sizes[size])
+    length = sum(len(word.text) for word in words)
+    heavy = sum(len(word.text) for word in words if word.is_bold)
     right = max(word.right for word in words)
     is_fixed = all(word.is_fixed for word in words)
     return Line(tuple(words), words[0].left, right, base, usual or size, heavy > 0.8 * length, is_fixed)
 
 
-def _joined(lines: list[Line]) -> list[Line]:
-    """Return lines, with those joined that the file has in pieces or not in order."""
-    found: list[Line] = []
-    for row in rows_of(sorted(lines, key=lambda line: (-line.base, line.left))):
-        first = len(found)
-        for line in row:
-            last = found[-1] if len(found) > first else None
-            gap = line.left - last.right if last else 0.0
-            if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
-                found[-1] = max(last, line, key=lambda one: len(one.words))
-            elif last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
-                words = sorted((*last.words, *line.words), key=lambda word: word.left)
-                big = max(last, line, key=lambda one: (one.size, len(one.words)))
-                found[-1] = line_of(words, big.base, big.size)
-            else:
-                found.append(line)
-    return found
+def merged(row: Sequence[Line]) -> Line:
+    """Return the pieces of one line as one, where the longest of them stands."""
+    big = max(row, key=lambda line: len(line.text))
+    return row[0] if len(row) == 1 else line_of([word for line in row for word in line.words], big.base, big.size)
 
 
 def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
     """Return lines that stand on one base line, from left to right; the rows from the top down."""
     rows: list[list[Line]] = []
     for line in sorted(lines, key=lambda line: -line.base):
-        if rows and rows[-1][0].base - line.base <= _SAME_LINE * min(rows[-1][0].size, line.size):
+        if rows and rows[-1][0].base - line.base <= 0.3 * min(rows[-1][0].size, line.size):
             rows[-1].append(line)
         else:
             rows.append([line])
@@ -241,6 +218,5 @@ def joined(text: str, after: str, *, is_wrapped: bool) -> str:
         return f"{text}\n{after}"
     if _ENDS_IN_HYPHEN.search(text) and after[:1].isalnum():
         return f"{text[:-1]}{HYPHEN}{text[-1]}{after}" if after[0].isalpha() else text + after
-    if _WIDE_SCRIPT.match(text[-1:]) and _WIDE_SCRIPT.match(after[:1]):
-        return text + after
-    return f"{text} {after}"
+    is_wide = _WIDE_SCRIPT.match(text[-1:]) and _WIDE_SCRIPT.match(after[:1])
+    return text + after if is_wide else f"{text} {after}"

@@ -6,19 +6,20 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from indexer.read.pdf.characters import Characters
-from indexer.read.pdf.grids import with_spans
-from indexer.read.pdf.layout import edges_of, ends_of, in_order, typical_pitch
-from indexer.read.pdf.lines import HYPHEN, Line, joined, lines_of
-from indexer.read.pdf.tables import Table, ruled, unruled
+from indexer.read.pdf.layout import in_order, typical_pitch
+from indexer.read.pdf.lines import HYPHEN, Line, joined
+from indexer.read.pdf.page import Page
+from indexer.read.pdf.tables import Table, boxed, ruled, unruled
 
+HYPHENS = ("-", "\u2010")
 _PARTED = re.compile(rf"([^\W\d_]+){HYPHEN}([-\u2010])([^\W\d_]+)")
 _FIRST = re.compile(r"[^\W\d_]{1,60}")
-HYPHENS = ("-", "\u2010")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _INSIDE = re.compile(r"[^\W\d_]\u2010[^\W\d_]")
 _LONGEST_END = 64  # characters at the end of a text in which its last word is looked for
 _AND = frozenset("and or nor und oder bzw sowie et ou e o y en of og och".split())  # as in "pre- and postwar"
+_ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
+_INDENT = 0.6  # of the size: a first line that begins further in than this
 
 
 class Hyphens:
@@ -53,21 +54,16 @@ class Hyphens:
         first, sign, second = match.groups()
         with_hyphen, without = (self._counts[(first + hyphen + second).casefold()] for hyphen in ("-", ""))
         around = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
-        if with_hyphen == without:
-            if second in _AND:
-                return f"{first}- {second}"
-            is_own = second[0].isupper() or "-" in around or (sign == "-" and self._has_own)
-            return f"{first}-{second}" if is_own else first + second
-        return f"{first}-{second}" if with_hyphen > without else first + second
+        if with_hyphen == without and second in _AND:
+            return f"{first}- {second}"
+        is_own = second[0].isupper() or "-" in around or (sign == "-" and self._has_own)
+        stays = is_own if with_hyphen == without else with_hyphen > without
+        return f"{first}-{second}" if stays else first + second
 
 
 def _ends(text: str, after: str) -> str:
     first = _FIRST.match(after)
     return f"{text[-_LONGEST_END:-1]}{HYPHEN}{text[-1:]}{first[0] if first else ''}"
-
-
-_ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
-_INDENT = 0.6  # of the size: a first line that begins further in than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +76,47 @@ class Block:
     is_bold: bool = False
     is_short: bool = False  # it may be a heading by its length
     head: str = ""  # of a table
-    top: float = 0.0
     is_bullet: bool = False  # an item without number or letter
     goes_on: bool = False  # it ends where its column does, in the middle of a sentence
 
 
-def blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
+def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
+    """Return the blocks of a page in reading order, without the lines of these identities."""
+    blocks = [Block("page", page.text)] if page.text.strip() else []
+    if page.lines:
+        own = [line for line in page.lines if id(line) not in heads] or page.lines  # all of a page is no head of it
+        in_boxes, own, rules = boxed(own, page.drawn)
+        tables, own = ruled(own, rules)
+        for column in in_order([*in_boxes, *tables, *own]):
+            blocks += _blocks_of(unruled(column))
+        for turned in page.turned:
+            blocks += laid_out(turned, ())
+    return blocks + [Block("text", note) for note in page.notes]
+
+
+def _blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
     """Yield the blocks of a column, from the top down."""
     pitch = typical_pitch(column)
-    right = _right(column)
-    code = set(map(id, _code_lines(column)))
+    lines = [unit for unit in column if isinstance(unit, Line)]
+    ends = sorted(line.right for line in lines)
+    right = ends[len(ends) * 9 // 10] if ends else 0.0
+    code: set[int] = set()  # lines in type of one width that follow each other, unless all of the column is set in it
+    if not all(line.is_fixed for line in lines):
+        for is_fixed, found in groupby(column, key=lambda unit: isinstance(unit, Line) and unit.is_fixed):
+            fixed = list(map(id, found))
+            code.update(fixed if is_fixed and len(fixed) > 1 else ())
     run: list[Line] = []
     for unit in column:
         if isinstance(unit, Table):
             yield from _block(run, right)
             run = []
-            yield Block("table", unit.text, unit.size, head=unit.head, top=unit.top)
+            yield Block("table", unit.text, unit.size, head=unit.head)
             continue
+        is_other = False
         if run and id(unit) in code and id(run[-1]) in code:
             is_other = abs(unit.size - run[-1].size) > 0.1 or run[-1].base - unit.base > 3.2 * unit.size
-        else:
-            is_other = bool(run) and (bool({id(unit), id(run[-1])} & code) or _opens(unit, run, pitch, right))
+        elif run:
+            is_other = id(unit) in code or id(run[-1]) in code or _opens(unit, run, pitch, right)
         if is_other:
             yield from _block(run, right)
             run = []
@@ -108,22 +124,7 @@ def blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
     yield from _block(run, right)
 
 
-def _code_lines(column: Sequence[Line | Table]) -> Iterator[Line]:
-    """Yield lines in type of one width that follow each other, unless all of the column is set in it."""
-    lines = [unit for unit in column if isinstance(unit, Line)]
-    if not all(line.is_fixed for line in lines):
-        for is_fixed, found in groupby(column, key=lambda unit: isinstance(unit, Line) and unit.is_fixed):
-            run = [unit for unit in found if isinstance(unit, Line)]
-            if is_fixed and len(run) > 1:
-                yield from run
-
-
-def _right(column: Iterable[Line | Table]) -> float:
-    ends = sorted(unit.right for unit in column if isinstance(unit, Line))
-    return ends[len(ends) * 9 // 10] if ends else 0.0
-
-
-def is_item(text: str) -> bool:
+def _is_item(text: str) -> bool:
     """Return whether a line begins with the mark of an item."""
     mark, _, rest = text.partition(" ")
     return bool(rest) and bool(_ITEM.fullmatch(mark))
@@ -133,8 +134,7 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     """Return whether a line begins another paragraph than the one before it belongs to."""
     last = run[-1]
     step = last.base - line.base
-    usual = max(pitch, 1.05 * line.size)
-    if step > 1.25 * usual or step < -line.size:
+    if step > 1.25 * max(pitch, 1.05 * line.size) or step < -line.size:
         return True
     if abs(line.size - last.size) > 0.08 * max(line.size, last.size) and not (
         any(abs(word.size - b.size) <= 0.1 for a, b in ((line, last), (last, line)) for word in a.words)
@@ -143,13 +143,13 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
         return True
     if line.is_bold != last.is_bold and (last.is_bold or _is_stop(last)):
         return True
-    if is_item(line.text) and (is_item(run[0].text) or _is_stop(last) or line.left > last.left - 1):
+    is_list = _is_item(run[0].text)
+    if _is_item(line.text) and (is_list or _is_stop(last) or line.left > last.left - 1):
         return True
-    hangs = len(run) > 1 and abs(run[-1].left - line.left) > _INDENT * line.size and line.left < run[-1].left
-    if is_item(run[0].text):
-        return line.left <= run[0].left + 1 and len(run) >= 1 and (hangs or (len(run) == 1 and _is_stop(last)))
-    left = min(one.left for one in run[-3:])
-    if line.left > left + _INDENT * line.size and line.left > last.left + _INDENT * line.size:
+    if is_list:
+        hangs = _is_stop(last) if len(run) == 1 else line.left < last.left - _INDENT * line.size
+        return line.left <= run[0].left + 1 and hangs
+    if line.left > last.left + _INDENT * line.size:
         return _is_stop(last) or last.right < right - 2 * line.size
     return False
 
@@ -158,24 +158,32 @@ def _is_stop(line: Line) -> bool:
     return line.words[-1].text.rstrip("”\"')]»").endswith((".", ":", "!", "?", "。"))
 
 
+def _is_wrapped(line: Line, after: Line, right: float) -> bool:
+    """Return whether a line goes on in the next because its first word would not have fitted."""
+    word = after.words[0]
+    return line.right + 0.25 * line.size + (word.right - word.left) > right - 2.0 * line.size or (
+        not _is_stop(line) and word.text[0].islower()
+    )
+
+
 def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
     if not run:
         return
     if len(run) > 1 and all(line.is_fixed for line in run):
-        yield Block("code", _code(run), run[0].size, top=run[0].top)
+        yield Block("code", _code(run), run[0].size)
         return
     text = run[0].text
     for before, line in pairwise(run):
         text = joined(text, line.text, is_wrapped=_is_wrapped(before, line, right))
     first = run[0]
+    is_item = _is_item(first.text)
     yield Block(
-        "item" if is_item(first.text) and len(first.words) > 1 else "text",
+        "item" if is_item and len(first.words) > 1 else "text",
         text,
         round(max(line.size for line in run) * 2) / 2,
         all(line.is_bold for line in run),
-        len(run) <= 4,
-        top=first.top,
-        is_bullet=is_item(first.text) and not first.text[0].isalnum() and first.text[0] not in "([",
+        is_short=len(run) <= 4,
+        is_bullet=is_item and not first.text[0].isalnum() and first.text[0] not in "([",
         goes_on=not _is_stop(run[-1]) and run[-1].right > right - 4 * first.size,
     )
 
@@ -196,38 +204,3 @@ def _code(run: Sequence[Line]) -> str:
             text += word.text if not text or text.endswith(" ") else f" {word.text}"
         texts.append(text)
     return "\n".join(texts)
-
-
-def _is_wrapped(line: Line, after: Line, right: float) -> bool:
-    """Return whether a line goes on in the next because its first word would not have fitted."""
-    word = after.words[0]
-    return line.right + 0.25 * line.size + (word.right - word.left) > right - 2.0 * line.size or (
-        not _is_stop(line) and after.words[0].text[0].islower()
-    )
-
-
-class Page:
-    """A page that is read but not laid out yet, as its neighbours tell what its running heads are."""
-
-    def __init__(self, characters: Characters) -> None:
-        self.characters = characters
-        self.lines = lines_of((*characters.words, *characters.filled))
-        self.ends = ends_of(self.lines)
-        self.edges = edges_of(self.lines, *characters.height) if self.lines else []
-
-
-def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
-    """Return the blocks of a page in reading order, without the lines of these identities."""
-    found = page.characters
-    opened = [Block("text", note) for note in found.notes]
-    if not page.lines:
-        return [Block("page", found.text), *opened] if found.text.strip() else opened
-    own = [line for line in page.lines if id(line) not in heads] or page.lines  # what is all of a page is no head of it
-    spanned, own, drawn = with_spans(own, found.rules)
-    tables, lines = ruled(own, drawn)
-    units: list[Line | Table] = [*spanned, *tables, *lines]
-    blocks = [block for column in in_order(units) for block in blocks_of(unruled(column))]
-    blocks += [block for turned in found.turned for block in laid_out(Page(turned), ())]
-    if found.aside:
-        blocks.append(Block("text", " ".join(found.aside)))
-    return blocks + opened

@@ -1,91 +1,99 @@
-"""Tables of a page: rows of cells, found by the lines drawn around them, or by the space between them."""
+"""Find the tables of a page: by the cells drawn around their texts, by horizontal lines, or by the space between."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby, pairwise, zip_longest
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
 from typing import TypeVar
 
+from indexer import notes
 from indexer.read.pdf.drawings import Rule, Upright
-from indexer.read.pdf.lines import Line, Word, line_of, rows_of
+from indexer.read.pdf.lines import Line, Word, joined, line_of, merged, rows_of
+from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 
-_ALIKE = 4.0  # points between the ends of lines that belong to one table
-LONG = 15.0  # points: drawn lines that are shorter are no side of a table
+_ALIKE = 4.0  # points between the ends of lines that belong to one table, or are one side of a cell
+_LONG = 15.0  # points: horizontal lines that are shorter part no rows of a table without drawn cells
 _TOUCH = 2.0  # points between parts of a drawn line
-S = TypeVar("S", Rule, Upright)
+_TEXT_LINES = 3  # of a cell: more, and as many in every other cell, are rows
 
-ROW = 3  # lines of a cell beside which every other cell has as many
+Place = tuple[int, int]  # row and column of a grid, from 0
+S = TypeVar("S", Rule, Upright)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table on a page, in points."""
 
-    rows: tuple[tuple[str, ...], ...]
-    heads: int  # rows that name the columns
+    text: str  # a line for each row
+    head: str  # the row that names the columns; empty where none does or it is long
     left: float
     right: float
-    top: float
-    bottom: float
+    base: float  # where it begins
     size: float
     is_prose: bool = False
     is_bold: bool = False
 
-    @property
-    def base(self) -> float:
-        """Return where it begins."""
-        return self.top
+
+def _table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[Line]) -> Table:
+    """Return rows of cells, of which the first `heads` name the columns, as a table that stands where its lines do."""
+    rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
+    head = "\n".join(filter(None, rows[:heads]))
+    return Table(
+        "\n".join(filter(None, rows)),
+        head if COLUMNS in head and len(head) <= 500 else "",
+        min(line.left for line in lines),
+        max(line.right for line in lines),
+        max(line.base + 0.75 * line.size for line in lines),
+        max(line.size for line in lines),
+    )
+
+
+@dataclass(slots=True)
+class _Box:
+    """A cell: from its upper left place to the one below its lower right place."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+    lines: list[Line] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """Return a line for each row."""
-        return _lines_of(self.rows)
-
-    @property
-    def head(self) -> str:
-        """Return the row that names the columns; empty where none does or it is long."""
-        head = _lines_of(self.rows[: self.heads])
-        return head if COLUMNS in head and len(head) <= 500 else ""
+        text = ""
+        for row in rows_of(self.lines):
+            line = " ".join(line.text for line in row)
+            text = joined(text, line, is_wrapped=True) if text else line
+        return text
 
 
-def _lines_of(rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(filter(None, (COLUMNS.join(cells).rstrip(" |") for cells in rows if any(cells))))
-
-
-def ruled(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[Line]]:
-    """Return the tables between drawn lines, and the lines of text that are in none."""
+def boxed(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[Line], list[Rule]]:
+    """Return the tables whose cells are drawn, and the text and the horizontal lines that are in none of them."""
     tables: list[Table] = []
-    left = sorted(lines, key=lambda line: -line.base)
-    uprights = _merged_strokes([line for line in drawn if isinstance(line, Upright)])
-    rules = _merged_strokes([line for line in drawn if isinstance(line, Rule) and line.right - line.left >= LONG])
-    for stack in _stacks(sorted(rules, key=lambda rule: -rule.y)):
-        west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
-        inner = [line for line in uprights if west + 2 * _ALIKE < line.x < east - 2 * _ALIKE]
-        is_boxed = all(any(abs(line.x - x) <= 2 * _ALIKE for line in uprights) for x in (stack[0].left, stack[0].right))
-        stack = list(_closed(stack, inner))
-        inside = [line for line in left if west <= line.left and line.right <= east and _is_below(line, stack[0])]
-        for table, used in _between(inside, stack, inner, is_boxed=is_boxed):
-            tables.append(table)
-            gone = set(map(id, used))
-            left = [line for line in left if id(line) not in gone]
-    return tables, left
+    left, free = list(lines), _whole([line for line in drawn if isinstance(line, Rule)])
+    for rules, uprights in _groups(free, _whole([line for line in drawn if isinstance(line, Upright)])):
+        ys = _places([*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))])[::-1]
+        xs = _places([*(line.x for line in uprights), *(x for line in rules for x in (line.left, line.right))])
+        if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
+            continue
+        if len(ys) == 2 and len(uprights) < len(xs):  # a single row has both sides
+            continue
+        boxes = _boxes(rules, uprights, xs, ys)
+        inside = _fill(boxes, left, xs, ys) if boxes else []
+        texts = [box.text for box in boxes]
+        if not inside or sum(map(bool, texts)) < 0.4 * len(boxes):
+            continue
+        gone = set(map(id, rules))
+        if max(map(len, texts)) <= 2_000:  # else boxes around columns of text
+            tables.append(_grid_table(boxes, len(ys) - 1, inside))
+            gone.update(map(id, inside))
+        left = [line for line in left if id(line) not in gone]
+        free = [line for line in free if id(line) not in gone]
+    return tables, left, free
 
 
-def _closed(stack: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[Rule]:
-    """Yield drawn lines of one width, and where vertical ones end between them: some tables are open below."""
-    for upper, lower in zip_longest(stack, stack[1:]):
-        yield upper
-        ends = [line.bottom for line in uprights if line.bottom < upper.y - _ALIKE and line.top >= upper.y - _ALIKE]
-        foot = min(ends, default=upper.y)
-        if ends and (lower is None or foot > lower.y + _ALIKE):
-            yield Rule(upper.left, upper.right, foot)
-
-
-def _is_below(line: Line, rule: Rule) -> bool:
-    return line.base + 0.3 * line.size <= rule.y
-
-
-def _merged_strokes(strokes: Iterable[S]) -> list[S]:
+def _whole(strokes: Iterable[S]) -> list[S]:
     """Return drawn lines, with those joined that continue each other."""
     found: list[S] = []
     for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
@@ -97,69 +105,190 @@ def _merged_strokes(strokes: Iterable[S]) -> list[S]:
     return found
 
 
+def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tuple[list[Rule], list[Upright]]]:
+    """Yield the horizontal and vertical lines that hang together by touching each other."""
+    uprights = sorted(uprights, key=lambda line: line.x)
+    if not rules or not uprights or len(rules) + len(uprights) > 5_000:
+        return
+    homes = list(range(len(rules) + len(uprights)))
+
+    def home(place: int) -> int:
+        while homes[place] != place:
+            homes[place] = homes[homes[place]]
+            place = homes[place]
+        return place
+
+    xs = [line.x for line in uprights]
+    crossings = 0
+    for number, rule in enumerate(rules):
+        first, end = bisect_left(xs, rule.left - _ALIKE), bisect_right(xs, rule.right + _ALIKE)
+        crossings += end - first
+        if crossings > 200_000:
+            notes.add("a PDF page with too many drawn lines: the cells of its tables were not looked for")
+            return
+        for place in range(first, end):
+            if uprights[place].bottom - _ALIKE <= rule.y <= uprights[place].top + _ALIKE:
+                homes[home(number)] = home(len(rules) + place)
+    found: dict[int, tuple[list[Rule], list[Upright]]] = {}
+    for number, line in enumerate([*rules, *uprights]):
+        group = found.setdefault(home(number), ([], []))
+        if isinstance(line, Rule):
+            group[0].append(line)
+        else:
+            group[1].append(line)
+    yield from found.values()
+
+
+def _places(values: Sequence[float]) -> list[float]:
+    """Return values in order, with those that are nearly the same as one."""
+    found: list[list[float]] = []
+    for value in sorted(values):
+        if not found or value - found[-1][-1] > _ALIKE:
+            found.append([])
+        found[-1].append(value)
+    return [(values[0] + values[-1]) / 2 for values in found]
+
+
+def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]) -> list[_Box]:
+    """Return the cells of a grid, row by row; none, and a note, where one is no rectangle."""
+    downwards = [-y for y in ys]
+    floors = _sides([(-line.y, line.left, line.right) for line in rules], downwards, xs)
+    walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
+    boxes: list[_Box] = []
+    taken: set[Place] = set()
+    odd = 0
+    for place in ((row, column) for row in range(len(ys) - 1) for column in range(len(xs) - 1)):
+        if place in taken:
+            continue
+        cell, todo = {place}, [place]
+        while todo:
+            row, column = todo.pop()
+            near = (
+                ((row, column + 1), (column + 1, row) not in walls and column + 2 < len(xs)),
+                ((row, column - 1), (column, row) not in walls and column > 0),
+                ((row + 1, column), (row + 1, column) not in floors and row + 2 < len(ys)),
+                ((row - 1, column), (row, column) not in floors and row > 0),
+            )
+            new = [other for other, is_open in near if is_open and other not in cell]
+            cell.update(new)
+            todo += new
+        taken |= cell
+        rows, columns = {row for row, _ in cell}, {column for _, column in cell}
+        if len(rows) * len(columns) == len(cell):
+            boxes.append(_Box(min(rows), min(columns), max(rows) + 1, max(columns) + 1))
+        else:
+            odd += 1
+    if odd and len(boxes) >= 5 * odd:  # a drawing has more of them
+        notes.add("a table in a PDF with cells that are no rectangles: its merged cells were not read as such")
+    return [] if odd else boxes
+
+
+def _sides(lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]) -> set[Place]:
+    """Return which side, counted across the lines, is drawn at which place along them."""
+    middles = [(a + b) / 2 for a, b in pairwise(along)]
+    drawn: set[Place] = set()
+    for at, start, end in lines:
+        near = bisect_left(across, at)
+        sides = range(max(0, near - 1), min(len(across), near + 1))
+        side = min(sides, key=lambda place: abs(across[place] - at))
+        drawn.update((side, place) for place in range(bisect_left(middles, start), bisect_right(middles, end)))
+    return drawn
+
+
+def _fill(boxes: Sequence[_Box], lines: Sequence[Line], xs: Sequence[float], ys: Sequence[float]) -> list[Line]:
+    """Put the text inside a grid into its cells, and return its lines."""
+    home = {(row, column): box for box in boxes
+            for row in range(box.top, box.bottom) for column in range(box.left, box.right)}  # fmt: skip
+    downwards = [-y for y in ys]
+    inside: list[Line] = []
+    for line in lines:
+        row = bisect_right(downwards, -(line.base + 0.25 * line.size)) - 1
+        if not 0 <= row < len(ys) - 1 or line.left < xs[0] - _ALIKE or line.right > xs[-1] + _ALIKE:
+            continue
+        inside.append(line)
+        columns = [min(max(0, bisect_right(xs, (w.left + w.right) / 2) - 1), len(xs) - 2) for w in line.words]
+        by_box = groupby(zip(columns, line.words, strict=True), key=lambda pair: id(home[row, pair[0]]))
+        for _, pairs in by_box:
+            part = list(pairs)
+            home[row, part[0][0]].lines.append(line_of([word for _, word in part], line.base, line.size))
+    return inside
+
+
+def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[Line]) -> Table:
+    by_row: list[list[_Box]] = [[] for _ in range(height)]
+    for box in boxes:
+        by_row[box.top].append(box)
+    spanned = {row for box in boxes if box.bottom - box.top > 1 for row in range(box.top, box.bottom)}
+    rows: list[list[Cell]] = []
+    bold: list[bool] = []
+    for number, row in enumerate(by_row):
+        texts = [[box.text for box in row]]
+        cells = [rows_of(box.lines) for box in row]
+        lengths = set(map(len, cells))
+        if number not in spanned and len(lengths) == 1 and max(lengths) > _TEXT_LINES:  # rows that no line parts
+            texts = [[" ".join(line.text for line in part) for part in parts] for parts in zip(*cells, strict=True)]
+        for one in texts:
+            rows.append(
+                [Cell(text, box.bottom - box.top, box.right - box.left) for text, box in zip(one, row, strict=True)]
+            )
+            bold.append(all(line.is_bold for box in row for line in box.lines))
+    grid = spread(rows)
+    end = bold.index(False) if False in bold else 0
+    begin = next((place for place in range(end) if len(grid[place]) > 1), end)
+    if begin == end:
+        begin, end = find_head(grid, by_numbers=True)
+    if end - begin > 1:
+        grid[begin:end] = [column_names(grid[begin:end])]
+        end = begin + 1
+    return _table_of(grid, end, lines)
+
+
+def ruled(lines: Sequence[Line], rules: Sequence[Rule]) -> tuple[list[Table], list[Line]]:
+    """Return the tables between horizontal lines of one width, and the lines of text that are in none."""
+    tables: list[Table] = []
+    left = sorted(lines, key=lambda line: -line.base)
+    for stack in _stacks(rules):
+        west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
+        inside = [line for line in left if west <= line.left and line.right <= east and _is_below(line, stack[0])]
+        groups: list[list[Line]] = []  # between two drawn lines
+        begin = end = 0
+        for rule in stack[1:]:
+            while end < len(inside) and not _is_below(inside[end], rule):
+                end += 1
+            if begin < end:
+                groups.append(inside[begin:end])
+            begin = end
+        sure = [line for group in groups if _are_cells(group) for line in group]
+        borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
+        parts: list[list[list[Line]]] = [[]]
+        for group in groups:  # what is no row of cells parts tables
+            if _are_cells(group) or _keep_within(group, borders):
+                parts[-1].append(group)
+            else:
+                parts.append([])
+        for part in filter(None, parts):
+            used = [line for group in part for line in group]
+            if table := _spaced_table(used, part):
+                tables.append(table)
+                gone = set(map(id, used))
+                left = [line for line in left if id(line) not in gone]
+    return tables, left
+
+
+def _is_below(line: Line, rule: Rule) -> bool:
+    return line.base + 0.3 * line.size <= rule.y
+
+
 def _stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
     """Return drawn lines of one width, from the top down, two at least; the most first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
-    for rule in rules:
+    for rule in sorted((rule for rule in rules if rule.right - rule.left >= _LONG), key=lambda rule: -rule.y):
         left, right = round(rule.left / _ALIKE), round(rule.right / _ALIKE)
         near = ((left + a, right + b) for a in (0, -1, 1) for b in (0, -1, 1))
         stack = stacks.setdefault(next((key for key in near if key in stacks), (left, right)), [])
         if not stack or stack[-1].y - rule.y > _TOUCH:
             stack.append(rule)
     return sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)[:40]
-
-
-def _between(
-    inside: Sequence[Line], stack: Sequence[Rule], uprights: Sequence[Upright], *, is_boxed: bool
-) -> Iterator[tuple[Table, list[Line]]]:
-    """Yield the tables between drawn lines of one width, with their lines; what is no row of cells parts them."""
-    place = 0
-    groups: list[tuple[tuple[float, ...], list[Line]]] = []  # between two drawn lines: walls, and lines of text
-    for upper, lower in pairwise(stack):
-        rows: list[Line] = []
-        while place < len(inside) and not _is_below(inside[place], lower):
-            rows.append(inside[place])
-            place += 1
-        if rows:
-            groups.append((_walls(upper, lower, uprights), rows))
-    sure = [line for walls, rows in groups if not walls and _are_cells(rows) for line in rows]
-    borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
-    parts: list[tuple[tuple[float, ...], list[list[Line]]]] = [((), [])]
-    for walls, rows in groups:
-        is_part = bool(walls) or _are_cells(rows) or _keep_within(rows, borders)
-        if walls != parts[-1][0] or not is_part:
-            parts.append((walls, []))
-        if is_part:
-            parts[-1][1].append(rows)
-    for walls, part in parts:
-        flat = [line for group in part for line in group]
-        if not flat:
-            continue
-        # where the sides are open, there may be columns that no line parts
-        more = [] if is_boxed or not walls else _borders(rows_of(flat), max(line.size for line in flat))
-        table = _walled(flat, part, walls) if walls and len(more) <= len(walls) else _table(flat, part)
-        if table:
-            yield table, flat
-
-
-def _walls(upper: Rule, lower: Rule, uprights: Sequence[Upright]) -> tuple[float, ...]:
-    """Return the places of the vertical lines that reach from one drawn line to the next, from left to right."""
-    found: list[float] = []
-    for x in sorted(line.x for line in uprights if line.bottom <= lower.y + _ALIKE and line.top >= upper.y - _ALIKE):
-        if not found or x - found[-1] > _ALIKE:
-            found.append(float(round(x)))
-    return tuple(found)
-
-
-def _walled(lines: Sequence[Line], groups: Sequence[Sequence[Line]], walls: Sequence[float]) -> Table:
-    """Return a table all of whose cells are drawn."""
-    rows = []
-    for group in groups:
-        cells = [_cells(row, walls) for row in rows_of(group)]
-        rows += cells if len(cells) > ROW and _is_full(cells) else [_merged(cells)]
-    others = [line for group in groups[1:] for line in group]
-    is_head = bool(others) and all(line.is_bold for line in groups[0]) and not all(line.is_bold for line in others)
-    return table_of(rows, int(is_head), lines)
 
 
 def _are_cells(lines: Sequence[Line]) -> bool:
@@ -174,6 +303,72 @@ def _keep_within(lines: Sequence[Line], borders: Sequence[float]) -> bool:
     return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
 
 
+def unruled(column: Sequence[Line | Table]) -> list[Line | Table]:
+    """Return a column with the rows that are cells side by side as tables, and the pieces of other rows joined."""
+    found: list[Line | Table] = []
+    run: list[list[Line]] = []
+
+    def close() -> None:
+        end = max((place for place, row in enumerate(run, 1) if len(row) > 1), default=0)
+        table = _spaced_table([line for row in run[:end] for line in row]) if end >= 3 else None
+        found.extend([table] if table else map(merged, run[:end]))
+        found.extend(map(merged, run[end:]))
+        run.clear()
+
+    for is_table, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
+        if is_table:
+            close()
+            found.extend(units)
+            continue
+        for row in rows_of(unit for unit in units if isinstance(unit, Line)):
+            is_item = len(row) == 2 and len(row[0].words) == 1 and len(row[0].text) <= 5
+            is_item = is_item and row[1].left - row[0].right < 2.5 * row[1].size
+            is_several = len(row) > 1 and not is_item
+            is_far = bool(run) and run[-1][0].base - row[0].base > 2.6 * row[0].size
+            if is_far if is_several else not (run and _is_cell_below(row[0], run[-1])):
+                close()
+            if is_several or run:
+                run.append(row)
+            else:
+                found.append(merged(row))
+    close()
+    return found
+
+
+def _is_cell_below(line: Line, row: Sequence[Line]) -> bool:
+    is_near = row[0].base - line.base <= 1.6 * line.size
+    return is_near and any(abs(line.left - cell.left) <= 0.5 * line.size for cell in row[1:])
+
+
+def _spaced_table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] = ()) -> Table | None:
+    """Return lines as a table; None where no white space runs through them. Groups are parted by drawn lines."""
+    rows = rows_of(lines)
+    borders = _borders(rows, max(line.size for line in lines))
+    if not borders or len(rows) < 2:
+        return None
+    split = [[_cells(row, borders) for row in rows_of(group)] for group in groups]
+    several = [group for group in split if len(group) > 1]
+    ones = sum(map(_is_one_row, several))
+    is_sure = sum(map(_is_full, several)) <= ones > 0
+    is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _TEXT_LINES)
+    cells: list[list[str]] = []
+    if is_grid and (is_sure or max(map(len, split)) <= 8):
+        for group in split:
+            cells += group if len(group) > _TEXT_LINES and _is_full(group) else [_as_one(group)]
+    else:
+        for row in rows:
+            own = _cells(row, borders)
+            if cells and not own[0] and cells[-1][0] and _is_cell_below(row[0], [row[0], *row]):
+                cells[-1] = _as_one([cells[-1], own])
+            else:
+                cells.append(own)
+    if len(split) > 1:
+        heads = 1 if is_grid else len(split[0]) if len(split[0]) <= 3 else 0
+    else:
+        heads = int(all(line.is_bold for line in rows[0]) and not all(line.is_bold for line in lines))
+    return _table_of(cells, heads, lines)
+
+
 def _is_full(rows: Sequence[Sequence[str]]) -> bool:
     return all(all(cells) for cells in rows)
 
@@ -185,111 +380,28 @@ def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
 
 
-def unruled(column: Sequence[Line | Table]) -> list[Line | Table]:
-    """Return a column with the rows that are cells side by side as tables, and the pieces of other rows joined."""
-    found: list[Line | Table] = []
-    run: list[list[Line]] = []
-
-    def close() -> None:
-        end = max((place for place, row in enumerate(run, 1) if len(row) > 1), default=0)
-        table = _table([line for row in run[:end] for line in row], None) if end >= 3 else None
-        found.extend([table] if table else map(_joined, run[:end]))
-        found.extend(map(_joined, run[end:]))
-        run.clear()
-
-    for is_table, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
-        if is_table:
-            close()
-            found.extend(units)
-            continue
-        for row in rows_of(unit for unit in units if isinstance(unit, Line)):
-            is_several = len(row) > 1 and not _is_item(row)
-            is_far = bool(run) and run[-1][0].base - row[0].base > 2.6 * row[0].size
-            if is_far if is_several else not (run and _is_cell_below(row[0], run[-1])):
-                close()
-            if is_several or run:
-                run.append(row)
-            else:
-                found.append(_joined(row))
-    close()
-    return found
-
-
-def _is_item(row: Sequence[Line]) -> bool:
-    is_mark = len(row) == 2 and len(row[0].words) == 1 and len(row[0].text) <= 5
-    return is_mark and row[1].left - row[0].right < 2.5 * row[1].size
-
-
-def _is_cell_below(line: Line, row: Sequence[Line]) -> bool:
-    is_near = row[0].base - line.base <= 1.6 * line.size
-    return is_near and any(abs(line.left - cell.left) <= 0.5 * line.size for cell in row[1:])
-
-
-def _joined(row: Sequence[Line]) -> Line:
-    if len(row) == 1:
-        return row[0]
-    big = max(row, key=lambda line: len(line.text))
-    return line_of([word for line in row for word in line.words], big.base, big.size)
-
-
-def _table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] | None) -> Table | None:
-    """Return lines as a table; None where no white space runs through them. Groups are parted by drawn lines."""
-    size = max(line.size for line in lines)
-    rows = rows_of(lines)
-    borders = _borders(rows, size)
-    if not borders or len(rows) < 2:
-        return None
-    ruled_rows = [rows_of(group) for group in groups or ()]
-    split = [[_cells(row, borders) for row in group] for group in ruled_rows]
-    several = [group for group in split if len(group) > 1]
-    ones = sum(map(_is_one_row, several))
-    is_sure = sum(map(_is_full, several)) <= ones > 0
-    is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= ROW)
-    cells: list[list[str]] = []
-    if is_grid and (is_sure or max(map(len, split)) <= 8):
-        for group in split:
-            cells += group if len(group) > ROW and _is_full(group) else [_merged(group)]
-    else:
-        for row in rows:
-            own = _cells(row, borders)
-            if cells and not own[0] and cells[-1][0] and _is_cell_below(row[0], [row[0], *row]):
-                cells[-1] = _merged([cells[-1], own])
-            else:
-                cells.append(own)
-    heads = 0
-    if len(ruled_rows) > 1:
-        heads = 1 if is_grid else len(ruled_rows[0]) if len(ruled_rows[0]) <= 3 else 0
-    elif rows[0] and all(line.is_bold for line in rows[0]) and not all(line.is_bold for line in lines):
-        heads = 1
-    return table_of(cells, min(heads, len(cells)), lines)
-
-
-def table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[Line]) -> Table:
-    """Return rows of cells, of which the first `heads` name the columns, as a table that stands where its lines do."""
-    return Table(
-        tuple(map(tuple, cells)),
-        heads,
-        min(line.left for line in lines),
-        max(line.right for line in lines),
-        max(line.top for line in lines),
-        min(line.bottom for line in lines),
-        max(line.size for line in lines),
-    )
-
-
-def _merged(rows: Sequence[Sequence[str]]) -> list[str]:
+def _as_one(rows: Sequence[Sequence[str]]) -> list[str]:
     return [" ".join(filter(None, parts)) for parts in zip(*rows, strict=True)]
 
 
 def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
     """Return the places between columns: the middles of strips that hardly any row of several cells reaches into."""
-    several = [row for row in rows if len(row) > 1]
+    several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
+    gaps = sorted(b.left - a.right for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
+    least = max(0.4 * size, 1.3 * gaps[len(gaps) // 2] if gaps else 0.0)
+    steps: list[tuple[float, int]] = []  # where the words of a row begin and end
+    for words in several:
+        start, end = words[0].left, words[0].right
+        for word in words[1:]:
+            if word.left - end > least:
+                steps += [(start, 1), (end, -1)]
+                start, end = word.left, word.right
+            end = max(end, word.right)
+        steps += [(start, 1), (end, -1)]
     allowed = int(0.1 * len(several))
-    least = max(0.4 * size, 1.3 * _space(several))
-    spans = [span for row in several for span in _spans(row, least)]
     borders: list[float] = []
     depth, free_from = 0, None
-    for x, step in sorted([*((start, 1) for start, _ in spans), *((end, -1) for _, end in spans)]):
+    for x, step in sorted(steps):
         if depth <= allowed < depth + step and free_from is not None:
             if x - free_from >= least:
                 borders.append((free_from + x) / 2)
@@ -298,22 +410,6 @@ def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
         if depth <= allowed and step < 0:
             free_from = x
     return borders
-
-
-def _space(rows: Iterable[Sequence[Line]]) -> float:
-    gaps = sorted(b.left - a.right for row in rows for line in row for a, b in pairwise(line.words))
-    return gaps[len(gaps) // 2] if gaps else 0.0
-
-
-def _spans(row: Sequence[Line], gap: float) -> list[tuple[float, float]]:
-    """Return the strips in which a row has words."""
-    found: list[tuple[float, float]] = []
-    for word in (word for line in row for word in line.words):
-        if found and word.left - found[-1][1] <= gap:
-            found[-1] = found[-1][0], max(found[-1][1], word.right)
-        else:
-            found.append((word.left, word.right))
-    return found
 
 
 def _cells(row: Sequence[Line], borders: Sequence[float]) -> list[str]:

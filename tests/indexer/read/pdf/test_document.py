@@ -6,7 +6,7 @@ from collections import Counter
 import pypdfium2
 import pytest
 
-from indexer.read.pdf import characters
+from indexer.read.pdf import page as pages
 from indexer.read.pdf.document import read
 from indexer.read.pdf.paragraphs import Hyphens
 from indexer.records import Whole
@@ -205,7 +205,7 @@ def test_drawn_lines_are_found_among_many_letters() -> None:
 def test_a_page_with_too_much_on_it_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     page = "\n".join([text(50, 600, "second"), text(50, 700, "first")])
     assert read_text(page).split()[-2:] == ["first", "second"]
-    monkeypatch.setattr(characters, "_MOST_CHARACTERS", 5)
+    monkeypatch.setattr(pages, "_MOST_CHARACTERS", 5)
     assert read_text(page).split()[-2:] == ["second", "first"]
 
 

@@ -1,0 +1,251 @@
+"""Read a page by PDFium: its words with their places and sizes as lines, and the lines that are drawn on it."""
+
+import ctypes
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pypdfium2
+import pypdfium2.raw as pdfium
+
+from indexer import notes
+from indexer.read.extraction import tidy
+from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, is_right_to_left, runs_of
+from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, read_annotations, words_in
+from indexer.read.pdf.lines import APART, Line, Word, is_printed_twice, lines_of, spaced_words
+
+_MOST_CHARACTERS = 200_000  # of a page whose layout is analysed
+_MOST_WORDS = 30_000  # likewise
+_SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
+_LEVEL = 0.1  # slope of text that counts as level
+_WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
+_LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
+_STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
+_HALF = re.compile("[\ud800-\udfff]")
+_HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
+_WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
+_BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\b", re.ASCII)
+_STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
+_TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))  # quarter turns to the right
+
+Frames = dict[int | None, tuple[bool, list[Word]]]  # by quarter turns: whether they are read from the right, and words
+Style = Callable[[int], tuple[bool, bool]]  # of a character: whether it is bold, and whether its font has one width
+
+
+@dataclass(slots=True)
+class Page:
+    """What is on a page in one direction, as it is seen when the page is turned so that it is upright.
+
+    Where it is read from right to left, places are those in a mirror: what is read first is left.
+    """
+
+    text: str = ""  # as PDFium orders it, of a page whose layout is not followed: it has no lines
+    lines: list[Line] = field(default_factory=list)
+    drawn: list[Rule | Upright] = field(default_factory=list)
+    height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
+    turned: list["Page"] = field(default_factory=list)  # what runs in other directions than most of the page
+    notes: list[str] = field(default_factory=list)  # texts that have no place on it
+    is_picture: bool = False  # shows something, but has no text
+
+
+def read_page(document: Any, index: int) -> Page:
+    """Return what is on a page; nothing where it is damaged, since a page among good ones fails alone."""
+    with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
+        with closing(page.get_textpage()) as text_page:
+            text, frames = _frames_of(page, text_page)
+        boxes, opened = read_annotations(document, page)
+        is_blank = not text.strip() and not any(turn is not None for turn in frames)
+        is_picture = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
+        if text:  # has no places
+            return Page(text, notes=[*(box.text for box in boxes), *opened], is_picture=is_picture)
+        slanted = " ".join(word.text for word in frames.pop(None, (False, []))[1])
+        if not frames:
+            frames = {pdfium.FPDFPage_GetRotation(page) % 4: (False, [])}
+        made: list[Page] = []
+        for turn, (from_the_right, words) in sorted(frames.items(), key=lambda frame: -len(frame[1][1])):
+            a, b, c, d = _TURNS[turn or 0]
+            drawn = list(drawn_lines(page, (a, b, c, d)) if words and (not made or len(words) >= 6) else ())
+            if from_the_right:
+                drawn = [
+                    Rule(-line.right, -line.left, line.y) if isinstance(line, Rule) else line._replace(x=-line.x)
+                    for line in drawn
+                ]
+            words = spaced_words(words)
+            if not made:
+                words += _filled(boxes, _TURNS[turn or 0], from_the_right, sorted(word.size for word in words))
+            west, south, east, north = page.get_bbox()
+            low, high = sorted((c * west + d * south, c * east + d * north))
+            made.append(Page("", lines_of(words), drawn, (low, high)))
+        made[0].turned, made[0].is_picture = made[1:], is_picture
+        made[0].notes = [slanted, *opened] if slanted else opened
+        return made[0]
+    return Page()
+
+
+def _filled(boxes: Sequence[Filled], turn: Turn, from_the_right: bool, sizes: Sequence[float]) -> list[Word]:
+    """Return the words of texts in boxes on a page that is turned so, whose other words have these sizes."""
+    a, b, c, d = turn
+    words: list[Word] = []
+    for text, *sides in boxes:
+        corners = [(a * x + b * y, c * x + d * y) for x, y in (sides[:2], sides[2:])]
+        (left, right), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
+        if from_the_right:
+            left, right = -right, -left
+        words += words_in(Filled(text, left, bottom, right, top), sizes[len(sizes) // 2] if sizes else None)
+    return words
+
+
+def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
+    """Return the words of a page by their direction, or its text where the layout cannot be followed."""
+    count = pdfium.FPDFText_CountChars(text_page)
+    text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
+    if not text:
+        return _simple(text_page) if count else "", {}
+    strange = len(_STRANGE.findall(text))  # numbers of glyphs instead of letters, or letters that only a font knows
+    sample = range(0, len(text), 1 + len(text) // 20) if 0 < 5 * strange <= len(text) else ()
+    unmapped = sum(pdfium.FPDFText_HasUnicodeMapError(text_page, place) == 1 for place in sample)
+    if 5 * strange > len(text) or 2 * unmapped > len(sample):
+        notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
+    edges, raw = page.get_bbox(), text_page.raw  # which each of the many calls would look up
+    style = _styles(raw)
+    frames: Frames = {}
+    if not FROM_THE_RIGHT.search(text) and not APART.search(text):
+        frames = _words(raw, text, edges, style)
+    if not frames or any(is_printed_twice(words) for _, words in frames.values()):
+        frames = {}
+        for turn, glyphs in _glyphs(raw, text, edges).items():
+            is_right = is_right_to_left(glyphs)
+            runs = runs_of(glyphs, from_the_right=is_right)
+            frames[turn] = is_right, [Word(_written(run.text), *run[1:5], *style(run.place)) for run in runs]
+    total = sum(len(words) for _, words in frames.values())
+    is_slanted = len(frames.get(None, (False, []))[1]) > _SLANTED * total
+    if is_slanted:
+        notes.add("a PDF page of vertical or slanted text: its layout was not followed")
+    return (_simple(text_page), {}) if is_slanted or total > _MOST_WORDS else ("", frames)
+
+
+def _simple(text_page: Any) -> str:
+    text = _HYPHEN.sub("", text_page.get_text_bounded()).replace("\r\n", "\n")
+    return _WRAPPED.sub(" ", tidy(text))
+
+
+def _all_text(text_page: Any, count: int) -> str:
+    """Return a character for each that PDFium counts, which are units of UTF-16: some letters are two of them."""
+    buffer = (ctypes.c_ushort * (count + 1))()
+    if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
+        return "".join(map(chr, buffer[:count]))
+    codes = (pdfium.FPDFText_GetUnicode(text_page, place) for place in range(count))
+    return "".join(chr(code) if 0 < code < 0x110000 else " " for code in codes)
+
+
+def _turn(a: float, b: float, c: float, d: float) -> int | None:
+    """Return how many quarter turns to the right set text upright; None where it is slanted."""
+    if a < 0 < d:  # right-to-left text that is recognised on a scan is drawn in a mirror
+        a = -a
+    if abs(b) <= _LEVEL * abs(a):
+        return 0 if a > 0 else 2
+    if abs(a) <= _LEVEL * abs(b):
+        return 1 if b > 0 else 3
+    return None
+
+
+def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
+    """Return the words on the visible page as PDFium parts them, by the direction that they run in."""
+    west, south, east, north = edges
+    x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
+    at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
+    matrix = pdfium.FS_MATRIX()
+    words: defaultdict[int | None, list[Word]] = defaultdict(list)
+    last_matrix = None
+    for found in _WORD.finditer(text):
+        first, last = found.start(), found.end() - 1
+        pdfium.FPDFText_GetCharOrigin(text_page, first, *at)
+        if not (west <= x.value <= east and south <= y.value <= north):
+            continue
+        pdfium.FPDFText_GetMatrix(text_page, first, matrix)
+        own_matrix = matrix.a, matrix.b, matrix.c, matrix.d
+        if own_matrix != last_matrix:
+            last_matrix, direction, scale = own_matrix, _turn(*own_matrix), math.hypot(matrix.c, matrix.d)
+            a, b, c, d = _TURNS[direction or 0]
+        size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * scale
+        start, base = a * x.value + b * y.value, c * x.value + d * y.value
+        pdfium.FPDFText_GetCharBox(text_page, last, *box)
+        end = max(a * left.value + b * bottom.value, a * right.value + b * top.value)
+        lows = c * left.value + d * bottom.value, c * right.value + d * top.value
+        is_askew = end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size
+        turn = None if is_askew else direction
+        words[turn].append(Word(_written(found[0]), start, end, base, size, *style(first)))
+    return {turn: (False, own) for turn, own in words.items()}
+
+
+def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | None, list[Glyph]]:
+    """Return the letters on the visible page, by the direction that they run in."""
+    west, south, east, north = edges
+    x, y = ctypes.c_double(), ctypes.c_double()
+    matrix, box = pdfium.FS_MATRIX(), pdfium.FS_RECTF()
+    sides = west_side, east_side, south_side, north_side = [ctypes.c_double() for _ in range(4)]
+    glyphs: defaultdict[int | None, list[Glyph]] = defaultdict(list)
+    last: tuple[float, float] | None = None
+    for found in _LETTER.finditer(text):
+        place = found.start()
+        pdfium.FPDFText_GetCharOrigin(text_page, place, x, y)
+        if not (west <= x.value <= east and south <= y.value <= north):
+            continue
+        pdfium.FPDFText_GetMatrix(text_page, place, matrix)
+        turn = _turn(matrix.a, matrix.b, matrix.c, matrix.d)
+        a, b, c, d = _TURNS[turn or 0]
+        start, base = a * x.value + b * y.value, c * x.value + d * y.value
+        if MARK.match(found[0]):  # has no width, but ink
+            pdfium.FPDFText_GetCharBox(text_page, place, *sides)
+            across, along = west_side.value + east_side.value, south_side.value + north_side.value
+            start = left = right = (a * across + b * along) / 2
+        else:
+            pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
+            left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
+        if last == (x.value, y.value) and glyphs[turn]:  # a part of a ligature, or printed again
+            one = glyphs[turn][-1]
+            things = [pdfium.FPDFText_GetTextObject(text_page, each) for each in (place - 1, place)]
+            is_one_object = len({ctypes.addressof(thing.contents) for thing in things if thing}) == 1
+            if one.text != found[0] or is_one_object:
+                glyphs[turn][-1] = one._replace(text=one.text + found[0], right=max(one.right, right))
+            continue
+        last = x.value, y.value
+        size = abs(pdfium.FPDFText_GetFontSize(text_page, place)) * math.hypot(matrix.c, matrix.d)
+        glyphs[turn].append(Glyph(found[0], min(start, left), right, base, size, place))
+    return glyphs
+
+
+def _written(word: str) -> str:
+    """Return a word with its letters beyond 16 bits put together, and with hyphens for other signs of one."""
+    if word.isascii() and word[-1] != "\x02":
+        return word
+    if _HALF.search(word):
+        word = word.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if word[-1] in ("\x02", "\ufffe"):
+        word = word[:-1] + "-"
+    return word.replace("\u00ad", "-")
+
+
+def _styles(text_page: Any) -> Style:
+    """Return a function that gives the style of a character; those of one text object share a look at their font."""
+    buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
+    known: dict[int, tuple[bool, bool]] = {}
+
+    def style(place: int) -> tuple[bool, bool]:
+        thing = pdfium.FPDFText_GetTextObject(text_page, place)
+        key = ctypes.addressof(thing.contents) if thing else 0
+        if key not in known:
+            pdfium.FPDFText_GetFontInfo(text_page, place, buffer, 128, ctypes.byref(flags))
+            text = buffer.value.decode("latin-1").rpartition("+")[2]
+            name = text if text.endswith(("TB", "-B")) else text.lower()
+            is_bold = bool(_BOLD_NAME.search(name))
+            if not is_bold and not _STANDARD_NAME.match(name):  # others may say it by the width of their stems
+                is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
+            known[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")  # which may have no flags
+        return known[key]
+
+    return style
