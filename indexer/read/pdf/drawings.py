@@ -1,7 +1,6 @@
 """Read the drawn lines, form fields and notes of a page."""
 
 import ctypes
-import textwrap
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -197,15 +196,11 @@ def _string(call: Callable[..., int]) -> str:
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
-def words_in(filled: Filled, usual: float | None) -> Iterator[Word]:
-    """Yield the words of a text in a box, wrapped to fit into it, near the size that the page's text has."""
+def words_in(filled: Filled, usual: float) -> Iterator[Word]:
+    """Yield the words of a text in a box, made to fit into it, near the size that the page's text has."""
     width, height = filled.right - filled.left, filled.top - filled.bottom
-    size = min(usual or 10.0, max(0.8 * height, 1.0))
-    if height < 2 * _STEP * size and "\n" not in filled.text:
-        lines = [filled.text]
-    else:
-        letters = max(1, int(width / (_WIDTH * size)))
-        lines = [part for line in filled.text.splitlines() for part in textwrap.wrap(line, letters) or [""]]
+    lines = filled.text.splitlines()
+    size = min(usual, max(0.8 * height, 1.0))
     base = (filled.top + filled.bottom) / 2 - 0.35 * size
     if len(lines) > 1:
         size = min(size, height / (_STEP * len(lines)))

@@ -95,7 +95,7 @@ def _filled(boxes: Sequence[Filled], turn: Turn, from_the_right: bool, sizes: Se
         (left, right), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
         if from_the_right:
             left, right = -right, -left
-        words += words_in(Filled(text, left, bottom, right, top), sizes[len(sizes) // 2] if sizes else None)
+        words += words_in(Filled(text, left, bottom, right, top), sizes[len(sizes) // 2] if sizes else 10.0)
     return words
 
 

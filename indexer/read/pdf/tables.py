@@ -130,12 +130,10 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
             if uprights[place].bottom - _ALIKE <= rule.y <= uprights[place].top + _ALIKE:
                 homes[home(number)] = home(len(rules) + place)
     found: dict[int, tuple[list[Rule], list[Upright]]] = {}
-    for number, line in enumerate([*rules, *uprights]):
-        group = found.setdefault(home(number), ([], []))
-        if isinstance(line, Rule):
-            group[0].append(line)
-        else:
-            group[1].append(line)
+    for number, rule in enumerate(rules):
+        found.setdefault(home(number), ([], []))[0].append(rule)
+    for number, upright in enumerate(uprights, start=len(rules)):
+        found.setdefault(home(number), ([], []))[1].append(upright)
     yield from found.values()
 
 
