@@ -89,13 +89,6 @@ def test_code_and_tables_are_known() -> None:
     assert wholes(f"<p>a{lines}") == [("Function\nf()\ndoes", ""), ("g()\ntoo", "")]
 
 
-def test_a_table_made_for_layout_is_transparent() -> None:
-    assert sections("<table><tr><td>menu text<td><h2 id=h>H</h2><p>a</p><pre>b\n  c</pre></table>") == [
-        ((), None, "menu text"),
-        (("H",), "h", "a\n\nb\n  c"),
-    ]
-
-
 def test_preformatted_text_keeps_its_shape() -> None:
     assert text("<p>a<pre>\n  if x:\n      <b>y</b>  \n\n  z\u200b\n</pre>b") == "a\n\n  if x:\n      y  \n\n  z\n\nb"
 
@@ -128,16 +121,8 @@ def test_the_main_part_is_preferred(wrapped: str) -> None:
     assert text(f"<body><div>NO</div>{wrapped}<div>NO</div></body>") == "yes"
 
 
-def test_many_articles_decide_nothing() -> None:
-    assert text("<article>one</article><article>two</article>") == "one\n\ntwo"
-
-
 def test_an_empty_main_part_is_not_believed() -> None:
     assert text("<main></main><div>yes</div>") == "yes"
-
-
-def test_a_form_around_the_whole_page_is_read() -> None:
-    assert text("<form><p>yes</p><input></form>") == "yes"
 
 
 def test_boxes_open_no_section() -> None:
@@ -160,12 +145,6 @@ def test_long_definitions_are_sections_of_their_own() -> None:
         (("Settings", "fsync (boolean)"), "fsync", f"fsync (boolean)\n{LONG.strip()}"),
         (("Settings",), "a", "short one\nfew words\n\nshort two\nfew"),
         (("Settings", "wal_level"), "wal", f"wal_level\nwal_level_2\n{LONG.strip()}"),
-    ]
-
-
-def test_definitions_without_ids_stay_in_the_text() -> None:
-    assert sections("<h2>O</h2><dl><dt>-a</dt><dd><p>all</p><p>more</p></dd><dt>-b</dt><dd>bare</dd></dl>") == [
-        (("O",), None, "-a\nall\n\nmore\n\n-b\nbare")
     ]
 
 

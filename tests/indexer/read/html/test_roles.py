@@ -74,12 +74,6 @@ def test_lines_of_labelled_links_around_the_text_are_left_out() -> None:
     assert "See A and B." in text('<h1>T</h1><p>x</p><p>See <a href="a">A</a> and <a href="b">B</a>.</p>')
 
 
-def test_what_a_script_would_fill_below_the_text_is_left_out() -> None:
-    page = "<h1>Pumps</h1><p>They lift water.</p><h2>Parts</h2><p>Many.</p><h1>No results</h1><ul></ul>"
-    assert "No results" not in text(page)
-    assert "Valves" in text("<h1>Pumps</h1><p>They lift water.</p><h2>Parts</h2><p>Many.</p><h2>Valves</h2>")
-
-
 def test_what_says_more_than_a_label_stays_beside_a_heading() -> None:
     row = '<table><tr><td><p>when</p><td><p>a <a href="/Time">Time</a></p></table>'
     assert "when | a Time" in text(f"<div><h4>Parameters</h4><div>{row}</div></div>")
@@ -90,27 +84,10 @@ def test_what_says_more_than_a_label_stays_beside_a_heading() -> None:
     assert "buy milk" in text("<main><ul><li><label><input type=checkbox disabled> buy milk</label></ul></main>")
 
 
-def test_a_division_called_line_is_code_only_if_it_holds_a_line() -> None:
-    page = '<div class="content"><div class="line"><h1>Pumps</h1><table><tr><td>a<td>b</table></div></div>'
-    assert text(page) == "a | b"
-
-
-def test_an_empty_id_beside_a_heading_is_where_its_section_begins() -> None:
-    page = '<div><a name="f"></a><h3>f</h3><div><p>It is so.</p></div></div>'
-    assert sections(page) == [(("f",), "f", "It is so.")]
-
-
 def test_the_id_of_a_defined_name_is_that_of_its_line() -> None:
     page = '<h1 id=t>T</h1><p>Of it.</p><p>data <a id="Tide">Tide</a> = High</p><p>It is. <b id="far">Twice</b> so.</p>'
     [section] = extract(page).sections
     assert section.marks == ((section.text.index("data"), "Tide"),)
-
-
-def test_text_beside_headings_and_code_stays() -> None:
-    assert "Three of them" in text("<div><h2>Cats</h2><span>Three of them live here.</span></div>")
-    assert "see this" in text('<main><h1>T</h1><p>x</p><pre>f()</pre><a href="/x">see this</a> and that</main>')
-    assert "Why?" in text("<details><summary>Why?</summary><p>So.</p></details>")
-    assert "[RFC 1]" in text('<p>As <a href="/rfc">[RFC 1]</a> says.</p>')
 
 
 def test_a_long_list_of_links_goes_and_what_the_page_is_about_stays() -> None:
@@ -155,11 +132,6 @@ def test_a_heading_that_leads_back_to_the_contents_is_a_heading() -> None:
     found = sections(f"<main><h1>FAQ</h1>{markup}</main>")
     assert [path for path, *_ in found] == [("FAQ", "How is X done?")]
     assert "back to" not in found[0][2]
-
-
-def test_what_a_script_finds_by_name_is_a_control() -> None:
-    assert text('<h1>T</h1><h2>Methods <small><a href="#" class=toggle>collapse</a></small></h2><p>Own.</p>') == "Own."
-    assert "Here" in text('<h1>T</h1><p><a href="#">Here</a> it is.</p>')
 
 
 def test_the_first_id_under_a_heading_is_nearer_than_the_heading() -> None:
