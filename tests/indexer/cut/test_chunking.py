@@ -1,5 +1,6 @@
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -7,7 +8,7 @@ from embedder.model.spec import PACKAGED, locate, read_spec
 from embedder.model.tokenizer import Tokenizer
 from embedder.protocol import Role
 from indexer.config import ChunkConfig
-from indexer.cut.chunking import Chunker
+from indexer.cut.chunking import Chunker, join_short
 from indexer.errors import ConfigError
 from indexer.records import Chunk, Document, Section
 from tests.dummy import DummyEmbedder
@@ -50,7 +51,7 @@ def test_a_short_section_is_one_chunk_with_its_context() -> None:
         "\n\n".join(["one", words(300), "two", words(49), "three"]),
     ],
 )
-@pytest.mark.parametrize(("tokens", "overlap", "max_length"), [(50, 0, 256), (50, 20, 256), (200, 0, 64), (16, 8, 40)])
+@pytest.mark.parametrize(("tokens", "overlap", "max_length"), [(50, 20, 256), (200, 0, 64), (16, 8, 40)])
 def test_no_chunk_is_too_long_and_nothing_is_lost(text: str, tokens: int, overlap: int, max_length: int) -> None:
     chunks = split(text, tokens, overlap, max_length)
     assert all(chunk.tokens <= max_length for chunk in chunks)
@@ -145,3 +146,38 @@ def test_section_numbers_are_shown_but_not_embedded(heading: str, read: str) -> 
     chunk = Chunker(DummyEmbedder(), ChunkConfig()).split(document(section, title=heading))[0]
     assert chunk.embedded_text == f"{read}\n\nSome text."
     assert (chunk.title, chunk.section) == (heading, heading)
+
+
+def section(path: str, text: str) -> Section:
+    return Section(tuple(path.split("/")) if path else (), path.lower(), text)
+
+
+@pytest.mark.parametrize(
+    ("sections", "joined"),
+    [
+        ([("A/B", "one"), ("A/C", "two")], [("A", "B\n\none\n\nC\n\ntwo")]),  # of one parent
+        ([("A/B/C", "one"), ("A", "two")], [("A", "B › C\n\none\n\ntwo")]),  # one within the other
+        ([("A/B", "one"), ("A/B", "two")], [("A/B", "one\n\ntwo")]),
+        ([("A/b()", "b() does"), ("A/c()", "c() does")], [("A", "b() does\n\nc() does")]),  # terms stand in the text
+        ([("A/B/C", "one"), ("A/D", "two")], [("A/B/C", "one"), ("A/D", "two")]),  # of different parents
+        ([("A/B", "one"), ("C/D", "two")], [("A/B", "one"), ("C/D", "two")]),
+        ([("A/B", words(99)), ("A/C", "end")], [("A/B", f"{words(99)}\n\nC\n\nend")]),  # no room
+        ([("A/B/C", words(99)), ("A/D", "end")], [("A/B/C", f"{words(99)}\n\nD\n\nend")]),  # after what B holds
+        ([("A/B", words(30)), ("A/C", words(30))], [("A/B", words(30)), ("A/C", words(30))]),  # long enough
+        ([("A", "lead"), ("A/B", "one"), ("A/C", "two")], [("A", "lead\n\nB\n\none\n\nC\n\ntwo")]),  # above its heading
+        ([("A/B", words(30)), ("A/C", "end")], [("A", f"B\n\n{words(30)}\n\nC\n\nend")]),
+    ],
+)
+def test_what_is_joined(sections: list[tuple[str, str]], joined: list[tuple[str, str]]) -> None:
+    found = join_short([section(*each) for each in sections], 100, lambda text: len(text.split()))
+    assert [("/".join(each.path), each.text) for each in found] == joined
+    assert found[0].anchor == sections[0][0].lower(), "a link leads to where the text begins"
+
+
+def test_a_lead_in_joins_the_subsection_it_introduces_however_long() -> None:
+    lead, within = section("A", "For more see elsewhere."), section("A/B", words(200))
+    assert join_short([lead, within], 100, lambda text: len(text.split())) == [
+        replace(section("A/B", f"{lead.text}\n\n{within.text}"), anchor="a", marks=((len(lead.text) + 2, "a/b"),))
+    ]
+    long = section("A", words(60))
+    assert join_short([long, within], 100, lambda text: len(text.split())) == [long, within]

@@ -1,6 +1,4 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rag.answer.answer_writer import CitationFilter
 
@@ -12,7 +10,6 @@ CASES = [
     ("Both [1, 3] and [2; 7].", "Both [1][3] and [2].", [1, 3, 2]),
     ("A range [1-3] and [2–9].", "A range [1][2][3] and [2][3].", [1, 2, 3]),
     ("A footnote [^2].", "A footnote [2].", [2]),
-    ("[1]", "[1]", [1]),
     ("[9]", "", []),
     ("Open at the end [1", "Open at the end [1", []),
     ("A box [ ] and [x] and [link](url).", "A box [ ] and [x] and [link](url).", []),
@@ -32,16 +29,6 @@ def test_whole_and_letter_by_letter(text, shown, cited):
         filtered = CitationFilter(3)
         assert "".join(map(filtered.feed, pieces)) + filtered.feed("", is_last=True) == shown
         assert filtered.cited == cited
-
-
-@given(st.lists(st.text(alphabet="[]1290, -^`\nab", max_size=8), max_size=12))
-def test_pieces_make_no_difference(pieces):
-    whole = CitationFilter(2)
-    expected = whole.feed("".join(pieces)) + whole.feed("", is_last=True)
-    filtered = CitationFilter(2)
-    assert "".join(map(filtered.feed, pieces)) + filtered.feed("", is_last=True) == expected
-    assert filtered.cited == whole.cited
-    assert set(filtered.cited) <= {1, 2}
 
 
 def test_what_cannot_become_a_citation_is_not_held_back():

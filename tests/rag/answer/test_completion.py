@@ -68,19 +68,11 @@ def test_an_endpoint_that_stalls(server, steps):
     assert server.left.wait(10)
 
 
-def test_an_endpoint_that_is_not_there(server):
-    endpoint = Endpoint("http://127.0.0.1:1/v1/chat/completions", "m", "", 10)
-    with pytest.raises(EndpointFailed, match="cannot be reached"):
-        list(complete(endpoint, CHAT))
-
-
 @pytest.mark.parametrize(
     ("steps", "message"),
     [
         ([b"data: not json\n\n"], "is not a completion"),
-        ([b'data: {"choices": 5}\n\n'], "is not a completion"),
         ([b'data: {"choices": [5]}\n\n'], "is not a completion"),
-        ([b"data: 5\n\n"], "is not a completion"),
         ([b"data: " + b"[" * 100_000 + b"\n\n"], "is not a completion"),
         ([chunk(choices=[{"delta": {"content": 5}}])], "is not a completion"),
         ([b"\xff\xfe\n\n", b"data: \xff\n\n"], "is not a completion"),
@@ -108,7 +100,8 @@ def test_a_refusal_is_logged_without_the_key(server, caplog):
     with caplog.at_level(logging.WARNING), pytest.raises(EndpointFailed, match="status 401") as caught:
         list(complete(endpoint_of(server), CHAT))
     assert "is wrong" in caplog.text
-    assert KEY not in caplog.text + str(caught.value) + repr(endpoint_of(server))
+    shown = repr(load({"answer_key": KEY}, {})) + repr(endpoint_of(server))
+    assert KEY not in caplog.text + str(caught.value) + shown
 
 
 @pytest.mark.parametrize(
@@ -129,7 +122,3 @@ def test_settings_that_cannot_be(settings, error, message):
 @pytest.mark.parametrize("url", ["http://h/v1", "http://h/v1/", " http://h/v1/chat/completions "])
 def test_addresses_that_people_write(url):
     assert Endpoint.of(load({"answer_url": url, "answer_model": "m"}, {})).url == "http://h/v1/chat/completions"
-
-
-def test_the_key_is_not_shown():
-    assert KEY not in repr(load({"answer_key": KEY}, {}))
