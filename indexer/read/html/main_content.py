@@ -10,7 +10,7 @@ from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html, redirects
 from indexer.read.html.noise import classes, is_noise
 from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.unfold import unfold
+from indexer.read.html.unfold import drop_trail, unfold
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
@@ -64,6 +64,7 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
     """Make formulas of a page text, and show what it shows after a click."""
     simplify(tree, markup)
     unfold(tree)
+    drop_trail(tree)
     return tree
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
+from urllib.parse import unquote
 
 from indexer.read.html.html_tree import fold
 from indexer.records import Section, Whole
@@ -206,7 +207,9 @@ def _cut_tails(blocks: Sequence[Block]) -> None:
                 break
             before = block.text.removesuffix(link.text).rstrip()
             goes_on = before.endswith(_ENDS) and (link.text in often or link.text.endswith(_ELLIPSES))
-            if not before or not (goes_on or link.text in apart):
+            page, _, name = link.target.partition("#")  # the same name on another page, as of the source of this id
+            is_itself = bool(page and name) and unquote(block.anchor or "").endswith(unquote(name))
+            if not before or not (goes_on or link.text in apart or (is_itself and link.text.isalpha())):
                 break
             block.text = before.rstrip("([").rstrip()
 

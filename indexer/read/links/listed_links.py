@@ -1,7 +1,7 @@
 """Addresses in sitemaps and their indexes, feeds and lists of text; runs in the process that reads documents."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from itertools import islice
 from typing import Any
@@ -21,7 +21,6 @@ _UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", 
 _DECLARATION = re.compile(rb"<\?xml[^>]{0,200}>")
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
 _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
-_NOT_A_LIST = "neither a page nor a sitemap or feed"
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
@@ -33,46 +32,41 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     try:
         for _ in range(2):  # a packed file may be packed again on its way
             if body.startswith(GZIP):
-                body = b"".join(_bounded(decoded([body], "gzip"), LONGEST_LIST))
+                content = bytearray()
+                for part in decoded([body], "gzip"):
+                    content += part
+                    if len(content) > LONGEST_LIST:
+                        raise ParseError(f"larger than {LONGEST_LIST:,} bytes")
+                body = bytes(content)
         if (encoding := _UTF_16.get(body[:2])) is not None:
             body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
         body = body.lstrip(_BEFORE)
-        if body and not body.startswith(b"<"):
-            return {"addresses": _first(_lines(body))}
         try:
-            return {"addresses": _first(_addresses(body))}
-        except etree.XMLSyntaxError:
-            return {"addresses": _first(_addresses(_repaired(body)))}
+            found = _first(_lines(body) if body and not body.startswith(b"<") else _addresses(body))
+        except etree.XMLSyntaxError:  # often for bare ampersands, odd bytes, or a wrong declaration
+            body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS)
+            found = _first(_addresses(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode())))
+        return {"addresses": found}
     except FetchError as error:
         raise ParseError(str(error)) from error
     except (etree.LxmlError, ValueError) as error:
         raise ParseError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
 
 
-def _first(found: Iterable[tuple[str, str]]) -> list[list[str]]:
-    return list(
-        islice(([name, address] for name, address in found if address and len(address) <= _LONGEST), MOST_LISTED)
-    )
+def _first(found: Iterator[tuple[str, str]]) -> list[list[str]]:
+    usable = ([name, address] for name, address in found if address and len(address) <= _LONGEST)
+    return list(islice(usable, MOST_LISTED))
 
 
 def _lines(body: bytes) -> Iterator[tuple[str, str]]:
     """Yield the addresses of a list of text, one a line."""
-    is_first = True
-    for line in body.decode("utf-8", "replace").splitlines():
-        words = line.split(None, 1)
-        if not words or words[0].startswith("#"):
-            continue
-        if words[0].lower().startswith(("http://", "https://", "/")):
-            yield "url", words[0]
-        elif is_first:
-            raise ParseError(_NOT_A_LIST)
-        is_first = False
-
-
-def _repaired(body: bytes) -> bytes:
-    """Return XML without what often makes it none: bare ampersands, odd bytes, a wrong declaration."""
-    body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS).decode("utf-8", "replace").encode()
-    return _BARE_AMPERSAND.sub(b"&amp;", body)
+    lines = (line.split(None, 1) for line in body.decode("utf-8", "replace").splitlines())
+    words = [line[0] for line in lines if line and not line[0].startswith("#")]
+    for number, word in enumerate(words):
+        if word.lower().startswith(("http://", "https://", "/")):
+            yield "url", word
+        elif not number:
+            raise ParseError("neither a page nor a sitemap or feed")
 
 
 def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
@@ -87,25 +81,32 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
         remove_comments=True,
         remove_pis=True,
     )
-    is_root, has_address = True, False
+    has_address = False
     for event, element in events:
-        name = _name(element)
-        if is_root:
-            is_root = False
-            _check_root(element, name)
-        parent = element.getparent()
+        name, parent = _name(element), element.getparent()
         if parent is None:
             if event == "end":  # whatever follows is not of the list
                 return
+            about = element.getroottree().docinfo
+            defined = about.internalDTD.entities() if about.internalDTD is not None else []
+            if about.doctype and (defined or not about.public_id):  # RSS 0.91 names a public one
+                raise ParseError("a list of pages with a document type is not read: it may define entities")
+            if name not in _ROOTS:
+                raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
             continue
         if event == "start":
             has_address = has_address and name not in _ENTRIES
             continue
         above = _name(parent)
-        if above in _ENTRIES and (address := _address(element, name, above)):
-            has_address = True
-            yield above, address
-        elif name in _ENTRIES:  # done with: memory does not grow with the list
+        if above in _ENTRIES:
+            address = element.text or "" if name == ("link" if above in ("item", "entry") else "loc") else ""
+            if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
+                address = element.get("href", "")
+            if address := urljoin(element.base or "", address.strip()):
+                has_address = True
+                yield above, address
+                continue
+        if name in _ENTRIES:  # done with: memory does not grow with the list
             if not has_address and (address := _identifier(element)):
                 yield name, address
             element.clear()
@@ -113,43 +114,13 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
                 del parent[0]
 
 
-def _check_root(element: etree._Element, name: str) -> None:
-    """Raise ParseError unless an element is the first one of a list that is safe to read."""
-    about = element.getroottree().docinfo
-    defined = about.internalDTD.entities() if about.internalDTD is not None else []
-    if about.doctype and (defined or not about.public_id):  # RSS 0.91 names a public one
-        raise ParseError("a list of pages with a document type is not read: it may define entities")
-    if name not in _ROOTS:
-        raise ParseError(f"{_NOT_A_LIST}: its first element is {name[:40]}")
-
-
-def _address(element: etree._Element, name: str, above: str) -> str:
-    """Return the address that an element of an entry has, empty if none."""
-    address = ""
-    if name == ("link" if above in ("item", "entry") else "loc"):
-        address = element.text or ""
-    if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
-        address = element.get("href", "")
-    return urljoin(element.base or "", address.strip())
-
-
 def _identifier(entry: etree._Element) -> str:
     """Return the address by which an entry without a link is known, empty if there is none."""
-    names = (
-        child.text or "" for child in entry if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"
-    )
-    about = (value for key, value in entry.attrib.items() if key.endswith("}about"))
-    return next((text.strip() for text in (*about, *names) if text.strip().startswith(("http://", "https://"))), "")
+    ids = [child for child in entry if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"]
+    about = [value for key, value in entry.attrib.items() if key.endswith("}about")]
+    texts = map(str.strip, (*about, *(child.text or "" for child in ids)))
+    return next((text for text in texts if text.startswith(("http://", "https://"))), "")
 
 
 def _name(element: etree._Element) -> str:
     return str(etree.QName(element).localname).lower()
-
-
-def _bounded(parts: Iterable[bytes], most: int) -> Iterator[bytes]:
-    size = 0
-    for part in parts:
-        size += len(part)
-        if size > most:
-            raise ParseError(f"larger than {most:,} bytes")
-        yield part

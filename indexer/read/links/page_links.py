@@ -231,7 +231,9 @@ class Leads:
                 others.add(address)
         folder = max((folder for _, folder in named), key=len, default="")
         rest = others.union(address for address, place in named if place != folder)
-        above = {address for address in rest if _leads_up(address, folder)}
+        # to the folder itself, in another order, or to one above it
+        paths = {address: address.partition("?")[0].removeprefix("./") for address in rest}
+        above = {address for address, path in paths.items() if not path.strip("./") or f"{folder}/".startswith(path)}
         entries = [address for address, place in named if place == folder]
         if len(rest - above) > 1 or not (entries or above):
             return None
@@ -244,16 +246,13 @@ class Leads:
 
 
 def may_be_listing(markup: str) -> bool:
-    """Return whether a page is worth a closer look: it has dates, or its title is missing
-    or ends with a path."""
+    """Return whether a page is worth a closer look: it has dates, or its title is missing or ends with a path."""
     head = markup[:_LOOKED_AT]
     title = _TITLE.search(head)
-    return title is None or _PATH.search(unescape(title[1])) is not None or _has_date(head)
-
-
-def _has_date(text: str) -> bool:
-    years = (year.span() for year in _YEAR.finditer(text))
-    return any(_DATE.search(text, max(0, start - _AROUND_YEAR), end + _AROUND_YEAR) for start, end in years)
+    if title is None or _PATH.search(unescape(title[1])):
+        return True
+    years = (year.span() for year in _YEAR.finditer(head))
+    return any(_DATE.search(head, max(0, start - _AROUND_YEAR), end + _AROUND_YEAR) for start, end in years)
 
 
 def _is_name_of(text: str, name: str) -> bool:
@@ -261,12 +260,6 @@ def _is_name_of(text: str, name: str) -> bool:
     shown = text.removesuffix("@").rstrip("/").strip()
     cut = next((end for end in _CUT_OFF if shown.endswith(end)), None)
     return shown == name or (cut is not None and len(shown) > len(cut) and name.startswith(shown.removesuffix(cut)))
-
-
-def _leads_up(address: str, folder: str) -> bool:
-    """Return whether a link of a listing leads to the folder itself, in another order, or to one above it."""
-    path = address.partition("?")[0].removeprefix("./")
-    return not path.strip("./") or f"{folder}/".startswith(path)
 
 
 LONGEST_DELAY = 60  # seconds; pages that send on later are made to be read, or wait for something

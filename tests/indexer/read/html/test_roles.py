@@ -15,6 +15,7 @@ NOISE = [
     '<div role="toolbar">Copy</div>',
     '<ul><li><a href="#a">Edit a</a><li><a href="#b">Copy b</a></ul>',
     '<p>f <span class="tooltip">ⓘ<span>Source of this</span></span></p>',
+    '<div class="language-Run"><span>Run</span><pre>f()</pre></div>',
     "<form><p>f</p><label><input type=checkbox> Copy what is shown</label></form>",
     '<label for="tab1">Source</label><p>f</p>',
     '<p>It does this. <a href="#more">dit ...</a></p>',
@@ -144,3 +145,16 @@ def test_a_link_around_a_heading_has_its_id() -> None:
     assert [anchor for _, anchor, _ in sections(page)] == ["g:1"]
     page = "<div id=page><h2>All</h2><div><a name=f></a><h3>f</h3><pre>f()</pre><p>Own.</p></div></div>"
     assert [anchor for _, anchor, _ in sections(page)] == ["f"]
+
+
+@pytest.mark.parametrize(
+    "crumbs",
+    [
+        '<p><a href="/">Home</a> / <a href="/guide">Guide</a> / The title</p>',
+        '<ul><li><a href="/">Home</a></li><li>›</li><li>The <b>title</b></li></ul>',
+    ],
+)
+def test_where_a_page_is_does_not_precede_its_title(crumbs: str) -> None:
+    assert text(f"<body>{crumbs}<header><h1>The title.</h1></header><p>Own text.</p>") == "Own text."
+    for lead in ('<p><a href="/">Home</a> makes The title</p>', "<p>The title</p>"):
+        assert "itle" in text(f"<body>{lead}<h1>The title</h1><p>Own text.</p>")
