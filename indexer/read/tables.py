@@ -44,63 +44,46 @@ def spread(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
     A row of one cell stays one text, and the last cell of a row makes no columns that no other row has. Long texts are
     not repeated; once a table has filled its most repeats, its cells span nothing more, and a note says so.
     """
-    spreading = _Spreading()
+    grid: list[list[str]] = []
+    reaches: list[tuple[int, str]] = []  # of each row: column at which its last cell ends, and what that repeats
+    above: dict[int, tuple[int, int, str]] = {}  # by column: rows to fill, column at which the cell ends, its text
+    repeats = 0
     for cells in rows:
-        spreading.add(cells)
-    width = max(map(len, spreading.rows), default=0)
-    for row, (reach, repeated) in zip(spreading.rows, spreading.reaches, strict=True):
-        missing = min(reach, width) - len(row)
-        if missing > 0 and spreading.may_repeat(missing):
-            row += [repeated] * missing
-    return spreading.rows
-
-
-class _Spreading:
-    """A grid while it is being filled, row by row."""
-
-    def __init__(self) -> None:
-        self.rows: list[list[str]] = []
-        self.reaches: list[tuple[int, str]] = []  # of each row: column at which its last cell ends, that cell's text
-        self._above: dict[int, tuple[int, int, str]] = {}  # by column: rows to fill, column at which it ends, text
-        self._repeats = 0
-
-    def may_repeat(self, count: int) -> bool:
-        self._repeats += max(0, count)
-        if self._repeats > _MOST_REPEATS:
-            notes.add("a table with too many merged cells: only some were repeated")
-        return self._repeats <= _MOST_REPEATS
-
-    def add(self, cells: Sequence[Cell]) -> None:
-        """Put the cells of a row into the columns that the rows above leave free."""
-        row: list[str] = []
-        above, self._above = self._above, {}
-        reach, repeated = 0, ""
-
-        def fill_from_above() -> None:
-            nonlocal reach, repeated
-            while (span := above.pop(len(row), None)) is not None and self.may_repeat(1):
-                left, reach, repeated = span
-                if left > 1:
-                    self._above[len(row)] = left - 1, reach, repeated
-                row.append(repeated)
-
-        for place, (text, rowspan, colspan) in enumerate(cells):
-            fill_from_above()
-            is_last = place == len(cells) - 1
+        repeats += len(above)
+        spans = above if repeats <= _MOST_REPEATS else {}
+        row = {column: (text, end, text) for column, (_, end, text) in spans.items()}
+        above = {column: (count - 1, end, text) for column, (count, end, text) in spans.items() if count > 1}
+        column = 0
+        for place, (text, rowspan, colspan) in enumerate(cells, start=1):
+            while column in row:
+                column += 1
             repeated = text if len(text) <= _LONGEST_REPEAT else ""
-            width = 1 if is_last or not self.may_repeat(colspan - 1) else max(1, colspan)
-            reach = len(row) + (max(1, colspan) if is_last else width)
-            if rowspan > 1:
-                self._above |= {len(row) + number: (rowspan - 1, reach, repeated) for number in range(width)}
-            row += [text, *[repeated] * (width - 1)]
-        fill_from_above()
-        for column in sorted(above):  # to the right of the last cell
-            gap = column - len(row)
-            if column in above and self.may_repeat(gap):
-                row += [repeated if len(row) + number < reach else "" for number in range(gap)]
-                fill_from_above()
-        self.rows.append(row)
-        self.reaches.append((reach if len(row) > 1 else 0, repeated))
+            span, is_last = max(1, colspan), place == len(cells)
+            repeats += 0 if is_last else span - 1
+            width = 1 if is_last or repeats > _MOST_REPEATS else span
+            end = column + (span if is_last else width)
+            for at in range(column, column + width):
+                row[at] = (text if at == column else repeated), end, repeated
+                if rowspan > 1:
+                    above[at] = rowspan - 1, end, repeated
+            column += width
+        texts: list[str] = []
+        end, repeated = 0, ""
+        for column in range(max(row, default=-1) + 1):
+            text, end, repeated = row.get(column) or (repeated if column < end else "", end, repeated)
+            texts.append(text)
+        repeats += len(texts) - len(row)
+        grid.append(texts)
+        reaches.append((end if len(texts) > 1 else 0, repeated))
+    longest = max(map(len, grid), default=0)
+    for texts, (end, repeated) in zip(grid, reaches, strict=True):
+        missing = max(0, min(end, longest) - len(texts))
+        repeats += missing
+        if repeats <= _MOST_REPEATS:
+            texts += [repeated] * missing
+    if repeats > _MOST_REPEATS:
+        notes.add("a table with too many merged cells: only some were repeated")
+    return grid
 
 
 def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from io import BytesIO
 from itertools import groupby
 from typing import Any
 
+from lxml import etree
 from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
 
 from indexer import notes
@@ -237,12 +238,15 @@ _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _CELLS = (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell")
 _GAPS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
-_LEFT_OUT = (f"{_OFFICE}annotation", f"{_TEXT}ruby-text")
+_LEFT_OUT = (f"{_OFFICE}annotation", f"{_TEXT}ruby-text", etree.Comment)
 _HIDDEN = ("collapse", "filter")  # visibility of rows and columns
 
 
 def _ods_sheets(root: Any) -> Iterator[_Sheet]:
     """Yield the sheets of an ODS file that are shown."""
+    etree.strip_elements(root, *_LEFT_OUT, with_tail=False)
+    for gap in root.iter(*_GAPS):
+        gap.text = " "
     hidden = {
         style.get(f"{_STYLE}name")
         for style in root.iter(f"{_STYLE}style")
@@ -295,7 +299,7 @@ def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
 
 def _ods_text(cell: Any) -> str:
     """Return what a cell shows: its text, or else its value."""
-    if text := "\n".join(_words(line) for line in cell.iterchildren(f"{_TEXT}p", f"{_TEXT}h")):
+    if text := "\n".join("".join(line.itertext()) for line in cell.iterchildren(f"{_TEXT}p", f"{_TEXT}h")):
         return text
     kind, value = cell.get(f"{_OFFICE}value-type", ""), cell.get(f"{_OFFICE}value")
     if cell.get(f"{_TABLE}formula") and not kind:
@@ -307,18 +311,6 @@ def _ods_text(cell: Any) -> str:
         return shown(float(value), "0.##########%" if kind == "percentage" else GENERAL)
     except (ValueError, OverflowError):
         return str(value)
-
-
-def _words(node: Any) -> str:
-    """Return the words of a paragraph, with the blanks that are elements in it."""
-    pieces = [node.text or ""]
-    for child in node:
-        if child.tag in _GAPS:
-            pieces.append(" ")
-        elif isinstance(child.tag, str) and child.tag not in _LEFT_OUT:
-            pieces.append(_words(child))
-        pieces.append(child.tail or "")
-    return "".join(pieces)
 
 
 def _count(element: Any, name: str) -> int:

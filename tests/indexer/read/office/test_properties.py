@@ -130,10 +130,10 @@ def test_pdf_text_outside_the_page_is_not_read() -> None:
     assert read("a.pdf", shifted).sections[0].text == "seen"
 
 
-def test_pdf_of_ten_thousand_pages() -> None:
-    document = read("a.pdf", files.pdf(*(f"This is page {number}." for number in range(1, 10_001))))
-    assert len(document.sections) == 10_000
-    assert document.sections[-1] == Section(("Page 10000",), "page=10000", "This is page 10000.")
+def test_pdf_of_two_thousand_pages() -> None:
+    document = read("a.pdf", files.pdf(*(f"This is page {number}." for number in range(1, 2_001))))
+    assert len(document.sections) == 2_000
+    assert document.sections[-1] == Section(("Page 2000",), "page=2000", "This is page 2000.")
 
 
 def test_encrypted_documents_say_so() -> None:
