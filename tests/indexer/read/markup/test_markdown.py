@@ -1,30 +1,12 @@
-"""Dialects of Markdown: what a reader of each sees is read, its marks are not."""
+"""Dialects of Markdown and reStructuredText: what a reader of each sees is read, its marks are not."""
+
+from collections.abc import Callable
 
 import pytest
 
 from indexer import notes
-from indexer.read.markup import markdown
+from indexer.read.markup import markdown, restructured
 from indexer.records import Extraction
-
-
-def sections_of(found: Extraction) -> str:
-    return "\n".join(f"{' > '.join(section.path)}\n{section.text}" for section in found.sections)
-
-
-def read(text: str) -> str:
-    """Text of a document, with the paths of its sections."""
-    return sections_of(markdown.read(text.encode(), None))
-
-
-def has_in_order(text: str, words: list[str]) -> bool:
-    place = 0
-    for word in words:
-        place = text.find(word, place)
-        if place < 0:
-            return False
-        place += len(word)
-    return True
-
 
 # text, what is read in this order, what is not
 BOXES = [
@@ -127,17 +109,30 @@ MDX = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "shown", "gone"), BOXES + DIRECTIVES + TAGS + INLINE)
-def test_marks_of_dialects(text: str, shown: list[str], gone: list[str]) -> None:
-    found = read(text)
-    assert has_in_order(found, shown), found
-    assert not [mark for mark in gone if mark in found], found
+RESTRUCTURED = [  # with what Sphinx adds
+    (".. tabs::\n\n   .. group-tab:: Linux\n\n      Run *apt*.\n\n   .. tab:: Mac\n\n      Run brew.",
+     ["Linux", "Run apt.", "Mac", "Run brew."], ["tab", "*"]),
+    (".. code-block:: python\n   :caption: main.py\n   :linenos:\n\n   x = 1", ["main.py", "x = 1"], ["linenos"]),
+    ("Text :myrole:`shown <x>` and `back`:other: and :py:meth:`~a.b`.", ["Text shown and back and b."], [":", "`"]),
+    ("Text.\n\n.. toctree::\n   :maxdepth: 2\n\n   intro\n\n.. index:: a; b\n\nMore.",
+     ["Text.", "More."], ["intro", "a; b"]),
+    (".. note:: Short.\n\n.. warning::\n\n   Long *one*.\n\n.. custom-box::\n\n   Boxed.",
+     ["Short.", "Long one.", "Boxed."], ["custom"]),
+]  # fmt: skip
+ALL = [(markdown.read, *row) for row in BOXES + DIRECTIVES + TAGS + INLINE]
+ALL += [(markdown.read_mdx, *row) for row in MDX] + [(restructured.read, *row) for row in RESTRUCTURED]
 
 
-@pytest.mark.parametrize(("text", "shown", "gone"), MDX)
-def test_mdx(text: str, shown: list[str], gone: list[str]) -> None:
-    found = sections_of(markdown.read_mdx(text.encode(), None))
-    assert has_in_order(found, shown), found
+@pytest.mark.parametrize(("read", "text", "shown", "gone"), ALL)
+def test_marks_of_dialects(
+    read: Callable[[bytes, None], Extraction], text: str, shown: list[str], gone: list[str]
+) -> None:
+    sections = read(text.encode(), None).sections
+    found = "\n".join(f"{' > '.join(section.path)}\n{section.text}" for section in sections)
+    place = 0
+    for words in shown:
+        assert words in found[place:], found
+        place = found.index(words, place) + len(words)
     assert not [mark for mark in gone if mark in found], found
 
 
@@ -172,5 +167,7 @@ def test_front_matter(front: str, title: str, date: str, metadata: dict[str, tup
 
 def test_what_is_left_out_is_noted() -> None:
     notes.take()
-    read('--8<-- "a.md"\n\n```{toctree}\na\n```')
+    markdown.read(b'--8<-- "a.md"\n\n```{toctree}\na\n```', None)
     assert notes.take() == ("a file that Markdown includes was left out", "a directive was left out: toctree")
+    restructured.read(b"Text.\n\n.. toctree::\n\n   intro\n", None)
+    assert notes.take() == ("a directive was left out: toctree",)
