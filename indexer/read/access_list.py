@@ -16,23 +16,31 @@ NOBODY: tuple[str, ...] = ()
 MOST_NAMES = 256  # of one list
 LONGEST = 256  # characters of a name
 _KINDS = {"users": "user", "groups": "group"}
-_EVERYBODY = "everybody"
-SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
+_SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
 def readers_of(given: object) -> Readers:
     """Return the names of a list, such as `group:staff`; None for everybody. Raises ValueError, which says why not."""
-    if not isinstance(given, Mapping) or (unknown := [name for name in given if name not in (*_KINDS, _EVERYBODY)]):
-        what = f"has {str(unknown[0])[:40]!r}" if isinstance(given, Mapping) else "is no table"
-        raise ValueError(f"an access list {what}; it has {SHAPE}")
-    if _EVERYBODY in given:
-        if len(given) == 1 and given[_EVERYBODY] in (True, "true"):
+    if not isinstance(given, Mapping):
+        raise ValueError(f"an access list is no table; it has {_SHAPE}")
+    if unknown := [name for name in given if name not in (*_KINDS, "everybody")]:
+        raise ValueError(f"an access list has {str(unknown[0])[:40]!r}; it has {_SHAPE}")
+    if "everybody" in given:
+        if len(given) == 1 and given["everybody"] in (True, "true"):
             return None
-        raise ValueError(f"everybody must be true, and stand alone in an access list; it has {SHAPE}")
-    names = [f"{_KINDS[kind]}:{_name(text)}" for kind, texts in given.items() for text in _texts(texts)]
+        raise ValueError(f"everybody must be true, and stand alone in an access list; it has {_SHAPE}")
+    names = set()
+    for kind, texts in given.items():
+        if not isinstance(texts, str | list):
+            raise ValueError("users and groups of an access list must be names or lists of names")
+        for text in [texts] if isinstance(texts, str) else texts:
+            name = folded(visible(text)) if isinstance(text, str) else ""
+            if not 0 < len(name) <= LONGEST:
+                raise ValueError(f"an access list has a name that is empty, too long or no text: {str(text)[:40]!r}")
+            names.add(f"{_KINDS[kind]}:{name}")
     if len(names) > MOST_NAMES:
         raise ValueError(f"an access list has at most {MOST_NAMES} names")
-    return tuple(sorted(set(names)))
+    return tuple(sorted(names))
 
 
 def read_list(body: bytes) -> Readers:
@@ -56,18 +64,3 @@ def checked_names(names: Any) -> Readers:
         return readers_of(by_kind)
     except (TypeError, ValueError):
         return NOBODY
-
-
-def _texts(value: object) -> list[object]:
-    if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list):
-        raise ValueError("users and groups of an access list must be names or lists of names")
-    return value
-
-
-def _name(text: object) -> str:
-    name = folded(visible(text)) if isinstance(text, str) else ""
-    if not 0 < len(name) <= LONGEST:
-        raise ValueError(f"an access list has a name that is empty, too long or no text: {str(text)[:40]!r}")
-    return name

@@ -1,4 +1,4 @@
-"""Archives of documents: zip, tar, and tar compressed with gzip, bzip2 or xz.
+"""Archives of documents: zip, tar, and tar compressed with gzip, bzip2 or xz; and what comes with e-mail.
 
 Every member becomes a page of its own, `file:///folder/archive.zip!/member`, so that all that is known of pages holds
 for it: unchanged ones are not read again, one that is damaged costs itself. Archives inside archives are not opened.
@@ -35,7 +35,7 @@ _LONGEST_TOTAL = 200_000_000  # bytes, decompressed
 _HIGHEST_RATIO = 200  # of bytes decompressed to bytes of the archive; of texts it is 3 to 20
 _FREE = 10_000_000  # bytes that may be decompressed at any ratio
 _LONGEST_NAME = 1_000  # characters
-_COPY = 1 << 16  # bytes read at once
+_PIECE = 1 << 16  # bytes read or unpacked at once
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
 _DAMAGED: tuple[type[Exception], ...] = (*DAMAGED, tarfile.TarError)
 
@@ -62,19 +62,13 @@ def with_parts(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:
     """Yield the pages of an archive, or the attachments of an e-mail, in order; a damaged one or a bomb is one failure.
 
-    Args:
-        page: the archive or e-mail.
-        max_bytes: longest member read.
-        no_images: why images are not read, if they are not.
+    Members of up to `max_bytes` are read; images are not if `no_images` says why.
     """
     is_mail = reader_of(page.content_type) == MAIL
+    reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
     urls: set[str] = set()
-    limits = f"{max_bytes}\n{no_images}"
     try:
-        with (
-            borrowed() as process,
-            closing(process.ask(ATTACHMENTS if is_mail else CONTAINER, limits, page.body)) as answers,
-        ):
+        with borrowed() as process, closing(process.ask(reader, limits, page.body)) as answers:
             for answer, body in answers:
                 name = str(answer.get("name"))
                 url = f"{page.url}!/{quote(name, safe='/', errors='replace')}"
@@ -95,21 +89,7 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
         yield Failure(page.url, f"what comes with it cannot be read: {error}" if is_mail else str(error))
 
 
-def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the members of an archive; runs in the reader process. For `no_images` see `expand`.
-
-    Raises:
-        ParseError: the archive is damaged, encrypted or a bomb.
-    """
-    budget = Budget(len(body))
-    try:
-        read = _zip if body.startswith(b"PK") else _tar
-        yield from read(body, max_bytes, budget, no_images)
-    except _DAMAGED as error:
-        raise ParseError("truncated or damaged archive") from error
-
-
-class Budget:
+class _Budget:
     """Bytes and files that may still come out of one archive; raises ParseError when there are none left."""
 
     def __init__(self, size: int) -> None:
@@ -117,19 +97,43 @@ class Budget:
         self._bytes = self._members = 0
 
     def spend(self, count: int) -> None:
-        """Take so many bytes."""
         self._bytes += count
         if self._bytes > self._most:
             raise ParseError(f"more than {self._most:,} bytes in the archive, which may be a bomb")
 
     def member(self) -> None:
-        """Take one file."""
         self._members += 1
         if self._members > _MOST_MEMBERS:
             raise ParseError(f"more than {_MOST_MEMBERS:,} files in the archive")
 
 
-def _zip(body: bytes, max_bytes: int, budget: Budget, no_images: str) -> Iterator[Member]:
+class _Metered:
+    """A file that may not be read past what the archive may hold; what is passed over counts too."""
+
+    def __init__(self, file: IO[bytes], budget: _Budget) -> None:
+        self._file = file
+        self._budget = budget
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._budget.spend(len(data))
+        return data
+
+
+def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    """Yield the members of an archive; runs in the reader process. For `no_images` see `expand`.
+
+    Raises:
+        ParseError: the archive is damaged, encrypted or a bomb.
+    """
+    budget = _Budget(len(body))
+    try:
+        yield from (_zip if body.startswith(b"PK") else _tar)(body, max_bytes, budget, no_images)
+    except _DAMAGED as error:
+        raise ParseError("truncated or damaged archive") from error
+
+
+def _zip(body: bytes, max_bytes: int, budget: _Budget, no_images: str) -> Iterator[Member]:
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         for info in archive.infolist():
             budget.member()
@@ -145,16 +149,16 @@ def _zip(body: bytes, max_bytes: int, budget: Budget, no_images: str) -> Iterato
             else:
                 try:
                     with archive.open(info) as file:
-                        yield _read(name, file, max_bytes, budget)
+                        yield _read(name, _Metered(file, budget), max_bytes)
                 except _DAMAGED:
                     yield Member(name, failed="damaged in the archive")
 
 
-def _tar(body: bytes, max_bytes: int, budget: Budget, no_images: str) -> Iterator[Member]:
+def _tar(body: bytes, max_bytes: int, budget: _Budget, no_images: str) -> Iterator[Member]:
     raw: BinaryIO = io.BytesIO(body)
     opener = next((opener for magic, opener in _COMPRESSED if body.startswith(magic)), None)
     file = cast(BinaryIO, opener(raw)) if opener else raw
-    with file, tarfile.open(fileobj=cast(IO[bytes], _Counted(file, budget)), mode="r|") as archive:
+    with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
             budget.member()
             if info.isdir():
@@ -164,28 +168,13 @@ def _tar(body: bytes, max_bytes: int, budget: Budget, no_images: str) -> Iterato
             if content is None:
                 yield Member(info.name, skipped=reason or "no file")
             else:
-                yield _read(info.name, content, max_bytes, None)
+                yield _read(info.name, content, max_bytes)
 
 
-class _Counted:
-    """A file that may not be read past what the archive may hold; what is passed over counts too."""
-
-    def __init__(self, file: BinaryIO, budget: Budget) -> None:
-        self._file = file
-        self._budget = budget
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self._budget.spend(len(data))
-        return data
-
-
-def _read(name: str, file: IO[bytes], max_bytes: int, budget: Budget | None) -> Member:
+def _read(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
     pieces, length = [], 0
-    while piece := file.read(_COPY):
+    while piece := file.read(_PIECE):
         length += len(piece)
-        if budget is not None:
-            budget.spend(len(piece))
         if length > max_bytes:
             return Member(name, failed=f"larger than {max_bytes:,} bytes")
         pieces.append(piece)
@@ -218,15 +207,18 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
     Raises:
         ParseError: there is more than an archive may hold.
     """
-    message = BytesParser(policy=_AS_IT_CAME).parsebytes(body)
-    budget = Budget(len(body))
-    names: set[str] = set()
-    todo: list[tuple[Message, str]] = [(message, "")]
+    budget, names = _Budget(len(body)), set[str]()
+    todo: list[tuple[Message, str]] = [(BytesParser(policy=_AS_IT_CAME).parsebytes(body), "")]
     while todo:
         outer, folder = todo.pop()
         for part in _attached(outer):
             budget.member()
-            name = _unique_name(f"{folder}{_file_name(part)}", names)
+            path, number = PurePosixPath(f"{folder}{_file_name(part)}"), 1
+            name = str(path)
+            while name in names:
+                number += 1
+                name = str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
+            names.add(name)
             inner = _forwarded(part)
             try:
                 data = inner.as_bytes() if inner is not None else content_of(part)
@@ -283,22 +275,9 @@ def _file_name(part: Message) -> str:
     return name or (f"attachment{mimetypes.guess_extension(kind) or ''}" if is_file else "")
 
 
-def _unique_name(name: str, names: set[str]) -> str:
-    """Return the name, with a number if another file has it."""
-    path, number = PurePosixPath(name), 1
-    while name in names:
-        number += 1
-        name = str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
-    names.add(name)
-    return name
-
-
-_PIECE = 1 << 16  # bytes unpacked at once
-
-
 def unpacked(body: bytes) -> bytes:
     """Unpack a document, of one member; raises ParseError if it is damaged, or grows more than archives may."""
-    budget, pieces = Budget(len(body)), []
+    budget, pieces = _Budget(len(body)), []
     stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
     try:
         while not stream.eof:

@@ -5,8 +5,7 @@ checked, and every text is cleaned of invisible characters here, once for all fo
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
@@ -18,44 +17,79 @@ from indexer.filter import MOST_VALUES, folded, is_day, primary_language
 from indexer.read.access_list import checked_names
 from indexer.records import Declared, Extraction, Section, Whole
 
+LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
+LONGEST_VALUE = 256
 _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
-_LONGEST_ANCHOR = 200  # characters
+_LONGEST_ANCHOR = 200  # characters; one that is cut leads nowhere
 _LONGEST_NOTE = 120  # characters
 _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _SPACE = re.compile(r"\s+")
+_NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
 
 def to_json(content: Extraction) -> dict[str, Any]:
     """Return lists, dictionaries and texts that `from_json` understands."""
     text = "\n".join(section.text for section in content.sections)
+    sections, left = list[list[Any]](), _LONGEST
+    for section in content.sections:
+        if left <= 0:
+            break
+        sections.append([section.path, section.anchor, section.text[:left], section.marks, section.wholes])
+        left -= len(section.text) + _SECTION
+    declared = content.declared
     return {
         "title": content.title,
-        "sections": [
-            [list(section.path), section.anchor, section.text, section.marks, section.wholes]
-            for section in _first(content.sections)
-        ],
-        "language": content.declared.language,
-        "date": content.declared.date,
-        "metadata": {name: list(values) for name, values in content.declared.metadata.items()},
-        "access": content.declared.access,
+        "sections": sections,
+        "language": declared.language,
+        "date": declared.date,
+        "metadata": dict(declared.metadata),
+        "access": declared.access,
         "is_link_list": content.is_link_list,
-        "detected": None if content.declared.language else detect_language(text),
+        "detected": None if declared.language else detect_language(text),
         "scanned": content.scanned,
         "notes": (*content.notes, *notes.take()),
     }
 
 
-def _first(sections: Iterable[Section]) -> Iterator[Section]:
-    """Yield sections of at most `_LONGEST` characters, which is more than passages are made of."""
-    left = _LONGEST
-    for section in sections:
-        if left <= 0:
-            return
-        yield section if len(section.text) <= left else replace(section, text=section.text[:left])
-        left -= len(section.text) + _SECTION
+def from_json(answer: Mapping[str, Any]) -> Extraction:
+    """Read an extraction from an answer, and clean it; raises ParseError if it is not one."""
+    try:
+        pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
+        access = checked_names(answer.get("access"))
+        return Extraction(
+            title=_line(answer["title"] or "") or None,
+            sections=tuple(section for fields in answer["sections"] if (section := _section(*fields))),
+            declared=Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs), access),
+            is_link_list=answer.get("is_link_list") is True,
+            detected=language_of(answer.get("detected")),
+            scanned=tuple(page for page in answer.get("scanned", ()) if isinstance(page, int)),
+            notes=clean_notes(answer.get("notes", ())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ParseError("the reader process returned invalid data") from error
+
+
+def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], wholes: list[Any]) -> Section | None:
+    """Return a section of an answer, without places that are not in its text, or None if there is no text."""
+    cleaned = clean(text)
+    if not cleaned:
+        return None
+    found_marks, found_wholes = list[tuple[int, str]](), list[Whole]()
+    if cleaned == text:
+        for place, name in marks:
+            if (mark := _anchor(name)) and isinstance(place, int) and 0 <= place < len(text):
+                found_marks.append((place, mark))
+        for start, end, head in wholes:
+            after = found_wholes[-1].end if found_wholes else 0
+            if isinstance(start, int) and isinstance(end, int) and after <= start < end <= len(text):
+                found_wholes.append(Whole(start, end, None if head is None else visible(head)))
+    headings = tuple(heading for name in path[:_DEEPEST] if (heading := _line(name)))
+    marks_in_order = tuple(sorted(found_marks, key=lambda mark: mark[0]))
+    return Section(headings, _anchor(anchor), cleaned, marks_in_order, tuple(found_wholes))
 
 
 def clean_notes(found: object) -> tuple[str, ...]:
@@ -64,31 +98,6 @@ def clean_notes(found: object) -> tuple[str, ...]:
         raise TypeError("notes are not a list")
     lines = (shorten(one_line(str(note)).replace(";", ","), _LONGEST_NOTE) for note in found[: notes.MAX_NOTES])
     return tuple(dict.fromkeys(line for line in lines if line))
-
-
-def from_json(answer: Mapping[str, Any]) -> Extraction:
-    """Read an extraction from an answer, and clean it; raises ParseError if it is not one."""
-    try:
-        sections = tuple(
-            Section(
-                tuple(heading for name in path[:_DEEPEST] if (heading := _line(name))),
-                _anchor(anchor),
-                cleaned,
-                _marks(marks, len(cleaned)) if cleaned == text else (),
-                _wholes(wholes, len(cleaned)) if cleaned == text else (),
-            )
-            for path, anchor, text, marks, wholes in answer["sections"]
-            if (cleaned := clean(text))
-        )
-        pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
-        access = checked_names(answer.get("access"))
-        declared = Declared(language_of(answer["language"]), day_of(answer["date"]), collect(pairs), access)
-        title, is_link_list = _line(answer["title"] or "") or None, answer.get("is_link_list") is True
-        scanned = tuple(page for page in answer.get("scanned", ()) if isinstance(page, int))
-        language, remarks = language_of(answer.get("detected")), clean_notes(answer.get("notes", ()))
-        return Extraction(title, sections, declared, is_link_list, language, scanned, remarks)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ParseError("the reader process returned invalid data") from error
 
 
 def clean(text: str) -> str:
@@ -112,32 +121,8 @@ def _line(text: str) -> str:
 
 
 def _anchor(anchor: str | None) -> str | None:
-    # one that is cut leads nowhere
     line = _SPACE.sub(" ", visible(anchor)).strip() if anchor is not None else ""
     return line if 0 < len(line) <= _LONGEST_ANCHOR else None
-
-
-def _marks(marks: Any, length: int) -> tuple[tuple[int, str], ...]:
-    """Return places within a text, in order, and ids; others are dropped."""
-    found = ((place, _anchor(anchor)) for place, anchor in marks)
-    known = [(place, anchor) for place, anchor in found if anchor and isinstance(place, int) and 0 <= place < length]
-    return tuple(sorted(known, key=lambda mark: mark[0]))
-
-
-def _wholes(wholes: Any, length: int) -> tuple[Whole, ...]:
-    """Return parts of a text, in order, none within another; others are dropped."""
-    found: list[Whole] = []
-    for start, end, head in wholes:
-        after = found[-1].end if found else 0
-        if isinstance(start, int) and isinstance(end, int) and after <= start < end <= length:
-            found.append(Whole(start, end, None if head is None else visible(head)))
-    return tuple(found)
-
-
-LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
-LONGEST_VALUE = 256
-_NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
 
 def language_of(tag: str | None) -> str | None:

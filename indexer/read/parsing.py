@@ -17,14 +17,12 @@ from indexer.errors import ParseError
 from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import (
     CONTAINER,
-    CONTENT_TYPES,
     GZIP,
     HTML,
     PACKED_READERS,
     PAGE,
     SCANS,
     TEXT_READERS,
-    content_type_of,
     effective_type,
     reader_of,
 )
@@ -34,19 +32,12 @@ from indexer.read.ocr.pages import Scans, Spare, count_pages, nobody, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, PageReading, Section
 
-__all__ = ["CONTENT_TYPES", "LinkList", "Unwanted", "content_type_of", "parse"]
-
-CONFIDENCE = "ocr_confidence"  # key of the metadata
 _HASHES = 1 << 64  # number of hashes of blocks
 _PAGE = re.compile(r"page=(\d+)")  # how a section of a PDF names its page
 
 
 class Unwanted(ParseError):
     """A page that is left out on purpose."""
-
-
-class LinkList(Unwanted):
-    """A page that is an index or a table of contents: nothing of its own to find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +88,15 @@ def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
 def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
     """Return blocks of an answer of the reader process, which is not trusted; None if they are none."""
     try:
-        numbers = [
-            (_hash(outer), _hash(place), _hash(text), bool(is_linked))
+        blocks = tuple(
+            (int(outer), int(place), int(text), bool(is_linked))
             for outer, place, text, is_linked in islice(found["blocks"], MOST_BLOCKS)
-        ]
-        return PageBlocks(_hash(found["about"]), tuple(numbers))
-    except (KeyError, TypeError, ValueError):
+        )
+        about = int(found["about"])
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
-
-
-def _hash(value: Any) -> int:
-    number = int(value)
-    if not 0 <= number < _HASHES:
-        raise ValueError("not a hash")
-    return number
+    hashes = (about, *(number for block in blocks for number in block[:3]))
+    return PageBlocks(about, blocks) if all(0 <= number < _HASHES for number in hashes) else None
 
 
 def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, spare: Spare = nobody) -> Document:
@@ -126,32 +112,37 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
         ParseError: the page is not what it says it is, cannot be read, or takes too much time or memory. A document
             without sections is no error.
     """
-    content_type = effective_type(page.content_type, urlsplit(page.url).path)
+    path = urlsplit(page.url).path
+    content_type = effective_type(page.content_type, path)
     reader = reader_of(content_type)
-    is_text = reader is None or reader in TEXT_READERS
-    if is_text and not _is_packed(page, reader) and is_binary(page.body, page.charset):
+    is_of_folder = not (page.requested or page.url).startswith("http")  # whose texts may be packed
+    is_packed = is_of_folder and reader in PACKED_READERS and page.body.startswith(GZIP)
+    if (reader is None or reader in TEXT_READERS) and not is_packed and is_binary(page.body, page.charset):
         raise ParseError("binary data instead of text")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")
-    reading = page.reading
-    if reading is not None and reading.content is not None:
-        if isinstance(reading.content, ParseError):
-            raise reading.content
-        content, scans = reading.content, Scans()
+    if page.reading is not None and page.reading.content is not None:
+        if isinstance(page.reading.content, ParseError):
+            raise page.reading.content
+        content, scans = page.reading.content, Scans()
     elif process is None:
         with borrowed() as process:
             return parse(page, process, ocr, spare)
     else:
         content, scans = _read(reader, page, process, ocr, spare)
     if content.is_link_list:
-        raise LinkList("a list of links")
+        raise Unwanted("a list of links")
     sections = tuple(_in_order(content.sections, scans.sections))
+    if page.line_fragment:  # a link template spells anchors otherwise
+        sections = tuple(replace(each, anchor=line_anchor(page.line_fragment, each.anchor)) for each in sections)
     declared, stated = content.declared, page.stated
+    confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
+    name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # for a page without a title
     return Document(
         url=page.url,
         source=page.source,
-        title=stated.title or content.title or _name(page.url),
-        sections=_linked(sections, page.line_fragment),
+        title=stated.title or content.title or name or urlsplit(page.url).netloc or page.url,
+        sections=sections,
         content_hash=hashlib.sha256(page.body).hexdigest(),
         etag=page.etag,
         last_modified=page.last_modified,
@@ -159,7 +150,7 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
         content_type=content_type,
         language=stated.language or declared.language or page.language or content.detected or scans.language,
         date=stated.date or declared.date or day_of(page.last_modified),
-        metadata={**declared.metadata, **_confidence(scans), **dict(stated.metadata)},
+        metadata={**declared.metadata, **confidence, **dict(stated.metadata)},
         scans=scans.counts,
         access=AccessLists(stated.access, declared.access),
         notes=content.notes,
@@ -190,41 +181,14 @@ def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr, spare: Spar
 
 def _in_order(sections: Sequence[Section], scanned: Sequence[Section]) -> Iterator[Section]:
     """Yield sections by their pages; those of OCR come before the first that begins on a later page."""
+
+    def page_of(section: Section) -> int:
+        named = _PAGE.fullmatch(section.anchor or "")
+        return int(named[1]) if named else 0
+
     waiting = deque(scanned)
     for section in sections:
-        page = _page_of(section)
-        while waiting and _page_of(waiting[0]) < page:
+        while waiting and page_of(waiting[0]) < page_of(section):
             yield waiting.popleft()
         yield section
     yield from waiting
-
-
-def _page_of(section: Section) -> int:
-    """Return the number of the page that a section begins on; 0 where it says none."""
-    named = _PAGE.fullmatch(section.anchor or "")
-    return int(named[1]) if named else 0
-
-
-def _confidence(scans: Scans) -> dict[str, tuple[str, ...]]:
-    return {} if scans.confidence is None else {CONFIDENCE: (f"{scans.confidence:.0f}",)}
-
-
-def _linked(sections: tuple[Section, ...], fragment: str) -> tuple[Section, ...]:
-    """Return sections with anchors as a link template spells them."""
-    if not fragment:
-        return sections
-    return tuple(replace(section, anchor=line_anchor(fragment, section.anchor)) for section in sections)
-
-
-def _is_packed(page: Page, reader: str | None) -> bool:
-    """Return whether it is a text that is packed with gzip, as folders have them."""
-    return (
-        reader in PACKED_READERS and page.body.startswith(GZIP) and not (page.requested or page.url).startswith("http")
-    )
-
-
-def _name(url: str) -> str:
-    """Return the file name of an address, for a page without a title."""
-    parts = urlsplit(url)
-    name = PurePosixPath(unquote(parts.path, errors="replace")).name
-    return visible(name) or parts.netloc or url

@@ -25,17 +25,8 @@ from indexer.errors import ParseError
 from indexer.read.confinement import confine, hide
 from indexer.read.container import unpacked
 from indexer.read.extraction import detect_language, load_language_model, to_json
-from indexer.read.fork_server import EXIT_CODE, LONGEST_REQUEST, REQUEST, read_message, write_message
-from indexer.read.formats import (
-    ATTACHMENTS,
-    CONTAINER,
-    FUNCTIONS,
-    GZIP,
-    LISTING,
-    PACKED_READERS,
-    PAGE,
-    SCANS,
-)
+from indexer.read.fork_server import EXIT_CODE, LONGEST_REQUEST, REQUEST, pack_message, read_message
+from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, GZIP, LISTING, PACKED_READERS, PAGE, SCANS
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
@@ -49,59 +40,43 @@ def main() -> None:
     preload()
     gc.freeze()
     gc.set_threshold(100_000)  # a page is a hundred thousand objects without a cycle: looking for one costs a sixth
-    control, (ended, signalled) = socket.socket(fileno=0), socket.socketpair()
-    signalled.setblocking(False)
-    signal.set_wakeup_fd(signalled.fileno(), warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    readers: dict[int, socket.socket] = {}  # by process: what stands for it
-    killed: set[int] = set()
+    control = socket.socket(fileno=0)
+    readers: dict[int, tuple[int, socket.socket]] = {}  # by the pipe that ends with it: its number, what stands for it
     while True:
-        waiting = {status.fileno(): reader for reader, status in readers.items() if reader not in killed}
-        ready, _, _ = select.select([control.fileno(), ended.fileno(), *waiting], (), ())
-        for reader in {waiting[handle] for handle in ready if handle in waiting}:  # which the build has closed
-            os.kill(reader, signal.SIGKILL)  # not yet waited for, so no other process has its number
-            killed.add(reader)
-        if ended.fileno() in ready:
-            ended.recv(4096)
-            _tell(readers)
-            killed &= readers.keys()
-        if control.fileno() in ready and not _forked(control, readers):
-            return
+        sockets = {status.fileno(): pipe for pipe, (_, status) in readers.items()}
+        ready, _, _ = select.select([control.fileno(), *readers, *sockets], (), ())
+        for pipe in {sockets.get(handle, handle) for handle in ready} & readers.keys():
+            process, status = readers.pop(pipe)
+            os.kill(process, signal.SIGKILL)  # if it has not ended; not yet waited for, so no other has its number
+            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+            with status, suppress(OSError):  # nobody may listen any more
+                status.send(EXIT_CODE.pack(code))
+            os.close(pipe)
+        if control.fileno() in ready:
+            request, handles, *_ = socket.recv_fds(control, LONGEST_REQUEST, 3)
+            if not request:
+                return
+            process, pipe = _fork(request, *handles[:2])
+            readers[pipe] = process, socket.socket(fileno=handles[2])
 
 
-def _forked(control: socket.socket, readers: dict[int, socket.socket]) -> bool:
-    """Fork what is asked for; return whether anybody asks any more."""
-    request, handles, *_ = socket.recv_fds(control, LONGEST_REQUEST, 3)
-    if not request:
-        return False
-    stdin, stdout, status = handles
+def _fork(request: bytes, stdin: int, stdout: int) -> tuple[int, int]:
+    """Start a reader; return its number, and the end of a pipe whose other end only it has."""
     if engine := request[REQUEST.size :].decode():
         load_ocr(engine)
+    ended, running = os.pipe()
     process = os.fork()
     if not process:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(stdin, 0)
-        os.dup2(stdout, 1)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        for place, handle in enumerate((stdin, stdout, running)):
+            os.dup2(handle, (0, 1, 3)[place])
+        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
         try:
             serve(*REQUEST.unpack(request[: REQUEST.size]))
         finally:
             os._exit(0)  # nothing of what the server has open is closed twice
-    os.close(stdin)
-    os.close(stdout)
-    readers[process] = socket.socket(fileno=status)
-    return True
-
-
-def _tell(readers: dict[int, socket.socket]) -> None:
-    """Send the exit codes of those that have ended."""
-    while readers:
-        process, status = os.waitpid(-1, os.WNOHANG)
-        if not process:
-            return
-        with readers.pop(process) as told, suppress(OSError):  # nobody may listen any more
-            told.send(EXIT_CODE.pack(os.waitstatus_to_exitcode(status)))
+    for handle in (stdin, stdout, running):
+        os.close(handle)
+    return process, ended
 
 
 def serve(memory: int) -> None:
@@ -111,13 +86,15 @@ def serve(memory: int) -> None:
         os.dup2(nowhere.fileno(), 1)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as first_to_go:
             first_to_go.write("1000")  # the build can go on without it
-        write_message(answers, {"pid": os.getpid(), "confinement": confine(memory)})
-        while (asked := read_message(asks, _LONGEST_REQUEST)) is not None:
-            request, body = asked
+        answers.write(pack_message({"pid": os.getpid(), "confinement": confine(memory)}))
+        answers.flush()
+        while (message := read_message(asks.read, _LONGEST_REQUEST)) is not None:
+            request, body = message
             seconds = request["seconds"] + _GRACE  # of CPU time for each part; the signal ends the process
             signal.setitimer(signal.ITIMER_PROF, seconds)
             for fields, data in answer(request["reader"], request["argument"], body):
-                write_message(answers, fields, data)
+                answers.write(pack_message(fields, data))
+                answers.flush()
                 signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
@@ -159,6 +136,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
         yield {"error": f"its reader cannot be loaded ({_missing.get(reader)}); install pilotlight again"}, b""
         return
     notes.take()  # of a document before, of which nothing came
+    last: dict[str, Any] = {}
     try:
         if reader in (CONTAINER, ATTACHMENTS):
             most, _, no_images = (argument or "0").partition("\n")
@@ -171,19 +149,17 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
                 yield to_json(content) | {"done": True}, b""
                 return
         elif reader in (LISTING, SCANS):
-            yield read(body, argument) | {"done": True}, b""
-            return
+            last = read(body, argument)
         else:
             if reader in PACKED_READERS and body.startswith(GZIP):
                 body = unpacked(body)
-            yield to_json(read(body, argument)) | {"done": True}, b""
-            return
+            last = to_json(read(body, argument))
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a library trips over, panics of Rust among it
         yield {"error": _reason(error)}, b""
     else:
-        yield {"done": True}, b""
+        yield last | {"done": True}, b""
 
 
 def _reason(error: BaseException) -> str:
@@ -191,15 +167,13 @@ def _reason(error: BaseException) -> str:
     causes = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(cause)
-    if any(isinstance(cause, MemoryError) or _lacks_memory(cause) for cause in causes):
-        return "reading it takes more memory than is allowed"
+    for cause in causes:
+        # the parser of XML reports as a fault of the document that it ran out of memory
+        is_xml = isinstance(cause, etree.XMLSyntaxError) and cause.code == etree.ErrorTypes.ERR_NO_MEMORY
+        if is_xml or isinstance(cause, MemoryError):
+            return "reading it takes more memory than is allowed"
     if isinstance(error, ParseError):
         return str(error)
     if isinstance(error, RecursionError):
         return "elements nested too deep"
     return f"damaged, or not what it says it is ({type(error).__name__})"
-
-
-def _lacks_memory(error: BaseException) -> bool:
-    """Return whether the parser of XML ran out of memory, which it reports as a fault of the document."""
-    return isinstance(error, etree.XMLSyntaxError) and error.code == etree.ErrorTypes.ERR_NO_MEMORY

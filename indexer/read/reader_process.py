@@ -1,18 +1,15 @@
 """The process in which documents are read, so that a hostile one costs itself and never the build.
 
-It is forked when it is first needed, see `fork_server`, and kept. It may use only so much memory, has what `isolation`
-leaves it, and is killed when an answer takes too long; the next document gets a new one. What it says is JSON, see
-`indexer.read.extraction`.
+It is forked when it is first needed, see `fork_server`, and kept. It may use only so much memory, has what
+`confinement` leaves it, and is killed when an answer takes too long; the next document gets a new one. What it says is
+JSON, see `indexer.read.extraction`.
 
 Everything is read there, HTML and plain text too: that leaves the build's own process to fetching and embedding.
 """
 
 import atexit
-import os
-import select
 import signal
 import threading
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -20,12 +17,10 @@ from typing import Any
 from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
-from indexer.read.fork_server import BrokenMessage, Forked, ForkServer, read_message, write_message
+from indexer.read.fork_server import BrokenMessage, Forked, ForkServer, pack_message
 
 _SECONDS = 60.0  # for one document, or one member of an archive
 _MEMORY = 480 << 20  # bytes of address space, of which 230 MB are code, tables and the model of languages
-_PIECE = 1 << 20  # bytes taken from a pipe at a time
-_LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
 _STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy machine
 _GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
 _OCR_MEMORY = 192 << 20  # bytes of address space more, for the engine and a page
@@ -66,15 +61,15 @@ class ReaderProcess:
         done = False
         if self._is_interrupted:
             raise ParseError("interrupted")
-        if self._asked >= _LIFE or (self._process is not None and self._process.poll() is not None):
+        if self._asked >= _LIFE or (self._process is not None and self._process.wait(0) is not None):
             self.close()
         self._asked += 1
         try:
             process = self.start()
-            request = {"reader": reader, "argument": argument, "seconds": self._seconds}
+            message = pack_message({"reader": reader, "argument": argument, "seconds": self._seconds}, body)
             while not done:
-                answer = self._exchange(process, request, body, self._seconds)
-                request, body = {}, b""
+                answer = self._exchange(process, message, self._seconds)
+                message = b""
                 done = "done" in answer[0] or "error" in answer[0]
                 if "error" in answer[0]:
                     raise ParseError(str(answer[0]["error"])[:200])
@@ -93,8 +88,7 @@ class ReaderProcess:
     def interrupt(self) -> None:
         """End what it reads just now, from another thread; until it is lent again, it reads nothing."""
         self._is_interrupted = True
-        process = self._process
-        if process is not None:
+        if (process := self._process) is not None:
             process.kill()
 
     def resume(self) -> None:
@@ -119,81 +113,49 @@ class ReaderProcess:
         return self._process
 
     def _fork(self) -> Forked:
+        memory = self._memory + (_OCR_MEMORY if self._engine else 0)
         try:
-            process = self._process = self._server.fork(self._allowed, self._engine)
+            process = self._process = self._server.fork(memory, self._engine)
         except OSError as error:
             raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
         try:
-            answer, _ = self._exchange(process, {}, b"", _STARTING)
+            answer, _ = self._exchange(process, b"", _STARTING)
         except ParseError:
             self.close()
             raise
         process.pid, self.confinement = int(answer["pid"]), dict(answer["confinement"])
         return process
 
-    @property
-    def _allowed(self) -> int:
-        """Return the bytes of memory that the process may have."""
-        return self._memory + (_OCR_MEMORY if self._engine else 0)
-
-    def _exchange(
-        self, process: Forked, request: dict[str, Any], body: bytes, seconds: float
-    ) -> tuple[dict[str, Any], bytes]:
-        """Send the request, if there is one, and receive an answer."""
-        pipes = _Pipes(process, seconds)
+    def _exchange(self, process: Forked, message: bytes, seconds: float) -> tuple[dict[str, Any], bytes]:
+        """Send the message, if there is one, and receive an answer; raises ParseError."""
         try:
-            if request:
-                write_message(pipes, request, body)
-            answer = read_message(pipes, _LONGEST_BODY)
+            answer = process.exchange(message, seconds)
         except BrokenMessage as error:
             raise ParseError(str(error)) from error
         except TimeoutError as error:
             raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
-        except OSError:  # it has ended before it took everything
-            answer = None
         if answer is None:
             ended = process.wait(_GRACE)
             if ended == -signal.SIGSYS:
                 raise ParseError("its reader was stopped: it made a forbidden system call")
             verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort where memory runs out
-            raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
+            allowed = self._memory + (_OCR_MEMORY if self._engine else 0)
+            raise ParseError(f"reading it {verb} more than {allowed >> 20:,} MB of memory")
         return answer
 
 
-class _Pipes:
-    """Standard input and output of a process, for one exchange, until its time is up: then TimeoutError is raised."""
-
-    def __init__(self, process: Forked, seconds: float) -> None:
-        self._to, self._from = process.stdin, process.stdout
-        os.set_blocking(self._to, False)
-        self._end = time.monotonic() + seconds
-
-    def write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            self._wait(self._to, select.POLLOUT)
-            view = view[os.write(self._to, view) :]
-
-    def flush(self) -> None:
-        """Do nothing: `write` holds nothing back."""
-
-    def read(self, size: int) -> bytes:
-        """Return so many bytes, or fewer where they end."""
-        parts: list[bytes] = []
-        while size:
-            self._wait(self._from, select.POLLIN)
-            part = os.read(self._from, min(size, _PIECE))
-            if not part:
-                break
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-    def _wait(self, pipe: int, event: int) -> None:
-        poll = select.poll()
-        poll.register(pipe, event)
-        if not poll.poll(max(0.0, self._end - time.monotonic()) * 1_000):
-            raise TimeoutError
+@contextmanager
+def borrowed() -> Iterator[ReaderProcess]:
+    """Lend a process at once, beyond the usual number: for callers who hold one and would wait for themselves."""
+    try:
+        process = _free.pop()
+    except IndexError:
+        process = ReaderProcess()
+    process.resume()
+    try:
+        yield process
+    finally:
+        _free.append(process)
 
 
 class ReaderPool:
@@ -237,20 +199,6 @@ class ReaderPool:
         self._is_closed = True
         for process in tuple(self._lent):
             process.interrupt()
-
-
-@contextmanager
-def borrowed() -> Iterator[ReaderProcess]:
-    """Lend a process at once, beyond the usual number: for callers who hold one and would wait for themselves."""
-    try:
-        process = _free.pop()
-    except IndexError:
-        process = ReaderProcess()
-    process.resume()
-    try:
-        yield process
-    finally:
-        _free.append(process)
 
 
 @atexit.register

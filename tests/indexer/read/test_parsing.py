@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from indexer.crawl import links
 from indexer.crawl.links import read_links
 from indexer.errors import ParseError
-from indexer.read.parsing import LinkList, parse
+from indexer.read.parsing import Unwanted, parse
 from indexer.urls import normalise, origin
 from tests.indexer.conftest import make_page
 
@@ -73,7 +73,7 @@ def test_binary_data_is_no_page() -> None:
 
 def test_link_lists_are_told_apart() -> None:
     links = "".join(f"<li><a href=/{i}>Entry number {i} of the index</a>" for i in range(400))
-    with pytest.raises(LinkList):
+    with pytest.raises(Unwanted):
         parse(make_page(f"<ul>{links}</ul>"))
 
 
