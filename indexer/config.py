@@ -13,23 +13,16 @@ from indexer.errors import ConfigError, plain
 from indexer.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
-_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
-OWN = (  # what a source can have of its own
-    "max_pages",
-    "timeout",
-    "max_bytes",
-    "include",
-    "exclude",
-    "concurrency",
-    "delay",
-    "allow_private",
-    "render",
-    "link_template",
-)
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
+OWN = tuple(  # what a source can have of its own
+    "max_pages timeout max_bytes include exclude concurrency delay allow_private render link_template".split()
+)
 _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
 _OF_REPOSITORIES = ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")
 _OF_BUCKETS = ("timeout", "max_bytes", "include", "exclude", "concurrency", "link_template")
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
+_FIELD = re.compile(r"\{([^{}]*)\}")  # of a link template
+_LINE = re.compile(r"L(\d+)")  # anchors of programs, see `indexer.read.files.text`
 
 
 def own_names(source: str) -> tuple[str, ...]:
@@ -102,21 +95,25 @@ class CrawlLimits:
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
     def __post_init__(self) -> None:
-        _whole("max_pages", self.max_pages, 1, 100_000_000)
-        _whole("max_depth", self.max_depth, 0, 1_000_000)
-        _number("timeout", self.timeout, 0.01, 86_400)
-        _whole("max_bytes", self.max_bytes, 1, 1_000_000_000)
-        _whole("max_total_bytes", self.max_total_bytes, 1, 1_000_000_000_000_000)
-        _whole("concurrency", self.concurrency, 1, 64)
-        _whole("sites", self.sites, 1, 64)
-        _number("delay", self.delay, 0, 3_600)
-        _number("render_timeout", self.render_timeout, 0.1, 600)
-        _whole("render_bytes", self.render_bytes, 1, 1_000_000_000)
+        _check("max_pages", self.max_pages, 1, 100_000_000)
+        _check("max_depth", self.max_depth, 0, 1_000_000)
+        _check("timeout", self.timeout, 0.01, 86_400.0)
+        _check("max_bytes", self.max_bytes, 1, 1_000_000_000)
+        _check("max_total_bytes", self.max_total_bytes, 1, 1_000_000_000_000_000)
+        _check("concurrency", self.concurrency, 1, 64)
+        _check("sites", self.sites, 1, 64)
+        _check("delay", self.delay, 0.0, 3_600.0)
+        _check("render_timeout", self.render_timeout, 0.1, 600.0)
+        _check("render_bytes", self.render_bytes, 1, 1_000_000_000)
         if self.render not in RENDER:
             raise ConfigError(f"render must be one of {', '.join(RENDER)}, not {self.render!r}")
-        if not isinstance(self.allow_private, bool):
-            for network in self.allow_private:
-                _network(network)
+        for network in () if isinstance(self.allow_private, bool) else self.allow_private:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as error:
+                raise ConfigError(
+                    f"allow_private is yes, no or networks such as 10.0.0.0/8,fd00::/8, not {network[:80]!r} ({error})"
+                ) from None
         if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
             raise ConfigError(f"user_agent must be one line of printable ASCII, not {self.user_agent!r}")
         if self.link_template:
@@ -129,9 +126,12 @@ class CrawlLimits:
         own = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := own.keys() - set(OWN):
             raise ConfigError(f"{source} cannot have {min(unknown)} of its own; known are: {', '.join(OWN)}")
-        for name in ("include", "exclude", "allow_private"):
-            if name in own and not isinstance(own[name], bool):
-                own[name] = _texts(f"{name} of {source}", own[name])
+        for name in own.keys() & {"include", "exclude", "allow_private"}:
+            value = own[name]
+            if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+                own[name] = tuple(value)
+            elif not isinstance(value, bool):
+                raise ConfigError(f"{name} of {source} must be a list of texts, not {value!r}")
         scope = Scope(own.pop("include", self.scope.include), own.pop("exclude", self.scope.exclude))
         return replace(self, scope=scope, own={}, **own)
 
@@ -144,8 +144,8 @@ class ChunkConfig:
     overlap: int = 0  # tokens to repeat from the previous passage it, within one section
 
     def __post_init__(self) -> None:
-        _whole("chunk tokens", self.tokens, 16, 100_000)
-        _whole("chunk overlap", self.overlap, 0, self.tokens // 2)
+        _check("chunk tokens", self.tokens, 16, 100_000)
+        _check("chunk overlap", self.overlap, 0, self.tokens // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +165,11 @@ class OcrConfig:
                 raise ConfigError(f"ocr_languages must be names that Tesseract knows, such as eng, not {language!r}")
         if not self.languages:
             raise ConfigError("ocr_languages must name a language, such as eng")
-        _whole("ocr_confidence", self.confidence, 0, 100)
-        _whole("ocr_pages", self.pages, 1, 1_000_000)
+        _check("ocr_confidence", self.confidence, 0, 100)
+        _check("ocr_pages", self.pages, 1, 1_000_000)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what decides which text is found, JSON-ready, for the manifest of an index that was built with it."""
+        """Return what decides which text is found, JSON-ready, for the manifest."""
         return {"languages": ",".join(self.languages), "confidence": self.confidence, "pages": self.pages}
 
     @classmethod
@@ -196,7 +196,7 @@ class BuildConfig:
     credentials: Sequence[Credential] = ()  # what origins are asked with; no part of what is kept
 
     def __post_init__(self) -> None:
-        _whole("keep_generations", self.keep_generations, 1, 1_000)
+        _check("keep_generations", self.keep_generations, 1, 1_000)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what an index is made with, JSON-ready, for the manifest."""
@@ -205,31 +205,13 @@ class BuildConfig:
         return settings | {"keep_generations": self.keep_generations}
 
 
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ConfigError(f"{name} must be a whole number from {low:,} to {high:,}, not {value!r}")
-
-
-def _texts(name: str, values: object) -> tuple[str, ...]:
-    if not isinstance(values, list | tuple) or not all(isinstance(value, str) for value in values):
-        raise ConfigError(f"{name} must be a list of texts, not {values!r}")
-    return tuple(values)
-
-
-def _network(text: str) -> None:
-    try:
-        ipaddress.ip_network(text)
-    except ValueError as error:
-        raise ConfigError(
-            f"allow_private is yes, no or networks such as 10.0.0.0/8,fd00::/8, not {text[:80]!r} ({error})"
-        ) from None
-
-
-def _number(name: str, value: object, low: float, high: float) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")
-    if not low <= value <= high:
-        raise ConfigError(f"{name} must be a number from {plain(low)} to {plain(high)}, not {value!r}")
+def _check(name: str, value: object, low: float, high: float) -> None:
+    """Raise ConfigError unless a value lies within the bounds; it must be a whole number where these are."""
+    kind = int if isinstance(low, int) else int | float
+    is_number = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not low <= value <= high:  # type: ignore[operator]
+        noun = "whole number" if kind is int else "number"
+        raise ConfigError(f"{name} must be a {noun} from {plain(low)} to {plain(high)}, not {value!r}")
 
 
 def patterns(text: str) -> tuple[str, ...]:
@@ -253,11 +235,6 @@ def _matches(pattern: str, path: str) -> bool:
     return path.endswith(last) and len(path) - len(last) >= place if ends else path.find(last, place) >= 0
 
 
-_FIELD = re.compile(r"\{([^{}]*)\}")
-_FIELDS = frozenset({"path", "ref", "commit", "line"})
-_LINE = re.compile(r"L(\d+)")  # anchors of programs, see `indexer.read.files.text`
-
-
 class LinkTemplate:
     """An address with `{path}`, and `{ref}`, `{commit}` and `#…{line}` if it has them."""
 
@@ -266,7 +243,7 @@ class LinkTemplate:
         self._address, _, self.fragment = text.partition("#")
         example = _FIELD.sub("x", self._address)
         fields = set(_FIELD.findall(text))
-        if fields - _FIELDS or "{" in example or "}" in example:
+        if fields - {"path", "ref", "commit", "line"} or "{" in example or "}" in example:
             raise ConfigError(f"link_template knows {{path}}, {{ref}}, {{commit}} and {{line}}, unlike {text[:200]!r}")
         if normalise("", example) is None or has_user(example):
             raise ConfigError(f"link_template must be an http or https address, not {text[:200]!r}")

@@ -1,32 +1,13 @@
 """Errors of the indexer; see `embedder.errors` for the whole tree.
 
 IndexerError
-├── ConfigError          a limit or chunk size that makes no sense: names the field, the value and what is allowed
-├── SourceError          a source that cannot be read at all (unreachable site, no such folder, refused address)
-│   ├── CredentialsError    a secret that cannot be used: says where it should be, never what it is
-│   ├── RendererMissing     pages are to be drawn, and nothing here can: says what to install
-│   └── SessionEnded        a site asks to log in, although it was sent credentials: names it
-├── FetchError           one page that could not be fetched; the build records it and goes on
-│   └── NotWanted        one page that was reached but is not for the index (type, scope, robots.txt)
-├── ParseError           one page that cannot be read; the build records it and goes on
-├── NothingToIndex       the sources gave no text; the live generation is left as it is
-├── FilterError          a filter that cannot be used: names the field and what is allowed
-├── SynonymsError        a file of synonyms with a rule that cannot be read: names the file and line
-├── MemoryShort          a build that may not have the memory that it needs: says what limits it
-├── VectorError          the embedder gave vectors that cannot be stored (NaN, infinity, wrong shape)
-├── IndexMissing         there is no published generation in the folder
-├── IndexCorrupt         a file of a generation is missing or differs from its manifest: names the file
-├── IndexUnreadable      a file cannot be read for a reason that may pass (too many open files, a failing disk)
-├── IndexUnwritable      the index folder cannot be written, is full, or holds something else; or a temporary one
-├── BuildLocked          another build holds the writer lock: says who
-├── ClusterError         machines that are to build cannot be reached, or were lost
-│   └── NodeDiffers      one of them has other software or another model: names it and what differs
-├── ArchiveError         an archive that cannot be written, or is not what was exported: names it
-└── StoreError           a place of generations elsewhere cannot do what it is asked; names its address
-    ├── StoreAddressError   an address that names no store, or one whose extra is not installed
-    ├── StoreUnreachable    it gives no answer, or not in time; this may pass
-    ├── StoreRefused        it does not know the credentials, or refuses the request
-    └── StoreConflict       the generation is live, and would have to be changed or removed
+├── ConfigError, FilterError, SynonymsError, MemoryShort
+├── SourceError: CredentialsError, RendererMissing, SessionEnded
+├── FetchError: NotWanted
+├── ParseError, NothingToIndex, VectorError
+├── IndexMissing, IndexCorrupt, IndexUnreadable, IndexUnwritable, BuildLocked, ArchiveError
+├── ClusterError: NodeDiffers
+└── StoreError: StoreAddressError, StoreUnreachable, StoreRefused
 """
 
 from embedder.errors import PilotlightError
@@ -38,11 +19,11 @@ class IndexerError(PilotlightError):
 
 
 class ConfigError(IndexerError):
-    """A limit or chunk size that makes no sense."""
+    """A limit or chunk size that makes no sense: names the field, the value and what is allowed."""
 
 
 class SourceError(IndexerError):
-    """A source that cannot be read at all."""
+    """A source that cannot be read at all: an unreachable site, no such folder, a refused address."""
 
 
 class CredentialsError(SourceError):
@@ -67,18 +48,18 @@ class FetchError(IndexerError):
 
 
 class NotWanted(FetchError):
-    """One page that was reached but is not for the index."""
+    """One page that was reached but is not for the index: by its type, its scope or robots.txt."""
 
 
 class ParseError(IndexerError):
-    """One page that cannot be read."""
+    """One page that cannot be read; the build records it and goes on."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(one_line(reason))  # it may quote what a document has said
 
 
 class NothingToIndex(IndexerError):
-    """The sources gave no text."""
+    """The sources gave no text; the live generation is left as it is."""
 
 
 class SynonymsError(IndexerError):
@@ -95,11 +76,11 @@ class FilterError(IndexerError):
 
 
 class MemoryShort(IndexerError):
-    """A build may not have the memory that it needs."""
+    """A build may not have the memory that it needs; says what limits it."""
 
 
 class VectorError(IndexerError):
-    """The embedder gave vectors that cannot be stored."""
+    """The embedder gave vectors that cannot be stored: NaN, infinity, or of the wrong shape."""
 
 
 class IndexMissing(IndexerError):
@@ -148,10 +129,6 @@ class StoreUnreachable(StoreError):
 
 class StoreRefused(StoreError):
     """A store that does not know the credentials, or refuses a request."""
-
-
-class StoreConflict(StoreError):
-    """A generation that is live, and would have to be changed or removed."""
 
 
 def counted(number: int, noun: str) -> str:

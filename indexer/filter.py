@@ -7,7 +7,7 @@ stores mean the same by a filter: each puts its `conditions` in its own terms.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -94,22 +94,41 @@ class Filter:
         """
         if not isinstance(fields, Mapping):
             raise FilterError("filter", 'must be an object, such as {"language": "en"}')
-        for name in fields:
-            if name not in FIELDS:
-                raise FilterError(
-                    f"filter.{_shown(name)}", f"is not a filter field; known fields are: {', '.join(FIELDS)}"
-                )
+        if unknown := [name for name in fields if name not in FIELDS]:
+            raise FilterError(
+                f"filter.{_shown(unknown[0])}", f"is not a filter field; known fields are: {', '.join(FIELDS)}"
+            )
         lists: dict[str, Any] = {name: _texts(f"filter.{name}", fields[name]) for name in LISTS if name in fields}
         if not all(_ADDRESS.match(text) for text in lists.get("url_prefix", ())):
             raise FilterError(
                 "filter.url_prefix", "must be an address with its scheme, such as https://docs.example/guide"
             )
         if "language" in lists:
-            lists["language"] = _unique(_language(text) for text in lists["language"])
+            languages = set(map(primary_language, lists["language"]))
+            if None in languages:
+                raise FilterError("filter.language", 'must be a language tag, such as "en" or "pt-BR"')
+            lists["language"] = _unique(language for language in languages if language)
         if "content_type" in lists:
             lists["content_type"] = _unique(text.lower() for text in lists["content_type"])
-        first, last = _dates(fields.get("date", {}))
-        return cls(date_from=first, date_to=last, metadata=_metadata(fields.get("metadata", {})), **lists)
+        dates, metadata = fields.get("date", {}), fields.get("metadata", {})
+        if not isinstance(dates, Mapping) or dates.keys() - {"from", "to"}:
+            raise FilterError("filter.date", 'must be an object with "from", "to" or both')
+        for name, day in dates.items():
+            if day is not None and not is_day(day):
+                raise FilterError(f"filter.date.{name}", "must be a day, such as 2026-01-31")
+        first, last = dates.get("from"), dates.get("to")
+        if first and last and first > last:
+            raise FilterError("filter.date.from", "must not be after the last day")
+        if not isinstance(metadata, Mapping) or len(metadata) > MOST_VALUES:
+            raise FilterError("filter.metadata", f"must be an object of at most {MOST_VALUES} names")
+        pairs: dict[str, tuple[str, ...]] = {}
+        for name, texts in metadata.items():
+            field = f"filter.metadata.{_shown(name)}"
+            key = folded(_text(field, name))
+            if key in pairs:
+                raise FilterError(field, "is given more than once")
+            pairs[key] = _unique(map(folded, _texts(field, texts)))
+        return cls(date_from=first, date_to=last, metadata=tuple(sorted(pairs.items())), **lists)
 
     @classmethod
     def any_of(cls, filters: "Iterable[Filter]") -> "Filter":
@@ -147,19 +166,15 @@ class Filter:
         found: list[Condition] = [HasTerm(tuple(group)) for group in groups if group]
         if self.date_from or self.date_to:
             found.append(Dated(self.date_from, self.date_to))
-        if self.readers is not None:
-            names = sorted(self.readers)
-            found += (_readable(lists, names) for lists in AccessLists._fields)
+        for lists in AccessLists._fields if self.readers is not None else ():
+            kind = f"{ACCESS}{lists}:"  # a document has no such list, or one with a name
+            names = HasTerm(tuple(f"{kind}{name}" for name in sorted(self.readers or ())))
+            found.append(AnyOf(((LacksTerm(kind),), (names,))))
         for alternatives in self.also:
             each = tuple(one.conditions() for one in alternatives)
             if () not in each:  # an alternative without conditions allows every document
                 found += each[0] if len(each) == 1 else (AnyOf(each),)
         return tuple(found)
-
-    def allows(self, document: Document) -> bool:
-        """Return whether a document matches."""
-        terms = frozenset(terms_of(document))
-        return all(_holds(each, terms, document.date) for each in self.conditions())
 
     def select(self, connection: "sqlite3.Connection", total: int) -> "RowSet":
         """Return the rows of the matching documents, of total rows in all.
@@ -224,12 +239,6 @@ def is_day(value: object) -> bool:
     return True
 
 
-def _readable(lists: str, names: Sequence[str]) -> Condition:
-    """Return the condition that a document has no access list of a kind, or one with a name."""
-    field = ACCESS + lists
-    return AnyOf(((LacksTerm(f"{field}:"),), (HasTerm(tuple(f"{field}:{name}" for name in names)),)))
-
-
 def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
     """Return the test of a row of `documents` for conditions, all of which must hold; `values` gets its parameters."""
     tests = []
@@ -250,18 +259,6 @@ def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
             case AnyOf(alternatives):
                 tests.append(f"({' OR '.join(f'({_sql(each, values)})' for each in alternatives) or 'FALSE'})")
     return " AND ".join(tests) or "TRUE"
-
-
-def _holds(condition: Condition, terms: frozenset[str], day: str | None) -> bool:
-    match condition:
-        case HasTerm(wanted):
-            return not terms.isdisjoint(wanted)
-        case LacksTerm(unwanted):
-            return unwanted not in terms
-        case Dated(first, last):
-            return day is not None and (first or day) <= day <= (last or day)
-        case AnyOf(alternatives):
-            return any(all(_holds(each, terms, day) for each in one) for one in alternatives)
 
 
 def _term(field: str, value: str, name: str = "") -> str:
@@ -311,41 +308,6 @@ def _text(field: str, value: object) -> str:
     if not value.strip():
         raise FilterError(field, "is empty: give a value or leave it out")
     return value.strip()
-
-
-def _language(text: str) -> str:
-    language = primary_language(text)
-    if language is None:
-        raise FilterError("filter.language", 'must be a language tag, such as "en" or "pt-BR"')
-    return language
-
-
-def _dates(value: object) -> tuple[str | None, str | None]:
-    if not isinstance(value, Mapping) or value.keys() - {"from", "to"}:
-        raise FilterError("filter.date", 'must be an object with "from", "to" or both')
-    days = []
-    for name in ("from", "to"):
-        day = value.get(name)
-        if day is not None and not is_day(day):
-            raise FilterError(f"filter.date.{name}", "must be a day, such as 2026-01-31")
-        days.append(day)
-    first, last = days
-    if first and last and first > last:
-        raise FilterError("filter.date.from", "must not be after the last day")
-    return first, last
-
-
-def _metadata(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if not isinstance(value, Mapping) or len(value) > MOST_VALUES:
-        raise FilterError("filter.metadata", f"must be an object of at most {MOST_VALUES} names")
-    pairs = {}
-    for name, texts in value.items():
-        field = f"filter.metadata.{_shown(name)}"
-        key = folded(_text(field, name))
-        if key in pairs:
-            raise FilterError(field, "is given more than once")
-        pairs[key] = _unique(map(folded, _texts(field, texts)))
-    return tuple(sorted(pairs.items()))
 
 
 def _unique(texts: Iterable[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import os
 import resource
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,6 @@ _M_ARENA_MAX = -8  # of glibc's mallopt
 _ARENAS = 2  # heaps, of 64 MB each; without a limit there are eight for each processor
 _CGROUPS = Path("/sys/fs/cgroup")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
 SHORT = "out of memory; a build that this ends publishes nothing, and keeps the pages it has fetched for the next one"
 
 
@@ -83,11 +82,7 @@ def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
 
 
 def prepare() -> None:
-    """Use address space sparingly, where it is short; call it before there are threads.
-
-    Raises:
-        MemoryShort: there is too little to begin at all.
-    """
+    """Use address space sparingly, where it is short, before there are threads; raises MemoryShort."""
     here = limit()
     if here is None:
         return
@@ -98,8 +93,8 @@ def prepare() -> None:
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if here.usage is None:
         threading.stack_size(_STACK)
-        if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):  # glibc's
-            mallopt(_M_ARENA_MAX, _ARENAS)
+        with suppress(AttributeError):  # glibc's
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def check() -> None:
@@ -127,6 +122,5 @@ def share(most: int) -> int:
 
 def trim() -> None:
     """Give freed memory back to the system, as far as the C library can (glibc): a few milliseconds without the GIL."""
-    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if give_back is not None:
-        give_back(0)
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

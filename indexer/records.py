@@ -11,8 +11,6 @@ from indexer.errors import ParseError
 
 SEPARATOR = " › "  # between the headings of a path
 COLUMNS = " | "  # between the cells of a table's row
-
-
 Readers = tuple[str, ...] | None  # names of an access list; of nobody, it is empty; None: everybody
 
 
@@ -111,9 +109,7 @@ class Page:
     line_fragment: str = ""  # how its address names a line, where not by L12, see `indexer.config`
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
     stated: Stated = NOTHING_STATED
-    # SHA-256 hex of all that parsing reads of it: media type, charset, language, fragment, what is stated of it, and
-    # body; taken once, when it is empty
-    content_hash: str = ""
+    content_hash: str = ""  # SHA-256 hex of all that parsing reads of it, taken once, when it is empty
     reading: PageReading | None = field(default=None, compare=False, repr=False)  # None if it is still to be read
 
     def __post_init__(self) -> None:
@@ -164,26 +160,21 @@ class Known:
         return self.record.content_hash
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+@dataclass(frozen=True)
+class _NotRead:
+    url: str
+    reason: str  # one line, without what a terminal would obey
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", one_line(self.reason))
+
+
+class Skip(_NotRead):
     """A page or file left out on purpose; the same reason groups in the report."""
 
-    url: str
-    reason: str  # one line, without what a terminal would obey
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", one_line(self.reason))
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(_NotRead):
     """A page or file that should have been read but could not be."""
-
-    url: str
-    reason: str  # one line, without what a terminal would obey
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", one_line(self.reason))
 
 
 Item = Page | Known | Skip | Failure

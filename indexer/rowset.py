@@ -57,10 +57,6 @@ class RowSet:
         both = np.unpackbits(self.mask & other.mask, count=self.total, bitorder="little")
         return RowSet(both.astype(np.bool_))
 
-    def __contains__(self, row: int) -> bool:
-        """Return whether a row is in the set; a row outside the total is not."""
-        return 0 <= row < self.total and bool(self.mask[row >> 3] >> (row & 7) & 1)
-
 
 class TermHits(NamedTuple):
     """The chunks that match the words of a query."""

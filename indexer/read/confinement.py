@@ -8,11 +8,12 @@ import errno
 import os
 import platform
 import resource
+import signal
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
-_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _NEW_IPC, _NEW_USER, _NEW_NET = 0x08000000, 0x10000000, 0x40000000
 _CAPABILITIES = 0x20080522  # version of what capset takes: two words of each set
 _CAPSET = {"x86_64": 126, "aarch64": 91}
@@ -48,6 +49,7 @@ def confine(memory: int) -> dict[str, str]:
         root = "empty"
     os.chdir("/")
     capabilities = "none" if _drop_capabilities() else ""
+    _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # not before, as other rights unset it
     _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _landlock()
     return {
@@ -151,8 +153,8 @@ def _filter(column: int, architecture: int) -> Iterator[_Instruction]:
             if (number := numbers[column]) is not None:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
-    for signal in _SIGNALS:
-        yield _EQUAL, 0, 4, signal[column]
+    for sending in _SIGNALS:
+        yield _EQUAL, 0, 4, sending[column]
         yield _LOAD, 0, 0, _FIRST
         yield _EQUAL, 0, 1, os.getpid()
         yield _RETURN, 0, 0, _ALLOW

@@ -1,16 +1,11 @@
-"""The program of reader processes, and of the one they are forked from. Never imported by the build.
-
-A reader reads documents until nobody asks any more.
-"""
+"""The program of a reader process: it reads documents until nobody asks any more. Never imported by the build."""
 
 import email
 import encodings
 import gc
 import os
 import pkgutil
-import select
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
@@ -25,8 +20,8 @@ from indexer.errors import ParseError
 from indexer.read.confinement import confine, hide
 from indexer.read.container import unpacked
 from indexer.read.extraction import detect_language, load_language_model, to_json
-from indexer.read.fork_server import EXIT_CODE, LONGEST_REQUEST, REQUEST, pack_message, read_message
 from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, GZIP, LISTING, PACKED_READERS, PAGE, SCANS
+from indexer.read.reader_process import pack_message, read_message
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
@@ -35,58 +30,21 @@ _missing: dict[str, str] = {}  # readers that cannot be loaded, and why
 
 
 def main() -> None:
-    """Fork a reader for each request that comes over standard input, a socket, until the build closes it."""
+    """Say what holds this process, then answer requests on standard input until it ends."""
     hide()
     preload()
-    gc.freeze()
     gc.set_threshold(100_000)  # a page is a hundred thousand objects without a cycle: looking for one costs a sixth
-    control = socket.socket(fileno=0)
-    readers: dict[int, tuple[int, socket.socket]] = {}  # by the pipe that ends with it: its number, what stands for it
-    while True:
-        sockets = {status.fileno(): pipe for pipe, (_, status) in readers.items()}
-        ready, _, _ = select.select([control.fileno(), *readers, *sockets], (), ())
-        for pipe in {sockets.get(handle, handle) for handle in ready} & readers.keys():
-            process, status = readers.pop(pipe)
-            os.kill(process, signal.SIGKILL)  # if it has not ended; not yet waited for, so no other has its number
-            code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-            with status, suppress(OSError):  # nobody may listen any more
-                status.send(EXIT_CODE.pack(code))
-            os.close(pipe)
-        if control.fileno() in ready:
-            request, handles, *_ = socket.recv_fds(control, LONGEST_REQUEST, 3)
-            if not request:
-                return
-            process, pipe = _fork(request, *handles[:2])
-            readers[pipe] = process, socket.socket(fileno=handles[2])
-
-
-def _fork(request: bytes, stdin: int, stdout: int) -> tuple[int, int]:
-    """Start a reader; return its number, and the end of a pipe whose other end only it has."""
-    if engine := request[REQUEST.size :].decode():
-        load_ocr(engine)
-    ended, running = os.pipe()
-    process = os.fork()
-    if not process:
-        for place, handle in enumerate((stdin, stdout, running)):
-            os.dup2(handle, (0, 1, 3)[place])
-        os.closerange(4, os.sysconf("SC_OPEN_MAX"))
-        try:
-            serve(*REQUEST.unpack(request[: REQUEST.size]))
-        finally:
-            os._exit(0)  # nothing of what the server has open is closed twice
-    for handle in (stdin, stdout, running):
-        os.close(handle)
-    return process, ended
-
-
-def serve(memory: int) -> None:
-    """Say what holds this process, then answer requests on standard input until it ends."""
     # what a library prints must not be taken for an answer
     with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere, os.fdopen(0, "rb") as asks:
         os.dup2(nowhere.fileno(), 1)
+        start = read_message(asks.read, _LONGEST_REQUEST)
+        if start is None:
+            return
+        if engine := start[0]["engine"]:
+            load_ocr(engine)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as first_to_go:
             first_to_go.write("1000")  # the build can go on without it
-        answers.write(pack_message({"pid": os.getpid(), "confinement": confine(memory)}))
+        answers.write(pack_message({"confinement": confine(start[0]["memory"])}))
         answers.flush()
         while (message := read_message(asks.read, _LONGEST_REQUEST)) is not None:
             request, body = message
@@ -96,6 +54,7 @@ def serve(memory: int) -> None:
                 answers.write(pack_message(fields, data))
                 answers.flush()
                 signal.setitimer(signal.ITIMER_PROF, seconds)
+        os._exit(0)  # without what may not be done any more
 
 
 def preload() -> None:

@@ -1,47 +1,118 @@
 """The process in which documents are read, so that a hostile one costs itself and never the build.
 
-It is forked when it is first needed, see `fork_server`, and kept. It may use only so much memory, has what
-`confinement` leaves it, and is killed when an answer takes too long; the next document gets a new one. What it says is
-JSON, see `indexer.read.extraction`.
+It is started when it is first needed, loads all that readers use, see `reader_main`, and is kept. It may use only so
+much memory, has what `confinement` leaves it, and is killed when an answer takes too long; the next document gets a new
+one. What it says is JSON, see `indexer.read.extraction`.
 
 Everything is read there, HTML and plain text too: that leaves the build's own process to fetching and embedding.
 """
 
 import atexit
+import json
+import os
+import select
 import signal
+import struct
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache, partial
 from typing import Any
 
 from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
-from indexer.read.fork_server import BrokenMessage, Forked, ForkServer, pack_message
+from indexer.read.confinement import hide
 
 _SECONDS = 60.0  # for one document, or one member of an archive
 _MEMORY = 480 << 20  # bytes of address space, of which 230 MB are code, tables and the model of languages
+_OCR_MEMORY = 192 << 20  # bytes of address space more, for the engine and a page
 _STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy machine
 _GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
-_OCR_MEMORY = 192 << 20  # bytes of address space more, for the engine and a page
 _LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
 _MOST = 4  # processes that read at the same time, beside those of archives
 MOST_SPARE = _MOST - 1  # processes that help others with scans
+_LONGEST_OBJECT = 64_000_000  # bytes
+_LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
+_PIECE = 1 << 20  # bytes taken from a pipe at a time
+_LENGTHS = struct.Struct("!II")  # bytes of the object, bytes after it
+# One thread: on many cores the memory that numpy sets aside for each would be more than there may be, and a reader may
+# not start any, as Tesseract does where it is built with OpenMP.
+_PROGRAM = (
+    "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
+    "from indexer.read.reader_main import main; main()"
+)
 _free: list["ReaderProcess"] = []
-_server = ForkServer()
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
 _spare = threading.BoundedSemaphore(memory.readers(min(_MOST, cpu.detect().cores)) - 1)
 
 
-class ReaderProcess:
-    """One such process; used by one thread at a time."""
+class BrokenMessage(Exception):
+    """The bytes are no message, or too long a one."""
 
-    def __init__(self, seconds: float = _SECONDS, memory: int = _MEMORY, server: ForkServer = _server) -> None:
+
+def pack_message(fields: dict[str, Any], body: bytes = b"") -> bytes:
+    """Return a message between the build and a reader."""
+    text = json.dumps(fields).encode()
+    return b"".join((_LENGTHS.pack(len(text), len(body)), text, body))
+
+
+def read_message(read: Callable[[int], bytes], longest_body: int) -> tuple[dict[str, Any], bytes] | None:
+    """Receive one message, or None where the other side has ended; `read` returns so many bytes, or fewer at the end.
+
+    Raises BrokenMessage if it is no message, or one too long.
+    """
+    head = read(_LENGTHS.size)
+    if len(head) < _LENGTHS.size:
+        return None
+    length, after = _LENGTHS.unpack(head)
+    if length > _LONGEST_OBJECT or after > longest_body:
+        raise BrokenMessage("more text than a document may have")
+    text, body = read(length), read(after)
+    if len(text) < length or len(body) < after:
+        return None
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BrokenMessage("the reader process returned invalid data") from error
+    if not isinstance(fields, dict):
+        raise BrokenMessage("the reader process returned invalid data")
+    return fields, body
+
+
+@cache
+def _starter(build: int) -> ThreadPoolExecutor:
+    """Return the thread, one for each process of a build, that readers are started by: they are killed when it ends."""
+    return ThreadPoolExecutor(1, thread_name_prefix="reader")
+
+
+def _start(before: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-X", "utf8", "-c", _PROGRAM.format(before), *map(os.path.abspath, sys.path)],
+        bufsize=0,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={},
+        start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
+    )
+
+
+class ReaderProcess:
+    """One such process; used by one thread at a time, but for `interrupt`."""
+
+    def __init__(self, seconds: float = _SECONDS, memory: int = _MEMORY, before: str = "") -> None:
+        """Set limits; code that runs `before` anything is loaded is for tests."""
         self._seconds = seconds
         self._memory = memory
-        self._server = server
-        self._process: Forked | None = None
+        self._before = before
+        self._process: subprocess.Popen[bytes] | None = None
         self._asked = 0
         self._engine = ""
         self._is_interrupted = False
@@ -61,7 +132,7 @@ class ReaderProcess:
         done = False
         if self._is_interrupted:
             raise ParseError("interrupted")
-        if self._asked >= _LIFE or (self._process is not None and self._process.wait(0) is not None):
+        if self._asked >= _LIFE or (self._process is not None and self._process.poll() is not None):
             self.close()
         self._asked += 1
         try:
@@ -78,6 +149,24 @@ class ReaderProcess:
         finally:
             if not done:  # whatever it still has to say would be taken for the next answer
                 self.close()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Have a process, before there is anything to read; raises ParseError."""
+        if self._process is not None:
+            return self._process
+        hide()
+        try:
+            process = self._process = _starter(os.getpid()).submit(_start, self._before).result()
+        except OSError as error:
+            raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
+        try:
+            message = pack_message({"memory": self._allowed, "engine": self._engine})
+            answer, _ = self._exchange(process, message, _STARTING)
+        except ParseError:
+            self.close()
+            raise
+        self.confinement = dict(answer["confinement"])
+        return process
 
     def use(self, engine: str) -> None:
         """Be one that has loaded an engine of OCR, see `indexer.read.ocr.installation`, until it is lent again."""
@@ -99,49 +188,62 @@ class ReaderProcess:
         """End the process, if there is one."""
         process, self._process, self._asked = self._process, None, 0
         if process is not None:
-            process.close()
+            with process:
+                process.kill()
 
-    def start(self) -> Forked:
-        """Have a process, before there is anything to read; raises ParseError."""
-        if self._process is None:
-            try:
-                return self._fork()
-            except ParseError:
-                if self._server.is_there:
-                    raise
-            return self._fork()  # what it is forked from was ended meanwhile, as where memory runs out
-        return self._process
+    @property
+    def _allowed(self) -> int:
+        return self._memory + (_OCR_MEMORY if self._engine else 0)
 
-    def _fork(self) -> Forked:
-        memory = self._memory + (_OCR_MEMORY if self._engine else 0)
-        try:
-            process = self._process = self._server.fork(memory, self._engine)
-        except OSError as error:
-            raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
-        try:
-            answer, _ = self._exchange(process, b"", _STARTING)
-        except ParseError:
-            self.close()
-            raise
-        process.pid, self.confinement = int(answer["pid"]), dict(answer["confinement"])
-        return process
-
-    def _exchange(self, process: Forked, message: bytes, seconds: float) -> tuple[dict[str, Any], bytes]:
+    def _exchange(
+        self, process: subprocess.Popen[bytes], message: bytes, seconds: float
+    ) -> tuple[dict[str, Any], bytes]:
         """Send the message, if there is one, and receive an answer; raises ParseError."""
+        assert process.stdin is not None  # noqa: S101 - both are pipes
+        assert process.stdout is not None  # noqa: S101
+        to, end = process.stdin.fileno(), time.monotonic() + seconds
+        os.set_blocking(to, False)
+        view = memoryview(message)
         try:
-            answer = process.exchange(message, seconds)
+            while view:
+                _wait(to, select.POLLOUT, end)
+                view = view[os.write(to, view) :]
+            answer = read_message(partial(_read, process.stdout.fileno(), end), _LONGEST_BODY)
         except BrokenMessage as error:
             raise ParseError(str(error)) from error
         except TimeoutError as error:
             raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
-        if answer is None:
+        except OSError:  # it has ended before it took everything
+            answer = None
+        if answer is not None:
+            return answer
+        try:
             ended = process.wait(_GRACE)
-            if ended == -signal.SIGSYS:
-                raise ParseError("its reader was stopped: it made a forbidden system call")
-            verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort where memory runs out
-            allowed = self._memory + (_OCR_MEMORY if self._engine else 0)
-            raise ParseError(f"reading it {verb} more than {allowed >> 20:,} MB of memory")
-        return answer
+        except subprocess.TimeoutExpired:
+            ended = 0
+        if ended == -signal.SIGSYS:
+            raise ParseError("its reader was stopped: it made a forbidden system call")
+        verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort where memory runs out
+        raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
+
+
+def _wait(pipe: int, event: int, end: float) -> None:
+    poll = select.poll()
+    poll.register(pipe, event)
+    if not poll.poll(max(0.0, end - time.monotonic()) * 1_000):
+        raise TimeoutError
+
+
+def _read(pipe: int, end: float, size: int) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        _wait(pipe, select.POLLIN, end)
+        part = os.read(pipe, min(size, _PIECE))
+        if not part:
+            break
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
 @contextmanager
@@ -203,7 +305,6 @@ class ReaderPool:
 
 @atexit.register
 def close_all() -> None:
-    """End the processes that nobody uses, and what they were forked from; the next document starts new ones."""
+    """End the processes that nobody uses; the next document starts a new one."""
     while _free:
         _free.pop().close()
-    _server.close()

@@ -14,7 +14,6 @@ from indexer.config import OcrConfig
 from indexer.errors import ParseError
 from indexer.read import confinement
 from indexer.read.extraction import from_json
-from indexer.read.fork_server import ForkServer
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.read.ocr.installation import find
 from indexer.read.parsing import parse
@@ -66,7 +65,7 @@ ATTEMPTS = {
     "look at a file": ("os.stat(path)", "PermissionError"),
     "environment of the build": ("open(f'/proc/{parent}/environ').read()", "PermissionError"),
     "memory of the build": ("open(f'/proc/{parent}/mem', 'rb')", "PermissionError"),
-    "what it was forked from": ("os.getppid()", ENDED),
+    "its parent": ("os.getppid()", ENDED),
     "limits of the build": (
         "import resource; resource.prlimit(parent, resource.RLIMIT_CPU, (1, 1))",
         "PermissionError",
@@ -96,11 +95,9 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReaderProcess]:
     (folder / "taken.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(folder)!r}); import indexer.read.formats; "
     more += "indexer.read.formats.FUNCTIONS['taken'] = 'taken:read'; "
-    server = ForkServer(more)
-    box = ReaderProcess(seconds=20.0, server=server)
+    box = ReaderProcess(seconds=20.0, before=more)
     yield box
     box.close()
-    server.close()
 
 
 def read(box: ReaderProcess, reader: str, body: bytes, argument: str | None = None) -> list[dict[str, object]]:

@@ -11,7 +11,6 @@ import pytest
 from indexer.errors import ParseError
 from indexer.read import reader_process
 from indexer.read.extraction import from_json
-from indexer.read.fork_server import ForkServer
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import Whole
 from tests.web.test_server import until
@@ -46,11 +45,9 @@ def box(tmp_path: Path) -> Iterator[ReaderProcess]:
         (tmp_path / f"{name}.py").write_text(code)
     more = f"import indexer.read; indexer.read.__path__.append({str(tmp_path)!r}); import indexer.read.formats; "
     more += f"indexer.read.formats.FUNCTIONS.update({ {name: f'{name}:read' for name in _HOSTILE} }); "
-    server = ForkServer(more)
-    box = ReaderProcess(seconds=3.0, memory=1 << 29, server=server)
+    box = ReaderProcess(seconds=3.0, memory=1 << 29, before=more)
     yield box
     box.close()
-    server.close()
 
 
 def ask(box: ReaderProcess, reader: str, body: bytes = b"text") -> str:
@@ -107,14 +104,6 @@ def test_a_process_that_died_meanwhile_is_replaced(box: ReaderProcess) -> None:
     assert box._process.pid != first
 
 
-def test_without_what_it_was_forked_from_another_one_is_started(box: ReaderProcess) -> None:
-    ask(box, "prints")
-    assert box._process is not None
-    status = Path(f"/proc/{box._process.pid}/status").read_text()
-    os.kill(int(status.partition("PPid:")[2].split()[0]), signal.SIGKILL)
-    assert ask(box, "prints") == "T"
-
-
 def test_readers_end_with_whoever_asked() -> None:
     code = (
         "import os; from indexer.read.reader_process import ReaderProcess; box = ReaderProcess(); "
@@ -138,7 +127,7 @@ def test_a_process_is_replaced_after_many_documents(box: ReaderProcess, monkeypa
 def test_no_python_is_a_parse_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
     with pytest.raises(ParseError, match="no process to read it in can be started: No such file"):
-        ask(ReaderProcess(server=ForkServer()), "csv_text")
+        ask(ReaderProcess(), "csv_text")
 
 
 def test_whoever_asks_meanwhile_gets_another_one() -> None:

@@ -1,10 +1,9 @@
 """An engine that knows what it is shown by the size of it, for tests that are not about Tesseract."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from indexer.config import OcrConfig
-from indexer.read.fork_server import ForkServer
 from indexer.read.ocr.installation import Ocr
 from indexer.read.ocr.scans import Line, Raster
 from indexer.read.reader_process import ReaderProcess
@@ -41,10 +40,6 @@ def ocr(**config: object) -> Ocr:
 @contextmanager
 def reading(**options: object) -> Iterator[ReaderProcess]:
     """A reader process whose engine is the fake."""
-    server = ForkServer("; ".join(BEFORE.strip().splitlines()) + "; ")
-    box = ReaderProcess(server=server, **options)  # type: ignore[arg-type]
-    try:
+    before = "; ".join(BEFORE.strip().splitlines()) + "; "
+    with closing(ReaderProcess(before=before, **options)) as box:  # type: ignore[arg-type]
         yield box
-    finally:
-        box.close()
-        server.close()
