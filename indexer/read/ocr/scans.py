@@ -1,7 +1,7 @@
 """Read a picture of a page: an image or a page of a PDF to shades of grey, and these to text by Tesseract.
 
 Runs in reader processes only. Sizes are checked before anything is decoded, as an image may claim any size. The models
-are loaded by the process that readers are forked from, so they are in memory once.
+are loaded before the process is confined.
 """
 
 import io
