@@ -269,44 +269,7 @@ def test_select_agrees_with_a_plain_reading() -> None:
             assert selected.rows().tolist() == np.flatnonzero(np.isin(owner, wanted)).tolist()
 
 
-def test_a_filter_within_another_allows_what_both_do() -> None:
-    chance = random.Random(8)
-    documents = [
-        make(
-            f"https://d.test/{chance.choice('ab')}/{number}",
-            source=chance.choice(["s", "t"]),
-            date=chance.choice(["2025-05-05", "2026-01-01", "2026-02-02", None]),
-            metadata={"team": tuple(chance.sample("xyz", chance.randrange(3)))},
-        )
-        for number in range(100)
-    ]
-    parts = [
-        {"metadata": {"team": ["x", "y"]}},
-        {"metadata": {"team": "z"}},
-        {"path": "/a"},
-        {"path": "/b", "source": "s"},
-        {"date": {"from": "2025-12-31"}},
-        {"date": {"to": "2026-01-31"}},
-        {"date": {"to": "2025-01-01"}},
-    ]
-    with closing(store(documents, [1] * 100)) as connection:
-
-        def rows(wanted: Filter) -> set[int]:
-            return set(wanted.select(connection, 100).rows().tolist())
-
-        some = 0
-        for first in map(Filter.parse, parts):
-            for second in map(Filter.parse, parts):
-                assert rows(first & second) == rows(first) & rows(second)
-                assert (first & second).as_dict() == first.as_dict()
-                assert hash(first & second) != hash(first)
-                for third in map(Filter.parse, parts):
-                    assert rows(first & second & third) == rows(first) & rows(second) & rows(third)
-                    some += bool(rows(first & second & third))
-        assert some > 50
-
-
-def test_any_of_several_filters_and_what_a_document_is_allowed_by() -> None:
+def test_filters_are_joined_and_access_lists_kept() -> None:
     chance = random.Random(9)
     documents = [
         make(
@@ -333,15 +296,15 @@ def test_any_of_several_filters_and_what_a_document_is_allowed_by() -> None:
     with closing(store(documents, [1] * 100)) as connection:
 
         def rows(wanted: Filter) -> set[int]:
-            found = set(wanted.select(connection, 100).rows().tolist())
-            assert found == {number for number, document in enumerate(documents) if wanted.allows(document)}
-            return found
+            return set(wanted.select(connection, 100).rows().tolist())
 
         for first in parts:
             for second in parts:
                 either = Filter.any_of([first, second])
                 assert either == Filter.any_of([second, first])
                 assert rows(either) == rows(first) | rows(second)
+                assert rows(first & second) == rows(first) & rows(second)
+                assert (first & second).as_dict() == first.as_dict()
                 for third in parts:
                     assert rows(either & third) == rows(third & either) == rows(either) & rows(third)
         assert not rows(parts[-1])

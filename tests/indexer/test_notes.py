@@ -10,7 +10,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.read import parsing
-from indexer.read.extraction import clean_notes, from_json, to_json
+from indexer.read.extraction import from_json, to_json
 from indexer.records import Extraction, Section
 from tests.dummy import DummyEmbedder
 
@@ -24,15 +24,6 @@ def test_notes_leave_the_reader_process_with_the_text() -> None:
     notes.add("an encoding was guessed: windows-1252")
     content = Extraction("Cats", (Section((), None, "Cats purr."),), notes=("a part was not read",))
     assert from_json(to_json(content)).notes == ("a part was not read", "an encoding was guessed: windows-1252")
-
-
-def test_notes_of_a_stranger_are_short_single_lines() -> None:
-    found = clean_notes(["a\x1b[31m; b\nc", "x" * 500, "", 7] + [str(i) for i in range(100)])
-    assert found[0] == "a [31m, b c"
-    assert len(found[1]) <= 120
-    assert len(found) <= 20
-    with pytest.raises(TypeError):
-        clean_notes("a note")
 
 
 def test_notes_in_an_outcome_come_back() -> None:

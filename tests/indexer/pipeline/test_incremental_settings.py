@@ -1,7 +1,6 @@
 """What a build may take over when settings, model or sources are others."""
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
 from indexer.generation.layout import current_id
-from indexer.generation.manifest import ANALYSIS, Manifest
 from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.pipeline import plan
 from indexer.read.parsing import parse
@@ -18,8 +16,6 @@ from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work, zoo
 from tests.indexer.server import Reply, Site, page
-
-to_bytes = Manifest.to_bytes
 
 
 def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: Site) -> None:
@@ -48,18 +44,6 @@ def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, mo
     report = work.build(site.url)
     assert f"reading {READER_VERSION} -> 99: reading every page again" in work.said
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
-
-
-def test_words_of_an_older_analysis_are_written_again(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    zoo(site, "etag")
-    with monkeypatch.context() as patch:
-        patch.setattr("indexer.generation.manifest._ANALYSES", (1, ANALYSIS))
-        patch.setattr(Manifest, "to_bytes", lambda self: to_bytes(replace(self, analysis=1)))
-        work.build(site.url)
-    monkeypatch.setattr("indexer.generation.manifest._ANALYSES", (1, ANALYSIS))
-    report = work.build(site.url)
-    assert (report.published, report.unchanged, report.embedded) == (True, 4, 0)
-    assert not work.build(site.url).published
 
 
 def test_a_page_out_of_reach_is_read_anew_once_it_is_back(

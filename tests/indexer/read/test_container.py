@@ -1,6 +1,4 @@
-import errno
 import io
-import os
 import stat
 import tarfile
 import zipfile
@@ -147,25 +145,3 @@ def test_an_index_of_an_archive_is_kept_up_to_date(tmp_path: Path, work: Work) -
     assert not any(
         isinstance(item, Known | Failure) for item in read_path(SourceContext(str(folder), CrawlLimits(max_bytes=1000)))
     )
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES])
-def test_an_archive_that_the_disk_fails_to_give_keeps_its_documents(
-    tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    folder = tmp_path / "docs"
-    folder.mkdir()
-    (folder / "z.zip").write_bytes(zipped({"a.md": "Cats sleep.", "b.txt": "Dogs bark."}))
-    (folder / "c.txt").write_text("Birds sing.")
-    work.build(str(folder))
-    real = os.open
-
-    def fail(path: object, *args: int, **kw: int) -> int:
-        if str(path).endswith("z.zip"):
-            raise OSError(code, os.strerror(code))
-        return real(path, *args, **kw)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "open", fail)
-    report = work.build(str(folder))
-    stay = code == errno.EIO
-    assert (report.documents, len(report.kept), report.gone.count) == ((3, 2, 0) if stay else (1, 0, 2))

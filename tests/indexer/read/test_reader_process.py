@@ -11,7 +11,7 @@ import pytest
 from indexer.errors import ParseError
 from indexer.read import reader_process
 from indexer.read.extraction import from_json
-from indexer.read.reader_process import ReaderProcess, borrowed
+from indexer.read.reader_process import ReaderProcess
 from indexer.records import Whole
 from tests.web.test_server import until
 
@@ -82,18 +82,6 @@ def test_a_hostile_document_costs_itself(box: ReaderProcess, reader: str, reason
     assert ask(box, "prints", b"after") == "T"
 
 
-def test_files_cannot_be_written(box: ReaderProcess, tmp_path: Path) -> None:
-    target = tmp_path / "written.txt"
-    with pytest.raises(ParseError):
-        ask(box, "writes", str(target).encode())
-    assert not target.exists() or target.read_bytes() == b""
-
-
-def test_the_environment_stays_outside(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SECRET_TOKEN", "x")
-    assert "SECRET" not in ask(box, "leaks")
-
-
 def test_a_process_that_died_meanwhile_is_replaced(box: ReaderProcess) -> None:
     ask(box, "prints")
     assert box._process is not None
@@ -128,16 +116,6 @@ def test_no_python_is_a_parse_error(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
     with pytest.raises(ParseError, match="no process to read it in can be started: No such file"):
         ask(ReaderProcess(), "csv_text")
-
-
-def test_whoever_asks_meanwhile_gets_another_one() -> None:
-    with borrowed() as one, borrowed() as other:
-        assert one is not other
-        ask(one, "csv_text")
-        ask(other, "csv_text")
-        assert one._process is not other._process
-    reader_process.close_all()
-    assert one._process is None
 
 
 @pytest.mark.parametrize(
