@@ -57,6 +57,10 @@ class RowSet:
         both = np.unpackbits(self.mask & other.mask, count=self.total, bitorder="little")
         return RowSet(both.astype(np.bool_))
 
+    def __contains__(self, row: int) -> bool:
+        """Return whether a row, which must be within the total, is in the set."""
+        return bool(self.mask[row >> 3] >> (row & 7) & 1)
+
 
 class TermHits(NamedTuple):
     """The chunks that match the words of a query."""
