@@ -24,11 +24,6 @@ class AccessLists(NamedTuple):
 EVERYBODY = AccessLists()
 
 
-def access_from_json(lists: Sequence[Any] | None) -> AccessLists:
-    """Return what JSON gives back for access lists; None: there were none."""
-    return AccessLists(*(None if names is None else tuple(names) for names in lists or ()))
-
-
 class Stated(NamedTuple):
     """What the sender of a document says of it, which goes before what the document says of itself."""
 
@@ -179,19 +174,6 @@ class Failure(_NotRead):
 
 Item = Page | Known | Skip | Failure
 """The items that a source gives, in its order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Host:
-    """Requests that a crawl made to one host: every one counts, those for robots.txt and to follow redirects too."""
-
-    host: str  # with the port if it is not the usual one
-    requests: int
-    failed: int  # no answer, or one that cannot be used
-    bytes: int  # of bodies, after decompression
-    seconds: float  # from question to last byte, summed over the requests
-    slowest: float  # seconds of the slowest request
-    slowest_url: str
 
 
 class Whole(NamedTuple):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from indexer import memory
 from indexer.crawl.answers import Answer, Unavailable, canonical_of, refresh_of, robots_directives
-from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request, Traffic
+from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request
 from indexer.crawl.journal import Journal
 from indexer.crawl.links import ONLY_LINKS, read_links, robots_of
 from indexer.crawl.render.browser import Browser
@@ -50,7 +50,6 @@ class _MovedToHttps(_RedirectRefused):
 class CrawlServices:
     """Services that the sites of a build share."""
 
-    traffic: Traffic = field(default_factory=Traffic)  # counts requests
     journal: Journal | None = None  # answers of an interrupted build, and of this one
     sessions: Sessions = field(default_factory=Sessions)  # with origins that are sent credentials
     browser: Browser | None = None  # draws pages; without one, each site starts its own
@@ -89,8 +88,8 @@ class _Crawl:
         self._context, self._limits, self._earlier = context, limits, context.earlier
         self._source, self._within = context.source, context.within
         self._journal = services.journal
-        self._renderer = Renderer(context, services.browser, services.traffic)
-        self._fetcher = Fetcher(limits, services.traffic, services.sessions)
+        self._renderer = Renderer(context, services.browser)
+        self._fetcher = Fetcher(limits, services.sessions)
         self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
         self._readers = ReaderPool()
         self._site = ""  # scheme://host:port

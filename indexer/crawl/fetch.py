@@ -21,7 +21,6 @@ from indexer.crawl.answers import (
     Answer,
     Unavailable,
     actual_type,
-    is_missing,
     may_be_read,
     media_type,
     names_of,
@@ -32,7 +31,6 @@ from indexer.crawl.guard import GuardedBackend
 from indexer.crawl.sessions import Session, Sessions
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
-from indexer.records import Host
 from indexer.urls import normalise, without_session
 
 MAX_REDIRECTS = 5
@@ -54,7 +52,6 @@ class Request:
     cut_at: int | None = None  # bytes kept of a longer body, which is refused otherwise
     validators: Callable[[str], Mapping[str, str]] = lambda _: {}  # headers for each hop, such as If-None-Match
     lists: Collection[str] | None = ()  # types that may be as long as a sitemap; None: any
-    may_be_missing: bool = False  # whether a 4xx status counts as an answer, not as a failure
     headers: Mapping[str, str] = field(default_factory=dict)  # in addition to the usual ones, or in their place
     as_stranger: bool = False  # without the credentials of the origin
 
@@ -65,10 +62,9 @@ ANY_PAGE = Request()
 class Fetcher:
     """A guarded HTTP client, shared by the fetcher threads of one crawl; proxy variables are never read."""
 
-    def __init__(self, limits: CrawlLimits, traffic: "Traffic | None" = None, sessions: Sessions | None = None) -> None:
+    def __init__(self, limits: CrawlLimits, sessions: Sessions | None = None) -> None:
         self._limits = limits
         self._sessions = sessions or Sessions()
-        self._traffic = traffic or Traffic()
         self._backend = GuardedBackend(allow_private=limits.allow_private)
         context = ssl.create_default_context()  # the authorities of this machine
         context.load_verify_locations(certifi.where())
@@ -124,18 +120,10 @@ class Fetcher:
         raise AssertionError("unreachable")
 
     def _follow_redirects(self, url: str, request: Request) -> Answer:
-        """Send a request for each hop, each in its turn, and count it."""
+        """Send a request for each hop, each in its turn."""
         for _ in range(MAX_REDIRECTS + 1):
             self._backend.deadline += self.turns.wait()  # waiting takes no time of the page
-            began, size, failed = time.monotonic(), 0, True
-            try:
-                answer = self._send(url, request)
-                size, failed = len(answer.body) if isinstance(answer, Answer) else 0, False
-            except FetchError as error:
-                failed = not (request.may_be_missing and is_missing(error))
-                raise
-            finally:
-                self._traffic.note(url, seconds=time.monotonic() - began, size=size, failed=failed)
+            answer = self._send(url, request)
             if isinstance(answer, Answer):
                 return replace(answer, url=without_session(answer.url))
             if answer != url:
@@ -258,25 +246,3 @@ class Turns:
                 self._barred_until = max(self._barred_until, until)
             else:
                 self._next_start = max(self._next_start, until)
-
-
-class Traffic:
-    """Counts requests by host, for the report. Safe to share between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._hosts: dict[str, Host] = {}
-
-    def note(self, url: str, *, seconds: float, size: int = 0, failed: bool = False) -> None:
-        """Count one request; `size` in bytes after decompression."""
-        name = urlsplit(url).netloc
-        with self._lock:
-            host = self._hosts.get(name) or Host(name, 0, 0, 0, 0.0, 0.0, "")
-            slowest = (seconds, url) if seconds >= host.slowest else (host.slowest, host.slowest_url)
-            counts = (host.requests + 1, host.failed + failed, host.bytes + size, host.seconds + seconds)
-            self._hosts[name] = Host(name, *counts, *slowest)
-
-    def hosts(self) -> tuple[Host, ...]:
-        """Return all hosts, the slowest on average first."""
-        with self._lock:
-            return tuple(sorted(self._hosts.values(), key=lambda host: (-host.seconds / host.requests, host.host)))

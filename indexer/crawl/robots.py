@@ -50,7 +50,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
 
     try:
-        request = Request(scope=check_redirect, types=None, cut_at=_MAX_BYTES, may_be_missing=True)
+        request = Request(scope=check_redirect, types=None, cut_at=_MAX_BYTES)
         answer = fetcher.get(f"{site}/robots.txt", request)
     except FetchError as error:
         if is_missing(error):

@@ -229,7 +229,7 @@ class _Build:
             limits=plan.config.crawl,
             report_due=plan.progress.found,
             earlier=self._earlier,
-            services=CrawlServices(self._report.traffic, self._journal, Sessions(plan.config.credentials)),
+            services=CrawlServices(self._journal, Sessions(plan.config.credentials)),
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,
@@ -271,7 +271,7 @@ class _Build:
         stated = self._plan.config.metadata.get(page.source, {})
         metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.document.metadata)
         self._report.stopwatch.add(result.seconds)
-        outcome = self._index(replace(result.document, metadata=metadata), len(page.body), result.chunks)
+        outcome = self._index(replace(result.document, metadata=metadata), result.chunks)
         record = self._earlier.page(page.url)
         if not is_indexed(outcome):
             return outcome
@@ -318,8 +318,8 @@ class _Build:
             self._draft.carry(number, record.source)
         return record.outcome
 
-    def _index(self, document: Document, size: int | None = None, chunks: list[Chunk] | None = None) -> str:
-        """Add a document, cut here if it is not yet; `size` is the bytes of its page, if that was read."""
+    def _index(self, document: Document, chunks: list[Chunk] | None = None) -> str:
+        """Add a document, cut here if it is not yet; return its outcome."""
         if chunks is None:
             chunker = self._chunker
             with self._report.stopwatch.timed("chunk"):
@@ -337,8 +337,6 @@ class _Build:
             del chunks[MOST_CHUNKS:]
             self._skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document")
         self._draft.add(document, chunks)
-        if size is not None:
-            self._report.read(document.url, size, len(chunks))
         self._report.note(document.url, document.notes)
         return indexed_with(document.notes)
 

@@ -11,7 +11,7 @@ from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.pipeline.workers import Workers
-from indexer.publish.source_settings import are_kept, changes, credentialed, with_kept
+from indexer.publish.source_settings import are_kept, credentialed, with_kept
 from indexer.read.ocr.installation import NO_OCR, Ocr
 from indexer.sources.addresses import full_name
 from indexer.sources.pushed_store import SOURCE
@@ -60,7 +60,6 @@ def complete(plan: Plan) -> Plan:
     settings |= {"model": dict(config.model)} if config.model else {}
     if private := credentialed(config, sources, live):
         settings["credentials"] = private
-    plan.report.settings = changes(config, live, plan.progress.message)
     plan = replace(plan, config=config, settings=settings)
     return plan if live is None else replace(plan, reuse=_reuse(plan, live))
 

@@ -1,6 +1,5 @@
 """The report of a build, for people and for programs; it is filled while the build runs."""
 
-import heapq
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,21 +9,17 @@ from typing import Any
 
 import msgspec
 
-from indexer.crawl.fetch import Traffic
 from indexer.decoding import one_line
 from indexer.errors import counted
 from indexer.generation.manifest import Counts
-from indexer.publish.source_settings import SettingChange
-from indexer.records import NO_SCANS, Failure, Host, ScanCounts, Skip
+from indexer.records import NO_SCANS, Failure, ScanCounts, Skip
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
-_BIGGEST = 5
-_HOSTS = 5
 STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
 _FIELDS = (
-    "generation published documents chunks fetched new changed gone unchanged kept embedded carried skipped notes "
-    "failed settings hosts biggest"
+    "generation published documents chunks fetched new changed gone unchanged kept embedded carried "
+    "skipped notes failed"
 ).split()
 
 
@@ -77,15 +72,6 @@ class ReasonGroup:
     examples: tuple[str, ...]  # addresses, the first few
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class DocumentSize:
-    """How much a page that was read is, and came to."""
-
-    chunks: int
-    bytes: int
-    url: str
-
-
 class BuildReport:
     """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
 
@@ -99,12 +85,9 @@ class BuildReport:
         self.new, self.changed, self.gone = Tally(), Tally(), Tally()
         self.failed: list[Failure] = []
         self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
-        self.settings: tuple[SettingChange, ...] = ()  # of sources that were there before
         self.ocr = NO_SCANS  # of the documents that were read this time
-        self.biggest: list[DocumentSize] = []  # of the documents that were read this time; the one of most chunks first
         self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; fetch is time spent waiting for it
         self.stopwatch = Stopwatch()
-        self.traffic = Traffic()
         self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
         self._notes: dict[str, Tally] = {}  # by text
 
@@ -118,11 +101,6 @@ class BuildReport:
         """Return the notes on documents of this generation, the largest group first."""
         return _groups(self._notes)
 
-    @property
-    def hosts(self) -> tuple[Host, ...]:
-        """Return the hosts that were asked, the slowest first."""
-        return self.traffic.hosts()
-
     def skip(self, skip: Skip) -> None:
         """Note what was left out."""
         self._skips.setdefault(skip.reason, Tally()).add(skip.url)
@@ -131,10 +109,6 @@ class BuildReport:
         """Count notes on a page."""
         for text in texts:
             self._notes.setdefault(one_line(text), Tally()).add(url)
-
-    def read(self, url: str, size: int, chunks: int) -> None:
-        """Note how many bytes and chunks a document has that was read."""
-        self.biggest = heapq.nlargest(_BIGGEST, [*self.biggest, DocumentSize(chunks, size, url)])
 
     def scanned(self, scans: ScanCounts) -> None:
         """Note what OCR found in a document."""
@@ -160,8 +134,6 @@ class BuildReport:
         """Return the JSON-ready form."""
         fields = {name: getattr(self, name) for name in _FIELDS}
         report: dict[str, Any] = json.loads(json.dumps(msgspec.to_builtins(fields)))  # with lists instead of tuples
-        for host in report["hosts"]:
-            host |= {name: round(host[name], 3) for name in ("seconds", "slowest")}
         report["ocr"] = {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out}
         report["seconds"] = {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}
         return report
@@ -195,19 +167,6 @@ class BuildReport:
         if self.ocr.pages:
             left_out = f"{self.ocr.left_out:,} of {counted(self.ocr.lines, 'line')} left out as uncertain"
             lines.append(f"OCR          {counted(self.ocr.pages, 'page')} read; {left_out}")
-        if self.settings:
-            lines += ["settings     changed since the last build", *(f"  {change}" for change in self.settings)]
-        if self.hosts:
-            lines.append("hosts        slowest first")
-            lines += [
-                f"  {counted(host.requests, 'request'):>17}, {host.failed:,} failed, {host.bytes / 1e6:,.1f} MB, "
-                f"{host.seconds / host.requests * 1e3:,.0f} ms each, at most {host.slowest * 1e3:,.0f} ms   {host.host}"
-                for host in self.hosts[:_HOSTS]
-            ]
-        if self.biggest:
-            lines.append("biggest      documents read this time")
-            for size in self.biggest:
-                lines.append(f"  {counted(size.chunks, 'chunk'):>15}, {size.bytes / 1e3:,.0f} kB   {size.url}")
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
         lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
         return "\n".join(lines)

@@ -1,27 +1,14 @@
 """Crawl settings of a source's own: kept with it in the index, and used by every later build until others are given."""
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, own_names
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
-
-
-@dataclass(frozen=True, slots=True)
-class SettingChange:
-    """A setting of a crawl that differs from the build before."""
-
-    source: str
-    name: str
-    before: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"{self.source}: {self.name} {self.before or 'empty'} -> {self.now or 'empty'}"
 
 
 def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
@@ -82,21 +69,6 @@ def config_of(manifest: Manifest) -> BuildConfig:
         metadata=settings.get("metadata", {}),
         model=settings.get("model", {}),
     )
-
-
-def changes(config: BuildConfig, live: Manifest | None, log_line: Callable[[str], None]) -> tuple[SettingChange, ...]:
-    """Return, and log, each setting by which a source is read otherwise than in the build before."""
-    if live is None:
-        return ()
-    crawls, found = (live.settings.get("crawl", {}), asdict(config.crawl)), []
-    for source in live.sources:
-        values = [{**crawl, **crawl.get("scope", {}), **crawl.get("own", {}).get(source, {})} for crawl in crawls]
-        for name in own_names(source):
-            before, now = (as_text(each.get(name, "")) for each in values)
-            if name in values[0] and before != now:
-                found.append(SettingChange(source, name, before, now))
-                log_line(f"changed: {found[-1]}")
-    return tuple(found)
 
 
 def are_kept(config: BuildConfig, live: Manifest) -> bool:

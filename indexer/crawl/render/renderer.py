@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Fetcher, Request, Traffic
+from indexer.crawl.fetch import Fetcher, Request
 from indexer.crawl.links import MARKUP, Links, read_links
 from indexer.crawl.render.browser import Browser, check_installed
 from indexer.crawl.render.tabs import Order, Resource
@@ -39,7 +39,7 @@ class Budget:
 class Renderer:
     """Draws pages of one site; does nothing where the limits do not want it. May be used by many threads."""
 
-    def __init__(self, context: SourceContext, browser: Browser | None, traffic: Traffic) -> None:
+    def __init__(self, context: SourceContext, browser: Browser | None) -> None:
         """Take a source; without a browser, the renderer starts its own.
 
         Raises RendererMissing: pages are to be drawn, and the package or the browser for it is missing.
@@ -50,7 +50,7 @@ class Renderer:
         self._site = ""  # scheme://host:port; empty: nothing is drawn
         # permission to reach all private addresses is for the site alone; named networks are for all
         private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
-        self._others = Fetcher(replace(limits, allow_private=private), traffic)
+        self._others = Fetcher(replace(limits, allow_private=private))
         self._robots: dict[str, Robots | FetchError] = {}  # by origin
         self._scripts: dict[str, Resource] = {}  # by address, up to `_CACHE`
         self._room = _CACHE
@@ -175,7 +175,7 @@ class Renderer:
         check(url)
         fetcher = self._fetcher if site == self._site else self._others
         sent = {name: headers[key] for key, name in _SENT.items() if key in headers}
-        answer = fetcher.get(url, Request(scope=check, types=None, headers=sent, may_be_missing=True))
+        answer = fetcher.get(url, Request(scope=check, types=None, headers=sent))
         kind = f"{answer.content_type}; charset={answer.charset}" if answer.charset else answer.content_type
         found = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
         return Resource(200, kind, answer.body, found)

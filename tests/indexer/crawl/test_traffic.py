@@ -9,10 +9,10 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Fetcher, Traffic
+from indexer.crawl.fetch import Fetcher
 from indexer.errors import FetchError
 from tests.indexer.crawl.test_fetch import SMALL, get
-from tests.indexer.server import Reply, Site, redirect, send
+from tests.indexer.server import Reply, Site, send
 
 
 def busy_once(site: Site, retry_after: str) -> None:
@@ -48,16 +48,3 @@ def test_abort_wakes_a_fetch_that_waits_for_retry_after(site: Site) -> None:
         fetcher.abort()
         with pytest.raises(FetchError):
             waiting.result(5)
-
-
-def test_requests_are_counted_by_host(site: Site) -> None:
-    site.routes |= {"/p": "four", "/old": redirect("/p")}
-    traffic = Traffic()
-    with closing(Fetcher(SMALL, traffic)) as fetcher:
-        fetcher.get(f"{site.url}/old")
-        with pytest.raises(FetchError):
-            fetcher.get(f"{site.url}/gone")
-    [host] = traffic.hosts()
-    assert (host.host, host.requests, host.failed, host.bytes) == (f"127.0.0.1:{site.port}", 3, 1, 4)
-    assert 0 < host.slowest <= host.seconds
-    assert host.slowest_url.startswith(site.url)

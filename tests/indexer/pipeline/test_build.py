@@ -1,5 +1,6 @@
 """A build makes a whole generation or leaves the live one as it was."""
 
+import json
 import subprocess
 import sys
 from contextlib import closing
@@ -15,7 +16,7 @@ from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.report import STAGES, BuildReport
 from indexer.publish.collections import writer_lock
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site
@@ -184,3 +185,27 @@ def test_serving_and_building_import_only_what_they_need(module: str, names: str
 def test_settings_that_make_no_sense(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(IndexerError, match="must be"):
         make()
+
+
+def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
+    (docs / "x.mp4").write_bytes(b"x")
+    (docs / "bad.txt").write_bytes(b"\x00" * 10)
+    report = run(tmp_path / "index", docs)
+    content = json.loads(json.dumps(report.as_dict()))
+    first = sorted(path.as_uri() for path in docs.glob("*s.*"))
+    tally, none = {"count": 3, "examples": first}, {"count": 0, "examples": []}
+    assert content.pop("seconds").keys() == {*STAGES, "total"}
+    assert content == {
+        "generation": report.generation, "published": True, "documents": 3, "chunks": 5, "fetched": 4, "unchanged": 0,
+        "new": tally, "changed": none, "gone": none, "kept": [], "embedded": 5, "carried": 0, "notes": [],
+        "skipped": [{"reason": "file type .mp4 is not read", "count": 1, "examples": [(docs / "x.mp4").as_uri()]}],
+        "failed": [{"url": (docs / "bad.txt").as_uri(), "reason": "binary data instead of text"}],
+        "ocr": {"pages": 0, "lines": 0, "left_out": 0},
+    }  # fmt: skip
+    table = report.table()
+    assert "bad.txt: binary data" in table
+    assert f"new          3, such as {first[0]}" in table
+    assert "chunks       5 (5 embedded, 0 reused)" in table
+    assert "kept" not in table
+    assert report.line() == f"3 new, 0 changed, 0 gone, 0 unchanged, 1 failed: generation {report.generation}"
+    assert run(tmp_path / "index", docs).line().startswith("nothing has changed: 3 documents")

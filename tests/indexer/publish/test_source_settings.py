@@ -32,20 +32,16 @@ def test_a_rebuild_reads_a_site_as_it_was_read(work: Work, site: Site) -> None:
     work.build(site.url, limits=given(site, include=("/cats",)))
     assert work.paths(site) == ["/cats"]
     assert not work.build(site.url, limits=PLAIN).published
-    assert work.build(site.url, limits=PLAIN, full=True).settings == ()
+    work.build(site.url, limits=PLAIN, full=True)
     assert work.paths(site) == ["/cats"]
 
 
 def test_what_is_given_again_changes_and_the_rest_stays(work: Work, site: Site) -> None:
     zoo(site, "etag")
     work.build(site.url, limits=given(site, include=("/cats", "/dogs"), max_pages=30))
-    report = work.build(site.url, limits=replace(PLAIN, own={site.url: {"include": ("/dogs",)}}))
-    assert [str(change) for change in report.settings] == [f"{site.url}: include /cats,/dogs -> /dogs"]
-    assert f"changed: {site.url}: include /cats,/dogs -> /dogs\n" in work.said
-    assert f"  {site.url}: include /cats,/dogs -> /dogs\n" in report.table()
+    work.build(site.url, limits=replace(PLAIN, own={site.url: {"include": ("/dogs",)}}))
     assert own_of(manifest_of(work.index), site.url) == {"max_pages": "30", "include": "/dogs", "allow_private": "yes"}
     work.build(site.url, limits=replace(PLAIN, own={site.url: {"max_pages": None, "include": ()}}))
-    assert "max_pages 30 -> 10000" in work.said
     assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
 
 
@@ -67,14 +63,6 @@ def test_each_source_has_its_own(work: Work, site: Site, docs: Path) -> None:
     work.remove(site.url)
     assert own_of(manifest_of(work.index), site.url) == {}
     assert own_of(manifest_of(work.index), str(docs)) == {"max_bytes": "300"}
-
-
-def test_what_holds_for_all_and_differs_is_told(work: Work, site: Site) -> None:
-    zoo(site, "etag")
-    work.build(site.url, limits=given(site))
-    report = work.build(site.url, limits=replace(PLAIN, max_pages=3))
-    assert [str(change) for change in report.settings] == [f"{site.url}: max_pages 10000 -> 3"]
-    assert own_of(manifest_of(work.index), site.url) == {"allow_private": "yes"}
 
 
 def test_leave_to_reach_private_addresses_is_not_imported(work: Work, site: Site, tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.crawler import CrawlServices
-from indexer.crawl.fetch import Traffic
 from indexer.errors import SourceError
 from indexer.records import Page, Skip
 from indexer.sources.reading import Reading, read_sources
@@ -102,16 +100,10 @@ def test_sources_on_one_host_take_turns_as_its_rules_ask(sites: list[Site]) -> N
 def test_folders_beside_sites_and_what_is_told(sites: list[Site], docs: Path) -> None:
     sites[0].pages(index=link("/a"), a="a")
     told: list[int] = []
-    traffic = Traffic()
-    items = list(
-        read_sources(
-            [str(docs), sites[0].url], Reading(limits(), report_due=told.append, services=CrawlServices(traffic))
-        )
-    )
+    items = list(read_sources([str(docs), sites[0].url], Reading(limits(), report_due=told.append)))
     names = [item.url.rpartition("/")[2] for item in items]
     assert names == ["cats.html", "", "dogs.md", "a", "notes.txt"]
     assert told[-1] == 5
-    assert [(host.host, host.requests) for host in traffic.hosts()] == [(f"127.0.0.1:{sites[0].port}", 3)]
 
 
 def test_one_that_cannot_be_read_stops_the_others(sites: list[Site]) -> None:

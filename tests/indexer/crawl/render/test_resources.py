@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.fetch import Fetcher, Traffic
+from indexer.crawl.fetch import Fetcher
 from indexer.crawl.render.renderer import Budget, Renderer
 from indexer.crawl.render.tabs import Resource
 from indexer.crawl.robots import Robots
@@ -49,7 +49,7 @@ def make(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         def of(rules: str = "", sessions: Sessions | None = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
             given = {"allow_private": NEAR, "timeout": 5.0, "render": "on", "within": {site.url: within}}
             allowed = CrawlLimits(**{**given, **limits})  # type: ignore[arg-type]
-            renderer = Renderer(SourceContext(site.url, allowed), NoBrowser(), Traffic())  # type: ignore[arg-type]
+            renderer = Renderer(SourceContext(site.url, allowed), NoBrowser())  # type: ignore[arg-type]
             fetcher = opened.enter_context(closing(Fetcher(allowed, sessions=sessions)))
             renderer.enter_site(site.url, Robots(rules, allowed.user_agent), fetcher, borrowed)
             opened.callback(renderer.close)
