@@ -1,21 +1,16 @@
-"""Why a hit is where it is: the numbers of which its score is made, read from the columns of its ranking.
+"""Why a hit is where it is: the numbers of which its score is made.
 
 A step that does not concern a hit is null. `fused` is the sum of the contributions; then come `boilerplate` and
 `boosts`, score + |score| × (factor − 1); then `rerank`, low + (high − low) × ((1 − weight) × search + weight × model);
 and a score is no higher than `ceiling`.
 """
 
-import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
+from collections.abc import Iterator
+from typing import Annotated, Literal, TypedDict
 
 from msgspec import Meta
 
 from indexer.errors import counted
-from rag.query.request import BOILERPLATE, RERANK_WEIGHT
-
-if TYPE_CHECKING:  # `rag.Client` ranks nothing, and starts sooner without it
-    from rag.query.ranking import Choice, Ranking
 
 
 class Part(TypedDict):
@@ -99,58 +94,9 @@ class Explanation(TypedDict):
     matches: Annotated[list[Match], Meta(description="words and phrases of the query that it has")]
 
 
-def explain(
-    ranking: "Ranking", choice: "Choice", index: int, document: int, rules: Sequence[BoostRule], matches: list[Match]
-) -> Explanation:
-    """Explain the candidate at an index of a ranking that was made with `explain`."""
-    row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
-    parts: dict[str, Part | None] = dict.fromkeys(("dense", "lexical", "tokens"))
-    for name in parts:
-        if (weight := row.get(f"{name}_weight")) is not None:
-            rank, scaled = row.get(f"{name}_rank"), row[f"{name}_scaled"]
-            score = None if name == "lexical" and rank is None else row[name]
-            place = None if rank is None else int(rank)
-            parts[name] = Part(score=score, rank=place, scaled=scaled, weight=weight, contribution=scaled * weight)
-    lowered = boosted = reranked = ceiling = None
-    if row.get("repeated", 0) > 0:
-        factor = 1 - BOILERPLATE * row["repeated"]
-        lowered = Boilerplate(repeated=row["repeated"], factor=factor, score=row["lowered"])
-    if rules:
-        boosted = Boosted(rules=list(rules), factor=math.prod(rule["factor"] for rule in rules), score=row["boosted"])
-    if "logit" in row:
-        reranked = Reranked(
-            logit=row["logit"],
-            score=row["rerank"],
-            rank_before=int(row["rank_before"]),
-            search=row["search_scaled"],
-            model=row["model_scaled"],
-            weight=RERANK_WEIGHT,
-            low=row["low"],
-            high=row["high"],
-            blend=float(ranking.scores[index]),
-        )
-    if "ceiling" in row:
-        ceiling = Ceiling(reason="deeper" if row.get("deeper") else "unread", score=row["ceiling"])
-    return Explanation(
-        rank=index + 1,
-        candidates=len(ranking.rows),
-        dense=parts["dense"],
-        lexical=parts["lexical"],
-        tokens=parts["tokens"],
-        fused=row["fused"],
-        boilerplate=lowered,
-        boosts=boosted,
-        rerank=reranked,
-        ceiling=ceiling,
-        folded=len(choice.folded.get(index, ())),
-        left_out=choice.left_out.get(document, 0),
-        matches=matches,
-    )
-
-
 def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
     """Yield the steps in words, each with its name."""
-    for name, part in (("Meaning", why["dense"]), ("Words", why["lexical"]), ("Tokens", why["tokens"])):
+    for name, part in zip(("Meaning", "Words", "Tokens"), (why["dense"], why["lexical"], why["tokens"]), strict=True):
         if part:
             digits = 1 if name == "Words" else 2
             found = "not found" if part["score"] is None else f"{part['score']:.{digits}f}"

@@ -7,6 +7,7 @@ there.
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -17,7 +18,7 @@ from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
 from rag.query.results import Suggestion
 
-_FEWEST_TYPED, _MOST_TYPED = 2, 200  # characters; who has typed more is not looking for a heading
+_FEWEST_TYPED, _MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
 SAMPLED = 1000  # passages, from all over the index
 OFFERED = 12
 _SHORTEST, _LONGEST = 2, 9  # words
@@ -52,10 +53,9 @@ def sample_headings(generation: Searchable) -> list[str]:
     """Return the headings of a generation that are worth asking for, from all over it, best first."""
     count = generation.manifest.counts.chunks
     rows = np.unique(np.linspace(0, max(0, count - 1), min(count, SAMPLED)).astype(np.int64))
-    chunks = generation.chunks(rows)
-    found = [
-        (chunk.document_url, name) for chunk in chunks for name in (chunk.section.split(SEPARATOR)[-1], chunk.title)
-    ]
+    found: list[Named] = []
+    for chunk in generation.chunks(rows):
+        found += [(chunk.document_url, chunk.section.split(SEPARATOR)[-1]), (chunk.document_url, chunk.title)]
     return worth_asking(found)
 
 
@@ -70,11 +70,11 @@ def worth_asking(names: Iterable[Named]) -> list[str]:
     candidates = [(_rank(spelled[key]), key) for key, where in documents.items() if len(where) == 1]
     random.Random(len(candidates)).shuffle(candidates)  # noqa: S311  # neighbours are alike
     candidates.sort(key=lambda candidate: candidate[0])
-    taken: dict[str, int] = {}
+    taken = Counter[str]()
     turns = []
     for rank, key in candidates:
         [document] = documents[key]
-        taken[document] = taken.get(document, 0) + 1
+        taken[document] += 1
         turns.append((taken[document], rank, key))
     return [spelled[key] for _, _, key in sorted(turns, key=lambda turn: turn[:2])][:OFFERED]
 

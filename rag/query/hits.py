@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,9 @@ from indexer.generation.lexical.highlights import matching, sought_by, spans
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.rowset import RowFacts
 from indexer.stores.store import Searchable
-from rag.query.explain import BoostRule, Match, explain
+from rag.query.explain import Boilerplate, Boosted, BoostRule, Ceiling, Explanation, Match, Part, Reranked
 from rag.query.ranking import Choice, Ranking
-from rag.query.request import CLOSE, SearchRequest
+from rag.query.request import BOILERPLATE, CLOSE, SearchRequest
 from rag.query.results import Hit, Span
 from rag.query.rules import Boosts
 
@@ -139,9 +139,8 @@ def explain_hits(
     boosts: Boosts | None,
 ) -> list[Hit]:
     """Return the hits of a page with their explanations."""
-    ranking, choice = ranked.ranking, ranked.choice
-    indices = choice.indices[request.offset : request.offset + len(hits)]
-    rules = list(boosts.by_rule(generation, ranking.rows[indices])) if boosts and len(hits) else []
+    indices = ranked.choice.indices[request.offset : request.offset + len(hits)]
+    rules = list(boosts.by_rule(generation, ranked.ranking.rows[indices])) if boosts and len(hits) else []
     sought = [] if request.mode == "dense" else sought_by(request.query, terms, generation.manifest.languages)
     explained = []
     for place, (index, hit) in enumerate(zip(indices.tolist(), hits, strict=True)):
@@ -151,9 +150,46 @@ def explain_hits(
             for one, fields in matching(sought, texts, hit.language)
         ]
         of_hit = [BoostRule(rule=rule, factor=float(of[place])) for rule, of in rules if of[place] != 1]
-        document = int(ranked.facts.documents[index])
-        explained.append(replace(hit, explanation=explain(ranking, choice, index, document, of_hit, matches)))
+        explained.append(replace(hit, explanation=explain(ranked, index, of_hit, matches)))
     return explained
+
+
+def explain(ranked: Ranked, index: int, rules: list[BoostRule], matches: list[Match]) -> Explanation:
+    """Explain the candidate at an index of a ranking that was made with `explain`."""
+    ranking, choice = ranked.ranking, ranked.choice
+    row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
+    parts: dict[str, Part | None] = dict.fromkeys(("dense", "lexical", "tokens"))
+    for name in parts:
+        if (weight := row.get(f"{name}_weight")) is not None:
+            rank, scaled = int(row.get(f"{name}_rank", 0)) or None, row[f"{name}_scaled"]
+            score = None if name == "lexical" and rank is None else row[name]
+            parts[name] = Part(score=score, rank=rank, scaled=scaled, weight=weight, contribution=scaled * weight)
+    lowered = boosted = reranked = ceiling = None
+    if row.get("repeated", 0) > 0:
+        factor = 1 - BOILERPLATE * row["repeated"]
+        lowered = Boilerplate(repeated=row["repeated"], factor=factor, score=row["lowered"])
+    if rules:
+        boosted = Boosted(rules=rules, factor=math.prod(rule["factor"] for rule in rules), score=row["boosted"])
+    if "rerank_logit" in row:
+        numbers = {name: row[f"rerank_{name}"] for name in Reranked.__annotations__}
+        reranked = cast(Reranked, numbers | {"rank_before": int(numbers["rank_before"])})
+    if "ceiling" in row:
+        ceiling = Ceiling(reason="deeper" if row.get("deeper") else "unread", score=row["ceiling"])
+    return Explanation(
+        rank=index + 1,
+        candidates=len(ranking.rows),
+        dense=parts["dense"],
+        lexical=parts["lexical"],
+        tokens=parts["tokens"],
+        fused=row["fused"],
+        boilerplate=lowered,
+        boosts=boosted,
+        rerank=reranked,
+        ceiling=ceiling,
+        folded=len(choice.folded.get(index, ())),
+        left_out=choice.left_out.get(int(ranked.facts.documents[index]), 0),
+        matches=matches,
+    )
 
 
 def mark_sentences(hits: list[Hit], vector: Vectors, encode: Callable[[list[str]], Vectors]) -> list[Hit]:

@@ -7,6 +7,7 @@ and `choose` leaves out near-duplicates and passages above the limit of a docume
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -159,9 +160,9 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
     low, high = before.min(), before.max()
     by_search, by_model = scale(before), scale(logits)
     blend = np.asarray(low + (high - low) * ((1 - RERANK_WEIGHT) * by_search + RERANK_WEIGHT * by_model), np.float32)
-    columns |= {"logit": filled(count, read, logits), "rank_before": np.arange(1, count + 1, dtype=np.float32)}
-    columns |= {"search_scaled": filled(count, read, by_search), "model_scaled": filled(count, read, by_model)}
-    columns |= {"low": np.full(count, low), "high": np.full(count, high)}
+    numbers: dict[str, Any] = {"logit": logits, "score": shown, "rank_before": read + 1, "blend": blend}
+    numbers |= {"search": by_search, "model": by_model, "weight": RERANK_WEIGHT, "low": low, "high": high}
+    columns |= {f"rerank_{name}": filled(count, read, values) for name, values in numbers.items()}
     columns["ceiling"] = filled(count, unread, blend.min())
     scores = np.minimum(ranking.scores, blend.min())  # those that it has not read do not score better
     scores[read] = blend
@@ -314,7 +315,7 @@ def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scor
     return filled(len(candidates), np.searchsorted(candidates, rows), scores, absent)
 
 
-def filled(count: int, indices: npt.NDArray[np.integer], scores: Scores, absent: float = np.nan) -> Scores:
+def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike, absent: float = np.nan) -> Scores:
     """Return scores (count,), `absent` but at the indices."""
     found = np.full(count, absent, dtype=np.float32)
     found[indices] = scores

@@ -222,17 +222,6 @@ def test_every_one_of_many_callers_gets_its_own_vector():
     assert batcher.waiting == 0
 
 
-def test_queries_of_one_caller_go_together(callers, embedder):
-    callers.lead("alpha", embedder)
-    many = callers.pool.submit(callers.batcher.encode, ["beta", "gamma", "delta", "epsilon", "zeta"])
-    wait_for(lambda: callers.batcher.waiting == 5)
-    embedder.open()
-    for vector, text in zip(many.result(DEADLINE_S), ("beta", "gamma", "delta", "epsilon", "zeta"), strict=True):
-        assert np.array_equal(vector, vector_of(text))
-    assert embedder.runs == [["alpha"], ["beta", "gamma", "delta", "epsilon"], ["zeta"]]
-    assert callers.batcher.encode([]) == []
-
-
 def late(batcher, texts, seconds=0.0):
     deadline.begin(seconds)
     try:

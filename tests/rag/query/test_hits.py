@@ -103,11 +103,12 @@ def test_values_are_counted_most_frequent_first() -> None:
         facts("https://a.example/x", language="de"),
         facts("https://a.example/y"),
         facts("https://a.example/z"),
-        facts("file:///srv/b.md", "/srv", None),
+        facts("http://[bad/docs/a", "/srv", None),
     ]
     assert pairs(found, "language") == [("en", 2), ("de", 1)]
     assert pairs(found, "source") == [("https://a.example/", 3), ("/srv", 1)]
     assert pairs(found, "content_type") == [("text/html", 4)]
+    assert pairs(found, "path") == []
 
 
 def test_only_the_most_frequent_values_are_named_and_equals_come_by_name() -> None:

@@ -2,6 +2,7 @@
 
 import threading
 from contextvars import Context
+from functools import partial
 
 import numpy as np
 import pytest
@@ -69,11 +70,6 @@ def test_the_model_reads_headings_too_and_its_own_score_is_shown(retriever, mode
     assert [hit.scores["rerank"] for hit in answer.hits] == pytest.approx(model.activated(logits).tolist())
 
 
-def test_what_could_not_be_shown_is_not_read(retriever, model):
-    asked(retriever, per_document=2)
-    assert sum(text.startswith("Long") for text in model.texts) == 2
-
-
 def test_no_more_than_the_depth_is_read_and_the_rest_follows(retriever, monkeypatch):
     monkeypatch.setattr("rag.query.retriever.RERANKED", 3)
     plain = retriever.answer_query(SearchRequest(QUERY, per_document=0, k=20))
@@ -97,20 +93,12 @@ def test_short_of_time_fewer_are_read_and_that_is_said(site, retriever, model):
     asked(retriever, per_document=0)
     tokens = sum(map(len, model.pairs(QUERY, list(model.texts))))
     retriever._reranker._pace = 60 / tokens  # seconds a token: a minute for all
-    deadline.begin(60)
-    try:
-        answer = asked(retriever, per_document=0)
-    finally:
-        deadline.lift()
+    answer = within(60, partial(asked, retriever, per_document=0))
     assert 0 < answer.reranked.scored < answer.reranked.candidates
     assert sum(hit.scores["rerank"] is not None for hit in answer.hits) == answer.reranked.scored
     assert answer.as_dict()["reranked"] == asdict(answer.reranked)
     retriever._reranker._pace = 1e6
-    deadline.begin(60)
-    try:
-        answer = asked(retriever)
-    finally:
-        deadline.lift()
+    answer = within(60, asked, retriever)
     assert answer.reranked.scored == 0
     assert [hit.id for hit in answer.hits] == [hit.id for hit in retriever.answer_query(SearchRequest(QUERY)).hits]
 
@@ -145,13 +133,6 @@ def within(seconds, work, *arguments):
     context = Context()
     context.run(deadline.begin, seconds)
     return context.run(work, *arguments)
-
-
-def test_without_a_deadline_all_are_scored_in_one_run():
-    queue = RerankQueue(DummyCrossEncoder())
-    assert np.allclose(queue.score_best("vacuum", TEXTS), [0.96, -0.03, 0.97])
-    assert queue.model.runs == [3]
-    assert queue.score_best("vacuum", []).shape == (0,)
 
 
 def test_a_search_scores_as_many_as_there_is_time_for(monkeypatch):
@@ -209,11 +190,4 @@ def test_who_is_too_late_for_a_turn_is_told_and_a_search_goes_without():
     assert len(within(0.01, queue.score_best, "vacuum", TEXTS)) == 0
     assert queue._busy  # it was not theirs
     queue._busy = False
-    assert len(queue.score_best("vacuum", TEXTS)) == 3
-
-
-def test_a_run_that_fails_frees_the_model():
-    queue = RerankQueue(DummyCrossEncoder())
-    with pytest.raises(TypeError):
-        queue.score([None])
     assert len(queue.score_best("vacuum", TEXTS)) == 3

@@ -1,3 +1,5 @@
+"""The whole query path on small indexes: what is found, page by page, and what the answer says of it."""
+
 import sys
 import threading
 
@@ -9,20 +11,42 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, QueryError
-from rag.query.request import Limits, SearchRequest
+from rag.query.request import FURTHEST, Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
+
+WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
+
+
+def opened(site, **limits):
+    return Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
+
+
+def ask(retriever, query, **options):
+    return retriever.answer_query(SearchRequest(query, **options))
 
 
 @pytest.fixture
 def retriever(site):
     site.build()
-    return Retriever.open(site.index, DummyEmbedder(), Limits())
+    return opened(site)
+
+
+@pytest.fixture
+def many(site):
+    """Of 260 pages and 120 copies of another."""
+    for number in range(260):
+        words = " ".join(WORDS[place % 10] * (1 + place % 3) for place in range(number, number + 7))
+        (site.source / f"page{number:03}.txt").write_text(f"Vacuum number {number} {words}\n", encoding="utf-8")
+    for number in range(120):
+        (site.source / f"copy{number}.txt").write_text(f"vacuum alpha beta {'.' * number}\n", encoding="utf-8")
+    site.build()
+    return opened(site)
 
 
 def test_the_right_passage_is_first(retriever):
-    answer = retriever.answer_query(SearchRequest("partial index of a table", k=2))
+    answer = ask(retriever, "partial index of a table", k=2)
     assert [hit.rank for hit in answer.hits] == [1, 2]
     best = answer.hits[0]
     assert best.title == "Partial indexes"
@@ -33,10 +57,7 @@ def test_the_right_passage_is_first(retriever):
     assert best.scores["lexical"] > 0
     assert answer.hits[1].scores["lexical"] is None
     assert answer.generation == retriever.generation.manifest.id
-
-
-def test_every_stage_is_timed(retriever):
-    took = retriever.answer_query(SearchRequest("vacuum")).took_ms
+    took = answer.took_ms
     assert list(took) == ["embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"]
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
 
@@ -51,14 +72,14 @@ def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypa
         threads.append(threading.current_thread())
         return search_terms(*args)
 
-    wanted = retriever.answer_query(SearchRequest("partial index of a table")).hits
+    wanted = ask(retriever, "partial index of a table").hits
     monkeypatch.setattr(retriever.generation, "search_terms", spy)
-    assert retriever.answer_query(SearchRequest("partial index of a table")).hits == wanted
+    assert ask(retriever, "partial index of a table").hits == wanted
     assert [thread is not threading.current_thread() for thread in threads] == [takes_long]
 
 
 def test_as_dict_is_the_rest_body(retriever):
-    body = retriever.answer_query(SearchRequest("fsync", k=1)).as_dict()
+    body = ask(retriever, "fsync", k=1).as_dict()
     assert set(body) == {
         "query", "hits", "next", "facets", "also_searched", "did_you_mean", "required", "excluded", "close", "reranked",
         "took_ms", "generation", "search_id",
@@ -73,60 +94,39 @@ def test_as_dict_is_the_rest_body(retriever):
 
 @pytest.mark.parametrize(("mode", "silent"), [("dense", "lexical"), ("lexical", "dense")])
 def test_one_search_alone(retriever, mode, silent):
-    hits = retriever.answer_query(SearchRequest("dead tuples", k=3, mode=mode)).hits
+    hits = ask(retriever, "dead tuples", k=3, mode=mode).hits
     assert hits[0].title == "Vacuum"
     assert all(hit.scores[silent] is None and hit.score == hit.scores[mode] for hit in hits)
     assert len(hits) == (3 if mode == "dense" else 1)  # only one has the words
-
-
-def test_words_that_are_nowhere(retriever):
-    assert retriever.answer_query(SearchRequest("zebra", mode="lexical")).hits == []
-    assert len(retriever.answer_query(SearchRequest("zebra")).hits) == 3  # some are nearest all the same
-
-
-def test_copies_give_way_to_other_passages(site):
-    text = "Vacuum reclaims the storage that dead tuples occupy, so that other rows may use it."
-    for number in range(150):  # more than there are candidates at first
-        (site.source / f"copy{number}.txt").write_text(f"{text} {'.' * number}", encoding="utf-8")
-    site.build()
-    hits = (
-        Retriever.open(site.index, DummyEmbedder()).answer_query(SearchRequest("dead tuples storage vacuum", k=4)).hits
-    )
-    assert len(hits) == 4
-    assert sum(hit.text.startswith(text) for hit in hits) == 1
-    copied = next(hit for hit in hits if hit.text.startswith(text))
-    assert len(copied.duplicates) == 10
-    assert all("copy" in url for url in copied.duplicates)
+    assert len(ask(retriever, "zebra", mode=mode).hits) == (3 if mode == "dense" else 0)  # the nearest
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "error"),
     [
         ({"query": " \t\n"}, "query must be text of 1 to 10000 characters with something"),
         ({"query": "\ud800"}, "half of a surrogate pair"),
         ({"query": "x", "k": 0}, "k must be a whole number from 1 to 100"),
         ({"query": "x", "expand": "all"}, "expand must be one of: none, section"),
+        ({"query": "x", "offset": FURTHEST + 1}, "offset must be a whole number from 0 to 1000"),
     ],
 )
-def test_bad_queries_are_told(retriever, arguments, told):
-    with pytest.raises(QueryError, match=told):
+def test_bad_queries_are_refused(retriever, arguments, error):
+    with pytest.raises(QueryError, match=error):
         retriever.answer_query(SearchRequest(**arguments))
 
 
 @pytest.mark.parametrize("query", ["🙂", "' OR 1=1 --", "a" * 200])
 def test_odd_queries_are_answered(retriever, query):
-    assert retriever.answer_query(SearchRequest(query, k=1)).hits
+    assert ask(retriever, query, k=1).hits
 
 
-def test_an_index_of_another_model_is_refused_by_field(site):
+def test_an_index_of_another_model_is_refused_by_field(site, tmp_path):
     site.build(DummyEmbedder(name="other"))
     with pytest.raises(FingerprintMismatch, match="model: index 'other', here 'dummy'"):
-        Retriever.open(site.index, DummyEmbedder())
-
-
-def test_no_index(tmp_path):
+        opened(site)
     with pytest.raises(IndexMissing, match="pilotlight index SOURCE"):
-        Retriever.open(tmp_path, DummyEmbedder())
+        Retriever.open(tmp_path / "none", DummyEmbedder())
 
 
 def test_a_hit_with_its_section(site):
@@ -136,42 +136,122 @@ def test_a_hit_with_its_section(site):
     )
     config = BuildConfig(chunk=ChunkConfig(tokens=40))
     build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
-    retriever = Retriever.open(site.index, DummyEmbedder())
-    [hit] = retriever.answer_query(SearchRequest("word50", k=1, mode="lexical", expand="section")).hits
+    [hit] = ask(opened(site), "word50", k=1, mode="lexical", expand="section").hits
     assert len(hit.text.split()) <= 40
     assert hit.section_text.split() == words
-    assert retriever.answer_query(SearchRequest("word50", k=1, mode="lexical")).hits[0].section_text is None
-    with pytest.raises(QueryError, match="expand must be one of: none, section"):
-        retriever.answer_query(SearchRequest("word50", expand="all"))
+    assert ask(opened(site), "word50", k=1, mode="lexical").hits[0].section_text is None
 
 
-class TestTokens:
-    """An index that keeps tokens: the dummy's are words of chance, so each word shared counts."""
+@pytest.mark.parametrize("mode", ["hybrid", "dense"])
+def test_tokens_are_part_of_the_score(site, retriever, mode, monkeypatch):
+    site.build(tokens=True)
+    with_tokens, request = opened(site), SearchRequest("which rows of a table", mode=mode)
+    bare, both = retriever.answer_query(request).hits, with_tokens.answer_query(request).hits
+    assert [hit.scores["tokens"] for hit in bare] == [None] * 3
+    scores = [hit.scores["tokens"] for hit in both]
+    assert both[0].title == "Partial indexes"
+    assert max(scores) == scores[0] > scores[-1]
+    assert {hit.title: hit.scores["dense"] for hit in bare} == {hit.title: hit.scores["dense"] for hit in both}
 
-    @pytest.fixture
-    def with_tokens(self, site):
-        site.build(tokens=True)
-        return Retriever.open(site.index, DummyEmbedder(), Limits())
+    def late(*arguments):
+        monkeypatch.setattr(deadline, "check", refuse)
+        return search(*arguments)
 
-    @pytest.mark.parametrize("mode", ["hybrid", "dense"])
-    def test_they_are_part_of_the_score(self, retriever, with_tokens, mode):
-        request = SearchRequest("which rows of a table", mode=mode)
-        bare, both = retriever.answer_query(request).hits, with_tokens.answer_query(request).hits
-        assert [hit.scores["tokens"] for hit in bare] == [None] * 3
-        scores = [hit.scores["tokens"] for hit in both]
-        assert both[0].title == "Partial indexes"
-        assert max(scores) == scores[0] > scores[-1]
-        assert {hit.title: hit.scores["dense"] for hit in bare} == {hit.title: hit.scores["dense"] for hit in both}
+    def refuse():
+        raise DeadlinePassed
 
-    def test_a_passed_deadline_ends_the_comparison(self, with_tokens, monkeypatch):
-        def late(*asked):
-            monkeypatch.setattr(deadline, "check", refuse)
-            return search(*asked)
+    search = with_tokens.generation.search_vectors
+    monkeypatch.setattr(with_tokens.generation, "search_vectors", late)
+    with pytest.raises(DeadlinePassed):  # between two slices of the comparison
+        with_tokens.answer_query(request)
 
-        def refuse():
-            raise DeadlinePassed
 
-        search = with_tokens.generation.search_vectors
-        monkeypatch.setattr(with_tokens.generation, "search_vectors", late)
-        with pytest.raises(DeadlinePassed):
-            with_tokens.answer_query(SearchRequest("rows of a table"))
+def test_copies_give_way_to_other_passages(many):  # more of them than there are candidates at first
+    hits = ask(many, "vacuum alpha beta", k=4, mode="lexical").hits
+    assert len(hits) == 4
+    [copied] = [hit for hit in hits if hit.duplicates]
+    assert len(copied.duplicates) == 10
+    assert all("copy" in url for url in copied.duplicates)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"mode": "dense"}, {"mode": "lexical"}, {"diversity": 0.5}, {"per_document": 1}],
+    ids=["hybrid", "dense", "lexical", "diversity", "per_document"],
+)
+def test_pages_make_up_the_whole(many, options):
+    hits, offset, pages = [], 0, 0
+    while offset is not None and pages < 12:
+        page = ask(many, "vacuum alpha beta", k=20, offset=offset, **options)
+        assert [hit.rank for hit in page.hits] == list(range(offset + 1, offset + 1 + len(page.hits)))
+        assert page.next in (offset + 20, None)
+        hits += page.hits
+        offset, pages = page.next, pages + 1
+    assert len(hits) > 200
+    assert len({hit.id for hit in hits}) == len(hits)
+    if "diversity" not in options:
+        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+def test_the_last_page_says_so(many):
+    page = ask(many, "vacuum", k=100, offset=200)
+    while page.next is not None:
+        page = ask(many, "vacuum", k=100, offset=page.next)
+    assert len(page.hits) < 100
+    assert ask(many, "vacuum", k=10, offset=FURTHEST).hits == []
+    assert ask(many, "zebra", mode="lexical").next is None
+
+
+@pytest.mark.parametrize("offset", [0, 5, 40])
+def test_a_page_is_fetched_at_once_and_judged_by_the_best_of_all(many, monkeypatch, offset):
+    fetched, expanded = [], []
+    chunks, section = many.generation.chunks, many.generation.section
+    monkeypatch.setattr(many.generation, "chunks", lambda rows: fetched.append(len(rows)) or chunks(rows))
+    monkeypatch.setattr(many.generation, "section", lambda row: expanded.append(row) or section(row))
+    best = ask(many, "vacuum alpha beta", k=60, expand="section").hits
+    fetched.clear(), expanded.clear()
+    judged = []
+    monkeypatch.setattr("rag.query.hits.is_close", lambda query, hits, close: judged.extend(hits) or True)
+    page = ask(many, "vacuum alpha beta", k=20, offset=offset, expand="section")
+    assert len(fetched) == 1
+    assert len(expanded) == len(page.hits) == 20
+    assert [(hit.id, hit.section_text) for hit in page.hits] == [
+        (hit.id, hit.section_text) for hit in best[offset : offset + 20]
+    ]
+    assert [hit.id for hit in judged] == [hit.id for hit in best[:10]]
+
+
+def test_facets_count_documents(many):
+    assert ask(many, "vacuum").facets is None
+    first = ask(many, "vacuum alpha", k=5, facets=True).facets
+    assert first == ask(many, "vacuum alpha", k=5, offset=5, facets=True).facets
+    [source] = first["source"]
+    assert 50 < source["count"] <= 200
+    assert {share["value"] for share in first["content_type"]} <= {"text/plain", "text/markdown"}
+
+
+def test_a_sentence_is_marked_where_no_word_matches_and_a_vector_spares_the_model(site):
+    (site.source / "birds.md").write_text("# Birds\n\nSparrows sing at dawn. Owls hunt at night.\n", encoding="utf-8")
+    site.build()
+    retriever = opened(site)
+    hits = ask(retriever, "owls", k=4, sentences=True).hits
+    assert hits[0].highlights
+    assert hits[0].sentence is None
+    vector = retriever.embedder.encode(["owls hunt"], role="query")[0]
+    answer = retriever.answer_query(SearchRequest("zebra", k=4, sentences=True), vector)
+    hit = next(hit for hit in answer.hits if "Owls" in hit.text)
+    assert hit.text[slice(*hit.sentence)] == "Owls hunt at night."
+    assert answer.took_ms["embed"] == 0
+    assert all(hit.sentence is None for hit in ask(retriever, "zebra", k=4).hits)
+
+
+@pytest.mark.parametrize(("query", "embedded"), [("owls", 0), ("birds", 1 + 2)])
+def test_a_search_by_words_embeds_only_where_a_hit_has_nothing_to_mark(site, query, embedded):
+    text = "# Birds\n\nSparrows sing at dawn. Owls hunt at night.\n"
+    (site.source / "birds.md").write_text(text, encoding="utf-8")
+    site.build()
+    retriever = opened(site)
+    answer = ask(retriever, query, mode="lexical", sentences=True)
+    [hit] = answer.hits
+    assert bool(hit.highlights) is (hit.sentence is None) is (answer.took_ms["embed"] == 0) is (embedded == 0)
+    assert retriever.embedder.encoded == embedded  # the query, and the sentences to choose from
