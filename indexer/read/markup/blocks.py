@@ -158,14 +158,13 @@ def _first(found: re.Match[str] | None) -> str:
 
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
-_ENGINE = re.compile(r"\{([A-Za-z]\w*)[ ,][^{}]*\}")  # {r setup, echo=FALSE}
 _FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,4}")
 _SESSION = re.compile(r"\s*(?:\$|>>>)[ ]\S")  # in a directive of some extension
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # ```sh [npm]
 _FILE_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'{}]+))")
 _COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])")
 _COLON_NAME = re.compile(r"[ \t]*(?::active)?(?:\{[^{}]*\}|[\w:.+-]+)?")
-_BOX = re.compile(r"(?:(?:!!!|\?\?\?\+?)[ ]+(?P<kind>[\w -]*)|===[!+]?[ ]+(?=[\"']))(?:([\"'])(?P<title>.*)\2.*)?")
+_BOX = re.compile(r"(?:(?:!!!|\?\?\?\+?)[ ]++(?P<kind>[\w -]*+)|===[!+]?[ ]++(?=[\"']))(?:([\"'])(?P<title>.*)\2.*)?")
 ESM = re.compile(
     r"import[ ]{1,9}(?:[\w*{}$, \t]{1,300}\bfrom[ ]{1,9})?[\"'][^\"'\n]*[\"'];?[ ]*$|"
     r"import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?\{\s*$|"
@@ -235,7 +234,7 @@ def _finish_fence(state: StateBlock, start: int) -> None:
     """Give a block of code its language and title; make text of it where it is a directive."""
     token, after = state.tokens.pop(), state.line
     info = token.info.strip()
-    engine, directive = _ENGINE.match(info), _DIRECTIVE.match(info)
+    directive = _DIRECTIVE.match(info)
     language = re.split(r"[\s{:,\[]", info.lstrip("{. "))[0].rstrip("}")
     if directive and directive[1].lower() not in CODE and not _SESSION.match(token.content):
         name, argument = directive[1].lower(), directive[2]
@@ -250,9 +249,9 @@ def _finish_fence(state: StateBlock, start: int) -> None:
             _within(state, start + 1 + first, start + 1 + len(lines))
         state.line = after
         return
-    if directive or engine:
-        language = directive[2] if directive and directive[2].isalnum() else ""
-        token.content = "\n".join(_without_options(token.content.split("\n"))) if directive else token.content
+    if directive:
+        language = directive[2] if directive[2].isalnum() else ""
+        token.content = "\n".join(_without_options(token.content.split("\n")))
     lines = token.content.split("\n")
     if language not in _SHOWS_TEMPLATES and token.content.strip() and all(map(_INCLUDE.fullmatch, lines)):
         notes.add("a file that Markdown includes was left out")

@@ -47,7 +47,7 @@ class _Number(NamedTuple):
     factor: float
     form: str  # of Python
     least: int  # digits before the point
-    decimals: int  # digits behind it that are written even where they are zero
+    decimals: int  # digits behind it that are written even where they are zero; -1 for all
 
 
 class _Part(NamedTuple):
@@ -122,7 +122,8 @@ def _number_of(tokens: Sequence[tuple[str, str]]) -> _Number | None:
     percents = sum(token == ("other", "%") for token in tokens)
     form = f"{',' if ',' in scaled else ''}.{len(behind)}f"
     factor = _NUDGE * 100**percents / 1000**thousands
-    return _Number(before.lstrip(), after.rstrip(), factor, form, scaled.count("0"), behind.count("0"))
+    decimals = behind.count("0") if behind.strip("0") else -1
+    return _Number(before.lstrip(), after.rstrip(), factor, form, scaled.count("0"), decimals)
 
 
 def _number(value: float, code: str) -> str:
@@ -132,11 +133,13 @@ def _number(value: float, code: str) -> str:
     is_signed = value < 0 and part is not parts[0]
     if part.number is not None:
         before, after, factor, form, least, decimals = part.number
-        whole, point, rest = f"{abs(value) * factor:{form}}".partition(".")
-        whole = whole.zfill(least) if least else whole.removeprefix("0")
-        if len(rest) > decimals:
-            rest = rest[:decimals] + rest[decimals:].rstrip("0")
-        text = f"{before}{whole}{point if rest else ''}{rest}{after}"
+        text = format(abs(value) * factor, form)
+        if least != 1 or decimals >= 0:
+            whole, point, rest = text.partition(".")
+            whole = whole.zfill(least) if least else whole.removeprefix("0")
+            rest = rest[:decimals] + rest[decimals:].rstrip("0") if decimals >= 0 else rest
+            text = f"{whole}{point if rest else ''}{rest}"
+        text = f"{before}{text}{after}"
         return f"-{text}" if value < 0 and not is_signed and _NOT_ZERO.search(text) else text
     if not part.kinds.isdisjoint(("date", "elapsed")):
         return _date(_EPOCH + value * _DAY, part) if 0 <= value < _LAST_DAY else _plain(value)

@@ -149,7 +149,7 @@ _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
 _WITHOUT_VALUE = re.compile(  # a formula whose result the program has not stored
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
-_ROW_OR_COLUMN = re.compile(rb"<(?:\w+:)?(row|col)\s([^<>]*)>")
+_ROW_OR_COLUMN = re.compile(rb"<(?:\w+:)?(row|col)\b([^<>]*)>")
 _ATTRIBUTE = re.compile(rb'\b(hidden|r|min|max)="\s*(\d{1,7}|true)\s*"')
 
 

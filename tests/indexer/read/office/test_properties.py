@@ -82,7 +82,7 @@ def test_hidden_rows_and_columns_are_not_read() -> None:
 
     rows = (
         f'<row r="3">{cells(3, "abcd")}</row><row r="4" hidden="1">{cells(4, "NNNN")}</row>'
-        f'<row hidden="0">{cells(5, "efgh")}</row><row hidden="true">{cells(6, "NNNN")}</row>'
+        f'<row>{cells(5, "efgh")}</row><row hidden="true">{cells(6, "NNNN")}</row>'
     )
     columns = '<cols><col min="1" max="1" hidden="1"/><col min="4" max="5" hidden="1"/><col min="6" max="9"/></cols>'
     body = files.xlsx(First=[["x"]], Cats=[["NAME", "AGE"]])
