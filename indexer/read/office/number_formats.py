@@ -1,4 +1,4 @@
-"""Write values of workbooks: numbers as people see them by the format of their cell, `0.25` as `25.0%`, dates by ISO 8601."""
+"""Write values of workbooks: numbers as people see them by the format of their cell, dates by ISO 8601."""
 
 import re
 from collections.abc import Sequence
