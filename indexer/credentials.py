@@ -44,7 +44,15 @@ class InFile:
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
             with open(handle, "rb") as file:
-                self._check_private(os.fstat(handle))
+                status = os.fstat(handle)
+                if not stat.S_ISREG(status.st_mode):
+                    raise CredentialsError(f"{self.path} is not a file")
+                if status.st_uid not in (os.geteuid(), 0):
+                    owner = f"belongs to user {status.st_uid}"
+                    raise CredentialsError(f"{self.path} {owner}: a secret must be in a file of your own, or root's")
+                if status.st_mode & 0o077:
+                    mode = f"{status.st_mode & 0o777:o}"
+                    raise CredentialsError(f"{self.path} may be read by others (mode {mode}): chmod 600 it")
                 text = file.read(_MAX_BYTES + 1).decode("utf-8-sig").strip("\r\n")
         except OSError as error:
             raise CredentialsError(f"{self.path} cannot be read: {error.strerror}") from None
@@ -53,16 +61,6 @@ class InFile:
         if not text or len(text) > _MAX_BYTES:
             raise CredentialsError(f"{self.path} is {'larger than a secret can be' if text else 'empty'}")
         return text
-
-    def _check_private(self, status: os.stat_result) -> None:
-        if not stat.S_ISREG(status.st_mode):
-            raise CredentialsError(f"{self.path} is not a file")
-        if status.st_uid not in (os.geteuid(), 0):
-            owner = f"belongs to user {status.st_uid}"
-            raise CredentialsError(f"{self.path} {owner}: a secret must be in a file of your own, or root's")
-        if status.st_mode & 0o077:
-            mode = f"{status.st_mode & 0o777:o}"
-            raise CredentialsError(f"{self.path} may be read by others (mode {mode}): chmod 600 it")
 
     def __str__(self) -> str:
         return f"file {self.path}"
@@ -91,19 +89,9 @@ class Credential:
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of secrets in words, without a secret."""
-        kinds = {
-            "bearer token": self.bearer,
-            "user name and password": self.basic,
-            "headers": self.headers,
-            "cookies": self.cookies,
-        }
-        return tuple(kind for kind, value in kinds.items() if value)
-
-    def places(self) -> tuple[Place, ...]:
-        """Return the places of all secrets."""
-        places: list[object] = [self.bearer, self.cookies, *self.headers.values()]
-        places += [self.basic.user, self.basic.password] if self.basic else []
-        return tuple(place for place in places if isinstance(place, Place))
+        values = (self.bearer, self.basic, self.headers, self.cookies)
+        names = ("bearer token", "user name and password", "headers", "cookies")
+        return tuple(name for name, value in zip(names, values, strict=True) if value)
 
 
 def credential_for(source: str, credentials: Iterable[Credential]) -> Credential | None:

@@ -22,6 +22,20 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _LONGEST = 2_000  # characters; longer ones are traps or data, not pages
 _DROPPED = str.maketrans("", "", "\t\r\n")  # by the URL standard, wherever they stand
 
+# names of parameters that are session ids whatever their value is, and that are if it is random
+_PRODUCTS = re.compile(
+    r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid", re.IGNORECASE
+)
+_LIKELY = re.compile(r"\w*sess\w*|\w{0,10}sid|cftoken|s", re.IGNORECASE)
+_COLDFUSION = ("cfid=", "cftoken=")
+_PIECE = re.compile(r"[0-9A-Za-z]{16,}")
+_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_RUN = re.compile(r"[0-9]+|[a-z]+|[A-Z]+")
+_LEAST_RUNS = 5  # of digits, small letters or capitals in a random piece; words with a year have three
+_PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.IGNORECASE)
+# of ASP.NET: /(S(lit3py55t21z5v55vlm25s55))/
+_COOKIELESS = re.compile(r"(?<=/)\((?:[A-Z]\([\w-]{1,300}\)){0,3}S\([\w-]{10,300}\)\)/")
+
 
 def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
     """Join a link to its base, which may be empty, and normalise it.
@@ -40,7 +54,8 @@ def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None
     rest, _, query = rest.partition("?")
     host, _, path = rest.partition("/")
     host = _ROOT_DOT.sub("", host.rpartition("@")[2])
-    query = _without_tracking(query)
+    if "=" in query:
+        query = "&".join(pair for pair in query.split("&") if not _TRACKING.match(pair))
     url = f"{scheme}://{host}/{_ESCAPE.sub(_one_spelling, path)}{'?' if query else ''}{query}"
     if not keep_session:
         url = without_session(url)
@@ -77,42 +92,11 @@ def _one_spelling(escape: re.Match[str]) -> str:
     return character if character in _UNRESERVED else escape[0].upper()
 
 
-def _without_tracking(query: str) -> str:
-    return "&".join(pair for pair in query.split("&") if not _TRACKING.match(pair)) if "=" in query else query
-
-
-_PRODUCTS = re.compile(
-    r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid", re.IGNORECASE
-)
-_LIKELY = re.compile(r"\w*sess\w*|\w{0,10}sid|cftoken|s", re.IGNORECASE)
-_COLDFUSION = ("cfid=", "cftoken=")
-_PIECE = re.compile(r"[0-9A-Za-z]{16,}")
-_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
-_RUN = re.compile(r"[0-9]+|[a-z]+|[A-Z]+")
-_LEAST_RUNS = 5  # of digits, small letters or capitals in a random piece; words with a year have three
-_PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.IGNORECASE)
-_COOKIELESS = re.compile(
-    r"(?<=/)\((?:[A-Z]\([\w-]{1,300}\)){0,3}S\([\w-]{10,300}\)\)/"
-)  # of ASP.NET: /(S(lit3py55t21z5v55vlm25s55))/
-
-
-def is_session(name: str, value: str) -> bool:
-    """Return whether a parameter of an address is a session id."""
-    return _PRODUCTS.fullmatch(name) is not None or (_LIKELY.fullmatch(name) is not None and is_random(value))
-
-
-def is_random(value: str) -> bool:
-    """Return whether a value is a long random token rather than a word, a number or a date."""
-    if _UUID.fullmatch(value):
-        return True
-    return any(len(_RUN.findall(piece)) >= _LEAST_RUNS for piece in _PIECE.findall(value))
-
-
 def without_session(url: str) -> str:
     """Return a normalised address without session ids in its path and query."""
     path, mark, query = url.partition("?")
     if ";" in path or "%3" in path:
-        path = _PARAMETER.sub(lambda found: "" if is_session(found[1], found[2]) else found[0], path)
+        path = _PARAMETER.sub(lambda found: "" if _is_session(found[1], found[2]) else found[0], path)
     if "/(" in path:
         path = _COOKIELESS.sub("", path)
     if "=" not in query:
@@ -120,8 +104,16 @@ def without_session(url: str) -> str:
     pairs = query.split("&")
     if all(any(pair.lower().startswith(name) for pair in pairs) for name in _COLDFUSION):
         pairs = [pair for pair in pairs if not pair.lower().startswith(_COLDFUSION)]
-    pairs = [pair for pair in pairs if not is_session(*pair.partition("=")[::2])]
+    pairs = [pair for pair in pairs if not _is_session(*pair.partition("=")[::2])]
     return f"{path}{'?' if pairs else ''}{'&'.join(pairs)}"
+
+
+def _is_session(name: str, value: str) -> bool:
+    """Return whether a parameter is a session id: by its name, or a likely name and a long random token."""
+    if _PRODUCTS.fullmatch(name) or not _LIKELY.fullmatch(name):
+        return _PRODUCTS.fullmatch(name) is not None
+    is_random = any(len(_RUN.findall(piece)) >= _LEAST_RUNS for piece in _PIECE.findall(value))
+    return is_random or _UUID.fullmatch(value) is not None
 
 
 def places(text: str) -> tuple[str, ...]:
@@ -133,7 +125,22 @@ def is_below(source: str, allowed: Sequence[str]) -> bool:
     """Return whether an address or path is one of some addresses and folders, or lies below one."""
     if "://" not in source:
         return folder_above(Path(source).resolve(), allowed) is not None  # resolved, as a link or .. may lead out
-    return any("://" in place and _is_below_address(source, place) for place in allowed)
+    inner = normalise("", source)
+    if inner is None or has_user(source):
+        return False
+    one = urlsplit(inner)
+    path = one.path
+    while (plain := unquote(path)) != path:  # as a server does that unescapes once more
+        path = plain
+    if any(step.partition(";")[0] == ".." for step in path.replace("\\", "/").split("/")):
+        return False
+    for place in allowed:
+        outer = normalise("", place) if "://" in place else None
+        other = urlsplit(outer or "")
+        is_within = one.path == other.path or one.path.startswith(other.path.rstrip("/") + "/")
+        if outer is not None and (one.scheme, one.netloc) == (other.scheme, other.netloc) and is_within:
+            return True
+    return False
 
 
 def folder_above(path: Path, allowed: Sequence[str]) -> Path | None:
@@ -145,19 +152,3 @@ def folder_above(path: Path, allowed: Sequence[str]) -> Path | None:
 def place_refusal(url: str, allowed: Sequence[str]) -> str | None:
     """Say why an address of a source that is held to some places is left out, or None if it is not."""
     return None if not allowed or is_below(url, allowed) else "outside what this source may read"
-
-
-def _is_below_address(source: str, place: str) -> bool:
-    inner, outer = normalise("", source), normalise("", place)
-    if inner is None or outer is None or has_user(source):
-        return False
-    one, other = urlsplit(inner), urlsplit(outer)
-    within = one.path == other.path or one.path.startswith(other.path.rstrip("/") + "/")
-    return (one.scheme, one.netloc) == (other.scheme, other.netloc) and within and not _climbs(one.path)
-
-
-def _climbs(path: str) -> bool:
-    """Return whether a server that unescapes a path once more, or reads it oddly, could find steps upwards."""
-    while (plain := unquote(path)) != path:
-        path = plain
-    return any(step.partition(";")[0] == ".." for step in path.replace("\\", "/").split("/"))

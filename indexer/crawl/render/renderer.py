@@ -48,9 +48,6 @@ class Renderer:
         self._limits, self._within, self._mode = limits, context.within, limits.render
         self._stop, self._lock = threading.Event(), threading.Lock()
         self._site = ""  # scheme://host:port; empty: nothing is drawn
-        # permission to reach all private addresses is for the site alone; named networks are for all
-        private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
-        self._others = Fetcher(replace(limits, allow_private=private))
         self._robots: dict[str, Robots | FetchError] = {}  # by origin
         self._scripts: dict[str, Resource] = {}  # by address, up to `_CACHE`
         self._room = _CACHE
@@ -66,21 +63,24 @@ class Renderer:
             check_installed()
             self._own_browser = None if browser else Browser()
             self._browser = browser or self._own_browser
+            # permission to reach all private addresses is for the site alone; named networks are for all
+            private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
+            self._others = Fetcher(replace(limits, allow_private=private))
 
     def enter_site(self, site: str, robots: Robots, fetcher: Fetcher, lend: Lend) -> None:
         """Take the site (`scheme://host:port`), its rules, what fetches from it, and what lends processes that read."""
-        self._site = site if self._browser is not None else ""
-        self._robots[site] = robots
-        self._fetcher, self._lend = fetcher, lend
-        self._others.turns = fetcher.turns
+        if self._browser is not None:
+            self._site, self._fetcher, self._lend = site, fetcher, lend
+            self._robots[site] = robots
+            self._others.turns = fetcher.turns
 
     def close(self) -> None:
         """Stop at once, whatever is being drawn."""
         self._stop.set()
         if self._browser is not None:
             self._browser.wake()
-        self._others.abort()
-        self._others.close()
+            self._others.abort()
+            self._others.close()
         if self._own_browser is not None:
             self._own_browser.close()
 
