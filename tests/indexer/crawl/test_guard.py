@@ -39,19 +39,13 @@ def test_public_addresses_pass(address: str) -> None:
     "host",
     [
         "127.0.0.1", "localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::ffff:127.0.0.1]",
-        "[::1]", "0.0.0.0", "0",
+        "[::1]", "0.0.0.0", "0", "[64:ff9b::7f00:1]", "[2002:7f00:1::]",
     ],
 )  # fmt: skip
 def test_no_spelling_of_loopback_reaches_it(host: str, sentinel: Site) -> None:
-    with pytest.raises(SourceError, match=r"--allow-private|Invalid IPv4 address"):
+    with pytest.raises(SourceError, match=r"has the .* address .* refused; allow it with --allow-private"):
         list(crawl(SourceContext(f"http://{host}:{sentinel.port}/", PUBLIC)))
     assert sentinel.hits == []
-
-
-@pytest.mark.parametrize("host", ["169.254.169.254", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "100.64.0.1", "[fec0::1]"])
-def test_special_ranges_are_named_and_refused(host: str) -> None:
-    with pytest.raises(SourceError, match=r"has the .* address .* refused; allow it with --allow-private"):
-        list(crawl(SourceContext(f"http://{host}/", PUBLIC)))
 
 
 def test_one_private_address_among_public_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,13 +102,6 @@ def test_redirects_do_not_lead_out(site: Site, sentinel: Site, limits: CrawlLimi
     assert sentinel.hits == []
 
 
-def test_start_page_that_redirects_to_another_site_says_so(site: Site, sentinel: Site, limits: CrawlLimits) -> None:
-    site.routes["/"] = redirect(f"{sentinel.url}/")
-    with pytest.raises(SourceError, match=f"redirect to another site .*{sentinel.port}"):
-        list(crawl(SourceContext(site.url, limits)))
-    assert sentinel.hits == []
-
-
 def test_robots_redirect_to_another_address_is_never_followed(
     site: Site, sentinel: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,13 +126,6 @@ def test_proxy_variables_are_ignored(
     items = list(crawl(SourceContext(site.url, limits)))
     assert [type(item) for item in items] == [Page]
     assert sentinel.hits == []
-
-
-def test_unix_sockets_are_never_opened(limits: CrawlLimits) -> None:
-    if True:
-        backend = guard.GuardedBackend(allow_private=True)
-        with pytest.raises(NotImplementedError):
-            backend.connect_unix_socket("/run/x.sock")
 
 
 def closing(body: str) -> Any:

@@ -80,14 +80,6 @@ def test_a_killed_crawl_is_not_begun_again(chained: Site, tmp_path: Path) -> Non
     assert list((index / BUILDING).iterdir()) == []
 
 
-def test_a_crawl_that_ends_leaves_none(chained: Site, work: Work) -> None:
-    work.build(f"{chained.url}/p0")
-    assert list((work.index / BUILDING).iterdir()) == []
-    chained.hits.clear()
-    work.build(f"{chained.url}/p0")
-    assert chained.hits.count("/p7") == 1
-
-
 def test_what_a_redirect_led_to_is_checked_again(site: Site, work: Work) -> None:
     site.routes["/"] = page("<p>Start of a site with <a href='/there'>a page</a> elsewhere.</p>")
     site.routes["/robots.txt"] = Reply(b"User-agent: *\nDisallow: /secret", headers={"Content-Type": "text/plain"})
@@ -101,33 +93,22 @@ def test_what_a_redirect_led_to_is_checked_again(site: Site, work: Work) -> None
     assert any("robots.txt" in group.reason for group in report.skipped)
 
 
-def test_an_answer_comes_back_whole(tmp_path: Path) -> None:
+def test_an_answer_comes_back_whole_while_it_is_fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / JOURNAL
     journal = Journal(path, "g1")
     assert journal.get("http://a.test/x") is None
     assert not path.exists()
     journal.put("http://a.test/x", answer())
     journal.close()
-    found = Journal(path, "g1").get("http://a.test/x")
+    journal = Journal(path, "g1")
+    found = journal.get("http://a.test/x")
     assert found == replace(answer(), is_fresh=False)
     assert found.headers.get_list("X-Robots-Tag") == ["nofollow", "noarchive"]
-
-
-def test_pages_of_before_another_generation_are_forgotten(tmp_path: Path) -> None:
-    path = tmp_path / JOURNAL
-    journal = Journal(path, "g1")
-    journal.put("http://a.test/x", answer())
-    journal.close()
-    assert Journal(path, "g2").get("http://a.test/x") is None
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_pages_grow_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = Journal(tmp_path / JOURNAL, "")
-    journal.put("http://a.test/x", answer())
     now = module.time.time()
     monkeypatch.setattr(module.time, "time", lambda: now + module.FRESH + 60)
     assert journal.get("http://a.test/x") is None
+    assert Journal(path, "g2").get("http://a.test/x") is None, "over another generation"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense" * 600, json.dumps({}).encode()])

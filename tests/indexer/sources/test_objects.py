@@ -45,19 +45,13 @@ def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
     return {url: item.reason for url, item in found.items() if isinstance(item, Skip | Failure)}
 
 
-# Addresses
-
-
 @pytest.mark.parametrize(
     "source",
     [
-        "s3://",
         "s3:docs",
         "s3:///a",
         "s3://docs:80/a",
-        "s3://do cs/a",
         "s3://docs/a?x",
-        "s3://docs/a#x",
         "s3://docs/a//b",
         "s3://docs/%2e%2e/b",
         "s3://docs/./b",
@@ -67,9 +61,6 @@ def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
 def test_addresses_that_are_none(source: str) -> None:
     with pytest.raises(SourceError, match=r"write s3://BUCKET/PREFIX|a prefix has no"):
         BucketAddress.read(source)
-
-
-# What is read
 
 
 def test_objects_are_read_and_afterwards_only_what_has_changed(each: Store, work: Work) -> None:
@@ -89,14 +80,6 @@ def test_objects_are_read_and_afterwards_only_what_has_changed(each: Store, work
     assert {*work.content()} - {"pages"} == {f"{each.source}/cats.md"}
 
 
-def test_a_listing_of_many_pages(each: Store) -> None:
-    each.page = 3
-    for number in range(10):
-        each.put(f"{number}.md", f"# {number}\n\nText {number}.")
-    assert len(read(each.source)) == 10
-    assert each.listings == 4
-
-
 def test_a_prefix_is_whole_steps_and_may_be_one_object(store: Store) -> None:
     for name in ("guide/a.md", "guide/b/c.md", "guides/x.md", "guide.md"):
         store.put(name, f"# {name}\n\nText.")
@@ -104,14 +87,13 @@ def test_a_prefix_is_whole_steps_and_may_be_one_object(store: Store) -> None:
     assert {*read("s3://docs/guide.md")} == {"s3://docs/guide.md"}
     with pytest.raises(SourceError, match="no objects of this name"):
         read("s3://docs/guid")
-
-
-def test_a_prefix_that_has_become_empty_loses_its_documents(store: Store, work: Work, docs: Path) -> None:
-    zoo(store)
-    work.build(store.source, docs)
-    store.objects.clear()
-    work.build(store.source, docs)
-    assert not any(url.startswith("s3:") for url in work.content())
+    store.page = 3
+    assert (len(read("s3://docs")), store.listings) == (4, 5)
+    with pytest.raises(SourceError, match="larger than 50 bytes"):
+        read("s3://docs", CrawlLimits(max_total_bytes=50))
+    store.put("../b.md", "# Odd")
+    with pytest.raises(SourceError, match=r'^s3://docs: cannot be listed, .*"\.\./b\.md".*; rename it$'):
+        read("s3://docs")
 
 
 def test_types_are_told_by_names_and_else_by_the_store(store: Store) -> None:
@@ -164,13 +146,6 @@ def test_a_bomb_and_a_body_longer_than_it_was_listed(store: Store, monkeypatch: 
     }
 
 
-def test_more_than_may_be_read_in_all_is_not_begun(store: Store) -> None:
-    zoo(store)
-    with pytest.raises(SourceError, match="larger than 50 bytes"):
-        read(store.source, CrawlLimits(max_total_bytes=50))
-    assert store.read == []
-
-
 def test_odd_names_are_read(store: Store, work: Work) -> None:
     names = ["100% of it.md", "a%20b.md", "a%2F..%2Fb.md", "a&<b>.md", "back\\slash.md", "naïve ✓.md", "q?x#y.md"]
     for number, name in enumerate(names):
@@ -182,8 +157,8 @@ def test_odd_names_are_read(store: Store, work: Work) -> None:
     assert not work.build(store.source).published
 
 
-@pytest.mark.parametrize("bad", ["guide/../../etc/b.md", "guide/b\t.md"])
-def test_names_that_cannot_be_asked_for_cost_their_folder_and_are_named(store: Store, work: Work, bad: str) -> None:
+def test_names_that_cannot_be_asked_for_cost_their_folder_and_are_named(store: Store, work: Work) -> None:
+    bad = "guide/b\t.md"
     zoo(store)
     store.put("guide/deep/fish.md", "# Fish\n\nFish swim.")
     store.put("other/birds.md", "# Birds\n\nBirds sing.")
@@ -200,14 +175,7 @@ def test_names_that_cannot_be_asked_for_cost_their_folder_and_are_named(store: S
         f"s3://docs/{name}" for name in ("guide/dogs.md", "guide/deep/fish.md", "other/birds.md")
     }
     del store.objects[bad]
-    assert work.build(store.source).failed == ()
-
-
-def test_a_name_at_the_top_that_cannot_be_asked_for_is_an_error(store: Store) -> None:
-    zoo(store)
-    store.put("../b.md", "# Odd")
-    with pytest.raises(SourceError, match=r'^s3://docs: cannot be listed, .*"\.\./b\.md".*; rename it$'):
-        read(store.source)
+    assert not work.build(store.source).failed
 
 
 def test_names_that_differ_by_a_slash(store: Store) -> None:
@@ -230,18 +198,6 @@ def test_archives_and_mail(store: Store, work: Work) -> None:
     assert store.read == ["note.eml", "pack.zip"]
     assert not work.build(store.source).published
     assert store.read == ["pack.zip"]  # mail that has not changed is not fetched
-
-
-def test_templates_of_pages_are_learnt_and_no_page_is_fetched_twice(store: Store, work: Work) -> None:
-    around = "<nav><p>The menu of all pages</p></nav><header><p>Welcome to the manual of this zoo</p></header>"
-    for n in range(45):
-        store.put(f"{n}.html", f"<h1>Page {n}</h1>{around}<p>Text number {n} of many.")
-    work.build(store.source)
-    assert "Welcome to the manual" not in str(work.content())
-    assert len(store.read) == 45
-
-
-# What cannot be read
 
 
 @pytest.mark.parametrize(
@@ -298,6 +254,10 @@ def test_a_bucket_that_is_not_there(each: Store) -> None:
 def test_no_credentials(scheme: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("indexer.sources.bucket._RETRY", {"max_retries": 0})
     monkeypatch.setenv("HOME", str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "obstore", None)
+        with pytest.raises(SourceError, match=r"^\w\w://docs: .* pip install 'pilotlight\[remote\]'$"):
+            read(f"{scheme}://docs")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
     with pytest.raises(SourceError, match=f"there are no credentials for {scheme}://: set .*{variable}") as caught:
         read(f"{scheme}://docs", CrawlLimits(timeout=0.5))
@@ -322,19 +282,3 @@ def test_secrets_are_sent_and_seen_nowhere(
     seen = "".join(told).encode() + b"".join(path.read_bytes() for path in work.index.rglob("*") if path.is_file())
     assert SECRET.encode() not in seen
     assert not any(value and value.encode() in seen for value in each.authorised)
-
-
-def test_a_signature_in_an_address_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.sources.bucket._RETRY", {"max_retries": 0})
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "account")
-    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=2024&sig=horsebattery%3D")
-    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(SourceError, match=r"as it should .*: try again later, or check AZURE_STORAGE_END") as caught:
-        read("az://docs")
-    assert "horsebattery" not in str(caught.value)
-
-
-def test_without_the_extra_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(SourceError, match=r"^s3://docs: .* pip install 'pilotlight\[remote\]'$"):
-        read("s3://docs")

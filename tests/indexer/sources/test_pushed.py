@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.errors import NothingToIndex
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.report import BuildReport
@@ -116,16 +115,6 @@ def test_what_the_sender_states_goes_first(pushed):
     generation = Generation.open(pushed.index)
     assert next(iter(generation.documents()))["metadata"]["team"] == "nobody"
     generation.close()
-
-
-def test_the_last_change_of_an_address_counts(pushed):
-    pushed.put("cats", "One.")
-    pushed.put("cats", "Two.")
-    pushed.put("dogs", "Three.")
-    pushed.remove("dogs")
-    pushed.build()
-    assert pushed.texts() == {"https://wiki.test/cats": "Two."}
-    assert [pushed.states()[number][0] for number in (1, 2, 3, 4)] == ["superseded", "indexed", "superseded", "removed"]
 
 
 def test_order_holds_whoever_sends(pushed):
@@ -259,11 +248,3 @@ def test_old_changes_are_forgotten(pushed, monkeypatch):
         pushed.put("cats", f"Text {number}.")
     pushed.build()
     assert sorted(pushed.states()) == [3, 4]
-
-
-def test_an_index_that_would_be_empty_for_another_reason_stays(pushed, tmp_path):
-    (tmp_path / "owls.md").write_text("Owls hoot.")
-    pushed.build(tmp_path / "owls.md", refresh=None)
-    (tmp_path / "owls.md").write_text("")
-    with pytest.raises(NothingToIndex):
-        pushed.build(tmp_path / "owls.md", refresh=None)

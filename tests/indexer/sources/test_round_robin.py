@@ -55,25 +55,6 @@ def test_sites_are_read_at_the_same_time(sites: list[Site]) -> None:
     assert order(sites, limits(), *urls) == ["0/", "1/", "2/", "0/slow", "1/slow", "2/slow"]
 
 
-def test_the_order_does_not_depend_on_which_site_is_slow(sites: list[Site]) -> None:
-    last = threading.Event()
-
-    def slow(handler: BaseHTTPRequestHandler) -> None:
-        assert last.wait(5)
-        send(handler, Reply(page("0 slow").encode()))
-
-    def final(handler: BaseHTTPRequestHandler) -> None:
-        last.set()
-        send(handler, Reply(page("1 last").encode()))
-
-    sites[0].pages(index="0" + link("/a", "/b"), b="0b")
-    sites[1].pages(index="1" + link("/a", "/b", "/c"), a="1a", b="1b")
-    sites[0].routes["/a"] = slow
-    sites[1].routes["/c"] = final
-    urls = [site.url for site in sites[:2]]
-    assert order(sites, limits(), *urls) == ["0/", "1/", "0/a", "1/a", "0/b", "1/b", "1/c"]
-
-
 def test_sources_on_one_host_take_turns_as_its_rules_ask(sites: list[Site]) -> None:
     busy, most = 0, 0
     lock = threading.Lock()

@@ -1,6 +1,5 @@
 """What pages of a source have in common around their text: how it is learnt, and what becomes of it."""
 
-import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,7 @@ from indexer.config import CrawlLimits
 from indexer.generation.generation import Generation
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
-from indexer.read.html.template import MOST_BLOCKS, find, read_template
+from indexer.read.html.template import find
 from indexer.read.parsing import checked_blocks, parse
 from indexer.records import Failure, Page, PageBlocks
 from indexer.source_context import SourceContext
@@ -92,38 +91,12 @@ def test_cells_that_recur_in_tables_stay() -> None:
     assert "Quinces | sweet | 5 g" in read(site(way="<p>Measures of {name}:</p>" + table), "Quinces")
 
 
-def test_code_that_recurs_stays() -> None:
-    pages = site(way="<pre>#include &lt;fruit.h&gt;</pre>")
-    assert "#include <fruit.h>" in read(pages, "Plums")
-
-
-def test_text_without_elements_around_it_is_told_as_well() -> None:
-    pages = site(head='<a href="/">Home</a> | <a href="/all">All</a><hr>', foot="<hr>Acme, 2024. All rights reserved.")
-    assert read(pages, "Plums") == "About Plums there is Plums to say."
-
-
-def test_a_page_of_which_nothing_would_be_left_is_read_whole() -> None:
-    pages = site(way="")
-    learnt = learn(blocks_of(page) for page in pages.values())
-    only = f"<body>{HEAD}</body>"
-    assert "Acme manual" in extract(only, learnt).sections[0].text
-
-
 def test_versions_of_a_page_do_not_make_its_text_a_template() -> None:
     same = {
         f"{n}": f"<title>Plums {n}</title><h1>Plums</h1><p>Plums are blue.</p><p>Version {n}.</p>" for n in range(9)
     }
     assert learn(blocks_of(page) for page in same.values()) is None
-
-
-def test_few_pages_tell_nothing() -> None:
-    assert learn([blocks_of(page) for page in site().values()][:3]) is None
-
-
-def test_templates_survive_as_text() -> None:
-    learnt = learn(blocks_of(page) for page in site().values())
-    assert learnt is not None
-    assert read_template(str(learnt)) == learnt
+    assert learn([blocks_of(page) for page in site().values()][:3]) is None, "they are few"
 
 
 @pytest.mark.parametrize(
@@ -174,15 +147,6 @@ def test_a_new_design_is_learnt_and_a_few_changes_are_none(tmp_path: Path) -> No
     assert texts(work) == {f"About {name} there is {name} to say." for name in NAMES}
 
 
-def test_pages_of_an_archive_have_a_template(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "site.zip", "w") as archive:
-        for name, page in site().items():
-            archive.writestr(f"{name}.html", page)
-    work = Work(tmp_path / "index")
-    work.build(tmp_path / "site.zip")
-    assert texts(work) == {f"About {name} there is {name} to say." for name in NAMES}
-
-
 def test_pages_of_a_site_keep_their_order_and_have_its_template() -> None:
     pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()]
     failure = Failure("http://localhost/x", "gone")
@@ -208,13 +172,6 @@ def test_no_site_waits_for_what_another_holds_back(monkeypatch: pytest.MonkeyPat
     templates._studied.add("http://ready.test/")
     items = read_sources(list(names), Reading(CrawlLimits(), templates=templates))
     assert "".join(item.url[-1] for item in items) == "cdaebf"
-
-
-def test_a_page_of_very_many_blocks_gives_a_bounded_answer_and_is_stripped() -> None:
-    page = "<title>Many</title><body>" + HEAD + "<ul>" + "<li>word word</li>" * 50_000 + "</ul></body>"
-    assert len(blocks_of(page).blocks) <= MOST_BLOCKS
-    learnt = learn(blocks_of(page) for page in site().values())
-    assert "Acme manual" not in extract(page, learnt).sections[0].text
 
 
 def test_pages_that_only_lead_to_another_tell_nothing() -> None:

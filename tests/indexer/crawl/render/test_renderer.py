@@ -1,9 +1,6 @@
 """Which pages are drawn, and what becomes of them in a crawl and in the builds after it; the browser is a fake."""
 
 import importlib.util
-import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -172,20 +169,3 @@ def test_a_browser_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPat
         browser.draw(order, threading.Event())
     assert "\n" not in str(told.value)
     browser.close()
-
-
-def test_pages_that_need_no_script_load_and_start_nothing(site: Site) -> None:
-    site.routes["/"] = WRITTEN
-    program = (
-        "import json, sys\nfrom indexer.config import CrawlLimits\nfrom indexer.crawl.crawler import crawl\n"
-        "from indexer.source_context import SourceContext\n"
-        "import subprocess\nstarted = []\nreal = subprocess.Popen.__init__\n"
-        "def note(self, args, *a, **kw):\n    started.append(args)\n    real(self, args, *a, **kw)\n"
-        "subprocess.Popen.__init__ = note\n"
-        "pages = list(crawl(SourceContext(sys.argv[1], CrawlLimits(allow_private=True, render='auto'))))\n"
-        "browsers = [args for args in started if 'chromium' in str(args)]\n"
-        "print(json.dumps([len(pages), 'playwright' in sys.modules, len(browsers)]))"
-    )
-    root = Path(__file__).parents[4]
-    ran = subprocess.run([sys.executable, "-c", program, site.url], cwd=root, capture_output=True, check=True)
-    assert json.loads(ran.stdout) == [1, False, 0]

@@ -140,15 +140,11 @@ def test_limits(site: Site, make: Make) -> None:
         load(resources, f"{site.url}/app.js", script=True, budget=budget)
     assert site.hits == ["/app.js"], "a script is loaded once"
     assert load(resources, f"{site.url}/data", budget=budget) is None, "but counts for each page"
+    site.routes["/busy"], budget = Reply(b"", 503), Budget(1_000)
+    assert load(make(), f"{site.url}/busy", budget=budget) is None
+    assert budget.unavailable.endswith("/busy: HTTP 503")
     site.routes["/large"] = Reply(b"x" * 3_000)
     assert load(resources, f"{site.url}/large") is None
     assert sorted(skip.reason.partition(": ")[2] for skip in resources.refused()) == [
         "larger than 2,000 bytes", "over the limit of 20,000,000 bytes that a page may load",
     ]  # fmt: skip
-
-
-def test_what_is_unavailable_is_remembered_for_the_page(site: Site, make: Make) -> None:
-    site.routes["/data"] = Reply(b"", 503)
-    budget = Budget(1_000)
-    assert load(make(), f"{site.url}/data", budget=budget) is None
-    assert budget.unavailable.endswith("/data: HTTP 503")
