@@ -1,3 +1,1 @@
-"""Hits in, an answer with citations out, by an endpoint that writes.
-
-May import `query`."""
+"""Hits in, an answer with citations out, by an endpoint that writes."""

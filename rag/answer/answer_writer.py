@@ -76,7 +76,7 @@ def write_answer(
         endpoint: what writes the answer.
         question: as it was asked.
         history: what was asked and answered before.
-        embed: embeds statements of the answer, to be compared with the hits; None: words alone are compared.
+        embed: embeds statements, to be compared with the hits; None: words alone are compared.
         support: from which likeness on a hit supports a statement; 0: nothing is said of that.
 
     Raises:

@@ -1,8 +1,4 @@
-"""The endpoint that writes answers, what was asked before a question, and the prompt.
-
-Passages are data and never orders. So is the conversation, as a client sends it: it says what the question is
-about, and is no source.
-"""
+"""The endpoint that writes answers, and the prompt, in which passages and the conversation are data, never orders."""
 
 import re
 import unicodedata
@@ -60,24 +56,21 @@ class Exchange(NamedTuple):
 def search_text(question: str, history: Sequence[Exchange], most: int) -> str:
     """Return what is searched for a question, of `most` characters at most.
 
-    A short question, such as "and on Windows?", is about what was asked before: the last question that stands alone is
-    put before it. A longer one begins another subject, or names its own.
+    A short question, such as "and on Windows?", goes with the last one before it that is understood by itself.
     """
+
+    def stands_alone(question: str) -> bool:
+        if is_spaceless(question):
+            return len(question) >= _ENOUGH_SPACELESS
+        spoken = [word.lower() for word in words(question).findall(question)]
+        return all(sum(not is_stop_word(word, language) for word in spoken) >= _ENOUGH for language in STEMMERS)
+
     if stands_alone(question):
         return question
     asked = [each.question for each in history[-_MOST_QUESTIONS:]]
-    topic = next((each for each in reversed(asked) if stands_alone(each)), asked[0] if asked else "")
+    topic = next(filter(stands_alone, reversed(asked)), asked[0] if asked else "")
     room = most - len(question) - 1
     return f"{topic[:room]} {question}".strip() if room > 0 else question
-
-
-def stands_alone(question: str) -> bool:
-    """Return whether a question has so many words that it is understood by itself."""
-    if is_spaceless(question):
-        return len(question) >= _ENOUGH_SPACELESS
-    spoken = [word.lower() for word in words(question).findall(question)]
-    telling = {language: sum(not is_stop_word(word, language) for word in spoken) for language in STEMMERS}
-    return min(telling.values(), default=0) >= _ENOUGH
 
 
 MOST_CHARACTERS = 24_000  # of all passages together
@@ -115,11 +108,11 @@ def _defused(bracket: re.Match[str]) -> str:
 
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:
-    """Return the chat that asks a model to answer from the hits; the nth of them is passage n.
-
-    `history` is what was asked and answered before, the last one last.
-    """
-    parts = [_passage(number, hit, text) for number, (hit, text) in enumerate(zip(hits, seen(hits), strict=True), 1)]
+    """Return the chat that asks a model to answer from the hits, the nth of which is passage n, after the history."""
+    parts = [
+        delimited(number, {"Title": hit.title, "Section": hit.section, "Date": hit.date or ""}, text)
+        for number, (hit, text) in enumerate(zip(hits, seen(hits), strict=True), start=1)
+    ]
     if history:
         parts.append(f"<conversation>\n{_conversation(history)}\n</conversation>")
     parts.append(f"<question>\n{neutralise(question)}\n</question>")
@@ -133,7 +126,7 @@ def seen(hits: Sequence[Hit]) -> list[str]:
 
 
 def _conversation(history: Sequence[Exchange]) -> str:
-    """The end of a conversation, each answer cut and without its citations, which number other passages."""
+    """Return the end of a conversation, each answer cut and without its citations, which number other passages."""
     told: list[str] = []
     room = MOST_REMEMBERED
     for question, answer in reversed(history):
@@ -152,7 +145,3 @@ def delimited(number: int, heading: Mapping[str, str], text: str) -> str:
     """Return a passage between delimiters, which neither its heading nor its text can imitate."""
     lines = "".join(f"{name}: {' '.join(neutralise(value).split())}\n" for name, value in heading.items() if value)
     return f'<passage number="{number}">\n{lines}\n{neutralise(text)}\n</passage>'
-
-
-def _passage(number: int, hit: Hit, text: str) -> str:
-    return delimited(number, {"Title": hit.title, "Section": hit.section, "Date": hit.date or ""}, text)

@@ -146,10 +146,8 @@ class Evidence:
     def judge(self, statement: Statement, vector: Vectors | None, sentences: Vectors | None) -> Support | None:
         """Return whether a passage supports a statement; None where its language is not that of any passage.
 
-        Args:
-            statement: what is said, and where.
-            vector: the statement's, float32 (dim,); None: to judge by words alone.
-            sentences: those of `sentences()`, float32 (n, dim); None likewise.
+        `vector`, float32 (dim,), is the statement's, and `sentences`, float32 (n, dim), are those of `sentences()`;
+        without them it is judged by words alone.
         """
         if self._is_foreign(statement.text):
             return None
@@ -232,13 +230,9 @@ class Judging:
     """The statements of one answer; a context manager, whose end gives up what is not judged yet."""
 
     def __init__(self, hits: Sequence[Hit], texts: Sequence[str], embed: Embed | None, threshold: float) -> None:
-        """Begin: the passages are embedded at once, while nothing is written yet.
+        """Embed the passages at once, while nothing is written yet.
 
-        Args:
-            hits: what the answer is written from.
-            texts: of the hits, as far as the writer has seen them.
-            embed: embeds texts as unit vectors; None: to judge by words alone.
-            threshold: see `Evidence`; with 0 nothing is judged.
+        Without `embed`, words alone are compared; with a threshold of 0, nothing is judged.
         """
         self._reader = StatementReader() if threshold and hits else None
         self._evidence = Evidence(hits, texts, threshold)

@@ -1,3 +1,1 @@
-"""Questions with known answers in, how well they are answered out, and by which of two sides better.
-
-May import `query` and the root of `rag`."""
+"""Questions with known answers in, how well they are answered out, and by which of two sides better."""

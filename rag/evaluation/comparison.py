@@ -28,10 +28,7 @@ _SEED = 0  # the same rankings give the same p
 _SHOWN = 10  # queries that became better, and that became worse
 _WIDEST = 60  # characters of a query
 _NEXT = re.compile(r",(?=[a-z_]+=)")  # any other comma belongs to a value
-_OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {
-    "mode": (str, MODES),
-    "rerank": (bool, ()),
-}
+_OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {"mode": (str, MODES), "rerank": (bool, ())}
 _MODEL = tuple(setting.name for setting in SETTINGS if setting.group in ("embedder", "rerank"))
 _OF_INDEX = ("mode", "rerank", "boost", "synonyms", "rerank_model")
 _OF_CORPUS = ("mode", "rerank", "tokens", *_MODEL)
@@ -112,14 +109,12 @@ def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) 
     measures = {}
     for name in first:
         differences = second[name] - first[name]
+        means = {"a": first[name].mean(), "b": second[name].mean(), "difference": differences.mean()}
+        counts = {"better": differences > 0, "worse": differences < 0, "same": differences == 0}
         measures[name] = {
-            "a": round(float(first[name].mean()), 4),
-            "b": round(float(second[name].mean()), 4),
-            "difference": round(float(differences.mean()), 4),
+            **{key: round(float(value), 4) for key, value in means.items()},
             "p": round(p_value(differences), 4),
-            "better": int(np.count_nonzero(differences > 0)),
-            "worse": int(np.count_nonzero(differences < 0)),
-            "same": int(np.count_nonzero(differences == 0)),
+            **{key: int(np.count_nonzero(which)) for key, which in counts.items()},
         }
     changes = [
         {

@@ -50,16 +50,14 @@ def read_questions(folder: Path) -> tuple[dict[str, str], Judgements]:
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:
-    rows = []
     try:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                row = json.loads(line)
-                if not isinstance(row, dict) or "_id" not in row or "text" not in row:
-                    raise DatasetError(f"{path} line {number} has no _id and text: is it in BEIR's layout?")
-                rows.append(row)
+            rows = [json.loads(line) for line in file]
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror or error}; is the folder in BEIR's layout?") from error
     except ValueError as error:
         raise DatasetError(f"{path} is not JSON Lines: {error}") from error
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or "_id" not in row or "text" not in row:
+            raise DatasetError(f"{path} line {number} has no _id and text: is it in BEIR's layout?")
     return rows

@@ -79,13 +79,7 @@ def write_dataset(
 ) -> dict[str, Any]:
     """Write a folder in BEIR's layout, in which documents are named by their addresses; return what it has.
 
-    Args:
-        folder: missing, empty, or written here before.
-        judged: the questions.
-        documents: all documents of a generation, as `Searchable.documents` gives them.
-        facts: noted in `from-insights.json`.
-
-    Raises InsightsError where the folder has other files, or nothing is judged; and OSError.
+    `facts` are noted beside it. Raises InsightsError where the folder has other files or nothing is judged, and OSError.
     """
     judged = list(judged)
     others = sorted({path.name for path in folder.iterdir()} - _FILES) if folder.is_dir() else []

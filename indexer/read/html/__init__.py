@@ -1,3 +1,1 @@
-"""An HTML page in, its text by sections out, without the interface around it.
-
-May import `read`'s content, decoding and metadata."""
+"""An HTML page in, its text by sections out, without the interface around it."""

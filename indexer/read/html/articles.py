@@ -1,8 +1,4 @@
-"""What a page says about itself: whether it is made for the web, and which boxes are furniture by their names.
-
-These are words that content management systems, themes and newspapers give to comments, related stories, share bars
-and the like, and to the text itself, in several languages.
-"""
+"""Single pages of the web: which boxes are furniture by the names that themes give them, and what is the text."""
 
 import re
 from collections import Counter
@@ -10,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
-from typing import NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import is_noise
@@ -60,15 +55,8 @@ _ARTICLE = re.compile(r'"@type"[\s:\[]*"\w*(?:Article|BlogPosting|Review)"')
 _SIGNED = frozenset("aside div footer form header p section span time ul".split())  # elements that may be a sign
 
 
-class Publication(NamedTuple):
-    """What a page says about itself."""
-
-    is_published: bool = False  # shown by other sites, or followed by readers
-    is_article: bool = False
-
-
-def publication(tree: HtmlTree) -> Publication:
-    """Look for what a page says about itself to sites that show it, to search engines, and to readers of feeds."""
+def publication(tree: HtmlTree) -> tuple[bool, bool]:
+    """Return whether a page says that it is made to be shown by other sites or followed, and that it is an article."""
     is_published = is_article = False
     signs = 0
     for element in tree.elements:
@@ -94,7 +82,7 @@ def publication(tree: HtmlTree) -> Publication:
             kind, is_dated = kind_of(element), _is_named(attributes.get("class", ""), _DATED)
             signs += kind in ("comments", "strong")
             is_article |= kind == "comments" or is_dated
-    return Publication(is_published or signs >= 2, is_article)
+    return is_published or signs >= 2, is_article
 
 
 def kind_of(element: Element) -> str:
@@ -116,10 +104,9 @@ def _kind_named(names: str) -> str:
 
 def is_text(element: Element, *, surely: bool) -> bool:
     """Return whether the names of an element say that it holds the text of the page."""
-    if surely and "articleBody" in element.get("itemprop"):
-        return True
     names = f"{element.name} {element.get('class')} {element.get('id')}"
-    return _is_named(names, _TEXT_NAME if surely else _PART_NAME)
+    is_named = _is_named(names, _TEXT_NAME if surely else _PART_NAME)
+    return is_named or (surely and "articleBody" in element.get("itemprop"))
 
 
 @lru_cache(maxsize=4_096)
@@ -166,10 +153,7 @@ Sizes = dict[int, Size]  # by the id of an element
 
 
 def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE) -> Sizes:
-    """Measure an element and all elements below, but for those without text, and noise unless it is wanted.
-
-    Where few blocks are as long as a sentence, shorter ones are prose too.
-    """
+    """Measure an element and all below that have text; where few blocks are as long as a sentence, shorter ones do."""
     order: list[tuple[Element, Element | None]] = []
     todo: list[tuple[Element, Element | None]] = [(root, None)]
     sizes: Sizes = {}
@@ -216,13 +200,7 @@ def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE
 
 
 def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_article: bool) -> Element:
-    """Remove the furniture in a page, and return the part of it that holds its text.
-
-    Args:
-        body: the page.
-        marked: returns the element that the page marks as its main part, if it is to be believed.
-        is_article: whether the page says that it is an article.
-    """
+    """Remove the furniture in a page, and return what holds its text; `marked` finds what the page marks as that."""
     sizes = measure(body)
     unwrap(body, sizes)
     _remove_boxes(body, sizes, is_article=is_article)

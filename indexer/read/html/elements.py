@@ -27,10 +27,7 @@ def is_code(tag: Element) -> bool:
 
 
 def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
-    """Return a block of code, without empty lines around it, and the places of the ids in it.
-
-    The block is empty if it only numbers the lines of another.
-    """
+    """Return a block of code and the places of the ids in it; empty if it only numbers the lines of another."""
     pieces: list[str] = []
     ids: list[tuple[int, str]] = []  # place of the piece that follows an id, the id
     numbers: list[tuple[int, int]] = []  # place of a piece that begins a line and is only a number, the number
@@ -101,10 +98,7 @@ def _is_line(tag: Element) -> bool:
 
 
 def _is_signature(tag: Element) -> bool:
-    """Return whether nearly all of an element's words are in spans that colour them, with white space that is meant.
-
-    It is: with spaces that do not break, or lines, and none of the indentation of markup.
-    """
+    """Return whether nearly all of an element's words are in spans that colour them, with white space that is meant."""
     first = tag.children[0] if tag.children else ""
     if not isinstance(first, Element) or first.name != "span" or first.attributes.keys() != _ONLY_CLASS:
         return False

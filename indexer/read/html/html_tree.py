@@ -1,12 +1,10 @@
-"""HTML to a tree of plain objects, however deep: what stands between the parser's events and the walk over a page.
-
-The tree that libxml2 itself makes ends at a depth of 2,048, and everything after that is lost; its events do not.
-"""
+"""HTML to a tree of plain objects, however deep: that of libxml2 ends at a depth of 2,048, its events do not."""
 
 import re
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
+from types import SimpleNamespace
 
 from lxml import etree
 
@@ -122,16 +120,16 @@ class HtmlTree:
         """Return what is shown of the page."""
         return self.first("body") or self.root
 
+    @property
+    def redirects(self) -> bool:
+        """Return whether a browser goes on to another page at once, so that nobody sees this one."""
+        metas = (tag.get("content") for tag in self.named("meta") if tag.get("http-equiv").lower() == "refresh")
+        return _AT_ONCE.match(next(metas, "")) is not None
+
 
 def fold(text: str) -> str:
     """Fold a text into one line: white space folded, invisible characters dropped."""
     return " ".join(visible(text).split())
-
-
-def redirects(tree: HtmlTree) -> bool:
-    """Return whether a browser goes on to another page at once, so that nobody sees this one."""
-    refresh = next((tag.get("content") for tag in tree.named("meta") if tag.get("http-equiv").lower() == "refresh"), "")
-    return _AT_ONCE.match(refresh) is not None
 
 
 def parse_html(markup: str) -> HtmlTree:
@@ -143,51 +141,40 @@ def parse_html(markup: str) -> HtmlTree:
     """
     if not markup.strip():
         return HtmlTree()
-    # "huge" lifts limits of depth and of length: both are those of the page, whose size is limited already
-    parser = etree.HTMLParser(target=_Builder(), huge_tree=True, no_network=True, encoding="utf-8")
-    tree: HtmlTree = etree.fromstring(markup.encode("utf-8", "replace"), parser)
-    return tree
+    tree = HtmlTree()
+    elements, within, pieces = tree.elements, [tree.root], list[str]()
 
+    def end_text(_comment: str = "") -> None:
+        if pieces:
+            text = pieces[0] if len(pieces) == 1 else "".join(pieces)
+            within[-1].children.append(text)
+            tree.characters += len(text)
+            pieces.clear()
 
-class _Builder:
-    """Receives the parser's events, by functions that share variables: they are called for each tag of a page."""
-
-    def __init__(self) -> None:
-        tree = HtmlTree()
-        elements, within, pieces = tree.elements, [tree.root], list[str]()
-
-        def end_text(_comment: str = "") -> None:
-            if pieces:
-                text = pieces[0] if len(pieces) == 1 else "".join(pieces)
-                within[-1].children.append(text)
-                tree.characters += len(text)
-                pieces.clear()
-
-        def start(name: str, attributes: Mapping[str, str]) -> None:
-            if pieces:
-                end_text()
-            if len(elements) >= MOST_ELEMENTS:
-                raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
-            if len(within) > _DEEPEST:
-                raise ParseError(f"more than {_DEEPEST:,} elements within each other")
-            parent = within[-1]
-            element = Element(name, attributes or _NONE, parent)
-            parent.children.append(element)
-            within.append(element)
-            elements.append(element)
-
-        def end(name: str) -> None:
-            """Close an element, which is the innermost one unless the parser is confused."""
-            if pieces:
-                end_text()
-            if within[-1].name == name:
-                within.pop()
-
-        def close() -> HtmlTree:
-            """End the page, and keep nothing of it: parser and target live until the garbage collector comes."""
-            nonlocal tree, elements, within
+    def start(name: str, attributes: Mapping[str, str]) -> None:
+        if pieces:
             end_text()
-            found, tree, elements, within = tree, HtmlTree(), [], []
-            return found
+        if len(elements) >= MOST_ELEMENTS:
+            raise ParseError(f"more than {MOST_ELEMENTS:,} elements")
+        if len(within) > _DEEPEST:
+            raise ParseError(f"more than {_DEEPEST:,} elements within each other")
+        parent = within[-1]
+        element = Element(name, attributes or _NONE, parent)
+        parent.children.append(element)
+        within.append(element)
+        elements.append(element)
 
-        self.start, self.end, self.data, self.comment, self.close = start, end, pieces.append, end_text, close
+    def end(name: str) -> None:
+        """Close an element, which is the innermost one unless the parser is confused."""
+        if pieces:
+            end_text()
+        if within[-1].name == name:
+            within.pop()
+
+    target = SimpleNamespace(start=start, end=end, data=pieces.append, comment=end_text, close=end_text)
+    # "huge" lifts limits of depth and of length: both are those of the page, whose size is limited already
+    parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
+    etree.fromstring(markup.encode("utf-8", "replace"), parser)
+    # the parser and its target, which live until the garbage collector comes, keep nothing of the page
+    found, tree, elements, within = tree, HtmlTree(), [], []
+    return found

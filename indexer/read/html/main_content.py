@@ -5,9 +5,9 @@ from itertools import islice
 
 from indexer.decoding import decode
 from indexer.read.extraction import collect, first_day, language_of
-from indexer.read.html.articles import Publication, Sizes, layout_cell, main_part, measure, publication, unwrap
+from indexer.read.html.articles import Sizes, layout_cell, main_part, measure, publication, unwrap
 from indexer.read.html.elements import simplify
-from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html, redirects
+from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
 from indexer.read.html.noise import classes, is_noise
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.unfold import drop_trail, unfold
@@ -29,23 +29,20 @@ def extract(
 ) -> Extraction:
     """Find the main part of an HTML page and cut it into sections of plain text.
 
-    Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is;
-    navigation, forms, scripts and hidden elements are left out, and so is what the template of its site has, unless
-    that is all there is. A `tree` is what `prepare` made of the markup.
-
-    Raises:
-        lxml.etree.LxmlError, ValueError: the markup cannot be read.
+    Paragraphs are separated by a blank line, list items and table rows by a line end; <pre> is kept as it is. What the
+    template of its site has is left out, unless that is all there is. A `tree` is what `prepare` made of the markup.
+    Raises lxml.etree.LxmlError or ValueError if it cannot be read.
     """
     tree = tree or prepare(parse_html(markup), markup)
     is_stripped = template is not None and strip(tree, template)
     body = tree.body
-    about = publication(tree) if is_page and not is_stripped else Publication()
-    if about.is_published:
-        container = main_part(body, lambda sizes: _container(tree, sizes), is_article=about.is_article)
+    is_published, is_article = publication(tree) if is_page and not is_stripped else (False, False)
+    if is_published:
+        container = main_part(body, lambda sizes: _container(tree, sizes), is_article=is_article)
     else:
         container = _container(tree) or (layout_cell(tree) if is_page else None) or body
     walker = Walker(container)
-    if not about.is_published and walker.text_length < _LOST * tree.characters:
+    if not is_published and walker.text_length < _LOST * tree.characters:
         texts = (node for node in body.nodes(("script",)) if isinstance(node, str))
         if walker.text_length < _LOST * sum(map(len, texts)):
             unwrap(body, measure(body))
@@ -55,7 +52,7 @@ def extract(
         walker = Walker(body)
     if is_stripped and not walker.text_length:
         return extract(markup)
-    sections = walker.sections() if walker.text_length > 200 or not redirects(tree) else ()
+    sections = walker.sections() if walker.text_length > 200 or not tree.redirects else ()
     is_link_list = walker.is_mostly_links and not sections
     return Extraction(_title(tree, walker.headings), sections, declared(tree), is_link_list)
 
@@ -69,10 +66,7 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
 
 
 def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
-    """Return the element that holds the page's own text; a kind of element that occurs twice decides nothing.
-
-    Where the sizes of elements are known, neither does one that holds little of the prose.
-    """
+    """Return the element that holds the page's own text: of a kind that occurs once, and with enough of the prose."""
     found: dict[str, list[Element]] = {  # the first unique one wins
         kind: [] for kind in ("main", "role", "article", "body", "document", "contents", "id")
     }
@@ -163,9 +157,8 @@ _NOT_EMPTY = frozenset(
 def is_drawn(tree: HtmlTree) -> bool:
     """Return whether a page loads scripts and has no text worth indexing without them.
 
-    It has none if its main part is empty; if there are hardly any words outside of navigation and the like; or if there
-    is little, and a message to those without scripts, or an empty element for scripts to fill and no paragraph, heading
-    or list beside it. Short pages are drawn in vain rather than lost.
+    Its main part is empty; or there are hardly any words outside of navigation; or few, and a message to those without
+    scripts, or an empty element to fill and no block of text. Short pages are drawn in vain rather than lost.
     """
     if not any(
         script.get("type").partition(";")[0].strip().lower() in _JAVASCRIPT

@@ -20,7 +20,6 @@ NOISE_ROLES = frozenset(
     "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
-_BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _HEADERS = frozenset({"header", "nav-panel"})
 _NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _CODE = frozenset({"code", "kbd", "samp"})
@@ -291,8 +290,3 @@ def is_folded(tag: Element) -> bool:
     if "hidden" in attributes or attributes.get("aria-hidden") == "true":
         return True
     return "style" in attributes and _FOLDED_STYLE.search(attributes["style"]) is not None
-
-
-def titles_a_box(heading: Element) -> bool:
-    """Return whether a heading only says "Note" or "Warning" above a box, and opens no section."""
-    return heading.parent is not None and bool(classes(heading.parent) & _BOXES)

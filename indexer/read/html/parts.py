@@ -1,7 +1,6 @@
-"""Gather lines, blocks and sections of a page, and drop those that are only ways to elsewhere.
+"""Gather lines, blocks and sections of a page, and drop those that only lead elsewhere.
 
-Words of the interface and lists of links are told from text by their neighbours: a short block that is all link, says
-the same again and again, or stands before or after all text, is a way to somewhere else.
+These are short blocks that are all link, say the same again and again, or stand before or after all text.
 """
 
 import re
@@ -155,10 +154,7 @@ class SectionDraft:
 
 
 def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> list[SectionDraft]:
-    """Return the parts without words of the interface and long lists of links; a heading with no text becomes a line.
-
-    Where a short page has nothing else, all of it is kept.
-    """
+    """Return the parts without words of the interface and long lists of links, unless a short page has only these."""
     linked = (block for part in parts for block in part.blocks if block.linked)
     said = Counter(block.text for block in linked if len(block.text) <= _LABEL)
 
@@ -189,11 +185,7 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
 
 
 def _cut_tails(blocks: Sequence[Block]) -> None:
-    """Cut links off that end blocks and belong to the page rather than to the text.
-
-    These are links like "Read more" after the end of a sentence, and those that often say the same, as "source" after
-    each entry, and lead somewhere else each time.
-    """
+    """Cut links off that end blocks: "Read more" after a sentence, and "source" that leads elsewhere each time."""
     targets: dict[str, list[str]] = {}
     for block in blocks:
         for link in block.tails:
@@ -254,8 +246,7 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
 def join_parts(parts: Sequence[SectionDraft]) -> tuple[Section, ...]:
     """Make sections of parts, in order; what is too short to stand alone joins its neighbours.
 
-    A part that only points elsewhere, like "See also", or announces a list, like "The module defines:", is left out,
-    unless there is nothing else.
+    A part that only points elsewhere, like "See also", or announces a list, like "The module defines:", is left out.
     """
     filled = [part for part in parts if part.blocks]
     joined: list[SectionDraft] = []

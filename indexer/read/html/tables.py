@@ -60,7 +60,7 @@ class Row:
 def lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
     """Yield the rows of a table as text, each with the line above it that names the columns, or nothing.
 
-    The blocks of an only cell are lines. Rows that name the columns together are one line, and the first of them.
+    The blocks of an only cell are lines. Rows that name the columns together are one line.
     """
     grid = _grid(rows)
     heads = _heads(rows, grid)

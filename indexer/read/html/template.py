@@ -1,8 +1,7 @@
-"""Templates of sites: text that pages share around their own, found in a sample of pages and left out of each.
+"""Templates of sites: text that pages share around their own; `indexer.sources.templates` counts what `find` returns.
 
-A place in a page is the chain of element names and classes from its body down, without siblings; places and texts are
-compared by hashes. All numbers in them count as equal, so that dates and versions may differ. Runs in the reader
-process; `indexer.sources.templates` counts what `find` returns.
+A place is the chain of element names and classes from the body down. Places and texts are compared by hashes, in which
+all numbers are equal, so that dates and versions may differ.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, redirects
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import classes, holds, is_noise
 
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
@@ -54,9 +53,7 @@ def read_template(text: str) -> Template:
     return Template(*(frozenset(int(number, 16) for number in some.split()) for some in text.split(";")))
 
 
-class _Unit(NamedTuple):
-    """A block, or a run of text and inline elements between blocks."""
-
+class _Unit(NamedTuple):  # a block, or a run of text and inline elements between blocks
     parent: Element
     nodes: list[Element | str]
     block: Element | None = None
@@ -64,12 +61,8 @@ class _Unit(NamedTuple):
 
 
 def find(tree: HtmlTree) -> dict[str, Any]:
-    """Find the blocks of an unfolded page that may belong to the template of its site, JSON-ready, as hashes.
-
-    `about` is the hash of the page's headings. `blocks` has, for each block, the hashes of the place around it, of its
-    own place and of its text, and whether the text is mostly links.
-    """
-    blocks = iter(()) if redirects(tree) else _blocks(tree.body, _ROOT)
+    """Find blocks of a prepared page that may belong to its site's template: JSON of `indexer.records.PageBlocks`."""
+    blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT)
     found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
     title = tree.first("title")
     headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in HEADINGS]
@@ -78,10 +71,9 @@ def find(tree: HtmlTree) -> dict[str, Any]:
 
 
 def strip(tree: HtmlTree, template: Template) -> bool:
-    """Remove the template's text from a page; return whether there was any.
+    """Remove the template's text around a page's own, and its links anywhere; return whether there was any.
 
-    Text is removed before the page's first own text and after its last, links also in between. Blocks that hold all
-    main headings of a page stay.
+    Blocks that hold all main headings of a page stay.
     """
     found = list(_matches(tree.body, _ROOT, template))
     own = [place for place, match in enumerate(found) if match is None]

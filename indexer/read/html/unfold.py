@@ -1,8 +1,7 @@
-"""What a page shows after a click, made plain: tabs, accordions, carousels, and the titles that open them.
+"""What a page shows after a click, made plain before it is read: tabs, accordions, carousels, and their titles.
 
-Runs before a page is read: afterwards, panels are no longer hidden and their titles no longer controls. A panel is
-known by the control that names it, by the title before it, or by the siblings that are like it; menus, dialogs,
-tooltips and messages are none. All looks into an element end after a few hundred nodes.
+A panel is known by the control that names it, by the title before it, or by the siblings that are like it; menus,
+dialogs, tooltips and messages are none. All looks into an element end after a few hundred nodes.
 """
 
 import re
@@ -31,7 +30,6 @@ _PANELS = frozenset(
 )
 _NAMING = frozenset("button a label li summary input option".split())  # elements that may open what they name
 _NO_NAMES = frozenset({"", "true", "false"})
-_FIELDS = frozenset({"label", "input", "select", "textarea", "form"})
 _MARKS = frozenset(
     "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
 )
@@ -67,14 +65,10 @@ def unfold(tree: HtmlTree) -> None:
     controls |= {id(tag): tag for tag in tree.elements if tag.name in ("button", "a", "label") and _is_control(tag)}
     if hidden:
         _show_panels(tree, hidden)
-    for element in controls.values():  # the role of a control is none of headings, or of what holds headings or panels
-        if (role := element.get("role")) in _ROLES_AROUND and (
-            element.name in _TITLES
-            or any(
-                tag.name in HEADINGS or (role == "tablist" and tag.get("role") == "tabpanel")
-                for tag in element.elements(LOOKED_AT)
-            )
-        ):
+    for element in controls.values():  # a heading is no control, nor is what holds headings or panels
+        inside = element.elements(LOOKED_AT) if element.get("role") in _ROLES_AROUND else ()
+        is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
+        if is_around or element.name in _TITLES:
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
     if controls:
         _read_titles(tree, controls.values())
@@ -146,7 +140,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
             elif words >= _LONG and (not is_known or (after is not None and _is_control(after))):
                 panels.append(child)  # the rest of a text, with a button below it
             elif before is not None and ((is_title := _is_title(before)) or classes(child)):
-                title = before.short_text(_TITLE) if before.name not in _FIELDS and len(children) == 2 else None
+                title = before.short_text(_TITLE) if len(children) == 2 else None
                 if words >= 5 and (is_title or (title is not None and _LETTER.search(title))):
                     panels.append(child)
                 pairs[before.name, classes(before), child.name, classes(child)].append(child)

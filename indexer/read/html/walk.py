@@ -8,7 +8,7 @@ import re
 
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element, fold
-from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within, titles_a_box
+from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within
 from indexer.read.html.parts import BREAK, Block, Line, Link, SectionDraft, join_parts, text_of
 from indexer.read.html.tables import Row, lines
 from indexer.records import Section
@@ -21,6 +21,7 @@ _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
 _LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
 _SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
+_BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -101,9 +102,9 @@ class Walker:
             return
         if name in HEADINGS:
             self._flush()
-            if not titles_a_box(tag):
+            parent = tag.parent
+            if parent is None or not classes(parent) & _BOXES:  # "Note" or "Warning" above one opens no section
                 self._heading = True
-                parent = tag.parent
                 around = parent.anchor if parent is not None and parent.name not in _BLOCKS else None
                 self._own_anchor = tag.anchor or around
         elif name == "a":

@@ -1,4 +1,1 @@
-"""Links of a document: a page, sitemap or feed in, addresses out.
-
-May import `html` and `files`.
-"""
+"""A page, sitemap or feed in, addresses out."""

@@ -25,14 +25,10 @@ _OF_FOLDER = re.compile(r"(?:\.{1,2}/)*(?:\.\.|[^/?#:]*/?)(?:\?.*)?|/[^?#]*")
 
 
 def parts(body: bytes, wanted: Mapping[str, Any]) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
-    """Yield the parts of a page, JSON-ready, in messages of their own; its text is returned, if it is wanted.
+    """Yield a page's `links`, whether it `is_drawn`, and its `blocks`, JSON-ready, as far as wanted; return its text.
 
-    These are its `links`, then whether it `is_drawn` by scripts, then its `blocks`. Nothing comes after the links of a
-    page that only leads on or is not to be indexed, nor after the news that scripts draw it.
-
-    Args:
-        body: the page.
-        wanted: fields of `indexer.read.page.Wanted`, and the page's `charset` and `reader`.
+    Nothing comes after the links of a page that only leads on or is not to be indexed, nor after the news that scripts
+    draw it. `wanted` has the fields of `indexer.read.parsing.Wanted`, and the page's `charset` and `reader`.
 
     Raises:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too much in it.
@@ -218,8 +214,8 @@ class Leads:
     def entries(self) -> list[str] | None:
         """Return the addresses of what is in a folder, if the page is a web server's listing of it, or None.
 
-        Every link of such a page is named like the file or folder right below it, but for those upwards and those that
-        sort; and its title ends with a path, its rows have dates, or there is nothing else on it.
+        Its links are named like what is right below it, but for those upwards and those that sort; and its title ends
+        with a path, its rows have dates, or there is nothing else on it.
         """
         named, others = list[tuple[str, str]](), set[str]()  # each named address with its folder
         for address, text, _ in self.links:
