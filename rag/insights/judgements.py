@@ -79,7 +79,7 @@ def write_dataset(
 ) -> dict[str, Any]:
     """Write a folder in BEIR's layout, in which documents are named by their addresses; return what it has.
 
-    `facts` are noted beside it. Raises InsightsError where the folder has other files or nothing is judged, and OSError.
+    `facts` are noted beside it. Raises InsightsError where the folder has other files or nothing is judged; OSError.
     """
     judged = list(judged)
     others = sorted({path.name for path in folder.iterdir()} - _FILES) if folder.is_dir() else []

@@ -1,9 +1,9 @@
 """Which elements of a page are not its text."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from indexer.read.html.html_tree import HEADINGS, Element
 
@@ -20,7 +20,6 @@ NOISE_ROLES = frozenset(
     "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
 _KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
-_HEADERS = frozenset({"header", "nav-panel"})
 _NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _CODE = frozenset({"code", "kbd", "samp"})
 _TELLING = HEADINGS | _CODE | {"div", "p", "a"}
@@ -36,7 +35,6 @@ NEAR = 20  # elements in or around one
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
 _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_UNSELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 HIDING = frozenset({"hidden", "aria-hidden", "style"})  # attributes
 _IN_LABELS = HEADINGS | _FLOW  # say more than a label does
 _LABELS = frozenset({"a", "span", "div", "small", "time", "em", "sup"})  # elements that may be a button or a badge
@@ -48,7 +46,6 @@ _IN_LINES = frozenset(
 )
 _BUTTON = 30  # characters of a button
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
-_BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _ATTACHED = re.compile(r"[^\w\s]$")  # at the end of what stands before: an operator, an opening bracket
@@ -64,9 +61,9 @@ def _names(value: str) -> frozenset[str]:
     return frozenset(value.split())
 
 
-def holds(tag: Element, names: frozenset[str], rels: frozenset[str] | None = None) -> bool:
-    """Return whether one of the first few thousand nodes below an element has such a name, and the `rel` if given."""
-    return any(node.name in names and (rels is None or node.get("rel") in rels) for node in tag.elements(5_000))
+def holds(tag: Element, names: Collection[str]) -> bool:
+    """Return whether one of the first few thousand nodes below an element has such a name."""
+    return any(node.name in names for node in tag.elements(5_000))
 
 
 def is_noise(tag: Element) -> bool:
@@ -87,8 +84,6 @@ def is_noise(tag: Element) -> bool:
             if not may_be_text or not _is_box(tag):
                 return True
     if "popover" in attributes or (not HIDING.isdisjoint(attributes) and is_folded(tag)):
-        return True
-    if "style" in attributes and _UNSELECTABLE.search(attributes["style"]):
         return True
     if name not in _JUDGED:
         return False
@@ -254,34 +249,24 @@ def _is_badge(tag: Element) -> bool:
 
 
 def _has_link(tag: Element) -> bool:
-    return tag.name == "a" or holds(tag, frozenset({"a"}))
+    return tag.name == "a" or holds(tag, ("a",))
 
 
 def has_noise_class(tag: Element) -> bool:
     """Return whether a class says that an element is no text."""
     if "class" not in tag.attributes:
         return False
-    said = _said_by(tag.attributes["class"])
-    if said is not None:
-        return said
-    names = classes(tag)
-    if names & _HEADERS and holds(tag, frozenset({"a"}), _NEIGHBOURS):  # Texinfo's line of links to the pages around
+    is_header = tag.attributes["class"] in ("header", "nav-panel")  # Texinfo's, with links to the pages around
+    if is_header and any(node.get("rel") in _NEIGHBOURS for node in tag.elements(LOOKED_AT)):
         return True
-    if not any("tooltip" in name for name in names):
-        return False
-    # what a pointer opens, or the sign that it opens by; not the words that it explains
-    texts = (node for node in islice(tag.nodes(), NEAR) if isinstance(node, str) and not node.isspace())
-    return not _WORD.search(next(texts, "")) or any(map(_BUBBLE.search, names))
+    return _is_noise(tag.attributes["class"])
 
 
 @lru_cache(maxsize=4_096)
-def _said_by(value: str) -> bool | None:
-    """Return whether classes say that an element is no text; None where what is in it decides."""
+def _is_noise(value: str) -> bool:
     names = _names(value)
     is_contents = "contents" in names and names & {"topic", "local"}  # a table of contents made by docutils
-    if is_contents or not names.isdisjoint(_NOISE_CLASSES):
-        return True
-    return None if names & _HEADERS or "tooltip" in value else False
+    return bool(is_contents) or not names.isdisjoint(_NOISE_CLASSES)
 
 
 def is_folded(tag: Element) -> bool:

@@ -14,7 +14,6 @@ NOISE = [
     '<p>f <a href="#n" title="note">ⓘ</a></p>',
     '<div role="toolbar">Copy</div>',
     '<ul><li><a href="#a">Edit a</a><li><a href="#b">Copy b</a></ul>',
-    '<p>f <span class="tooltip">ⓘ<span>Source of this</span></span></p>',
     '<div class="language-Run"><span>Run</span><pre>f()</pre></div>',
     "<form><p>f</p><label><input type=checkbox> Copy what is shown</label></form>",
     '<label for="tab1">Source</label><p>f</p>',
