@@ -26,7 +26,7 @@ class SourceContext:
     source: str  # as the user gave it
     limits: CrawlLimits
     report_due: Callable[[int], None] = ignore  # takes the number of known pages, whenever it grows
-    earlier: PreviousGeneration = field(default_factory=PreviousGeneration.nothing)
+    earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # why images are not read; empty if they are
     wanted: Callable[[Page], Wanted] = only_links  # parts of a page that are read with its links, in any thread
 

@@ -9,6 +9,7 @@ import re
 import sqlite3
 import threading
 import weakref
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -54,10 +55,6 @@ _CHUNKS = f"""
 SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type, metadata
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row {_IN}
 """  # noqa: S608 - of fixed texts
-_DOCUMENTS = """
-SELECT id, url, title, source, language, date, content_type, metadata, fetched_at FROM documents
-WHERE id BETWEEN ? AND ? ORDER BY id
-"""
 _PASSAGES = """
 SELECT document, id, url, section, text FROM chunks WHERE row BETWEEN
 (SELECT first_row FROM documents WHERE id = ?) AND (SELECT first_row + chunks - 1 FROM documents WHERE id = ?)
@@ -68,6 +65,8 @@ DOCUMENT_FIELDS = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
 )  # fmt: skip
 CHUNK_FIELDS = ("url", "section", "text", "content_hash", "tokens", "position")
+SHOWN_FIELDS = ("url", "title", "source", "language", "date", "content_type", "metadata", "fetched_at")
+PASSAGE_FIELDS = ("id", "url", "section", "text")
 AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
 _AT_ONCE = 64  # documents that are read under the lock: none of them waits long for another
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -97,34 +96,6 @@ class DocumentFacts(NamedTuple):
     language: str | None
     content_type: str
     date: str | None = None  # YYYY-MM-DD
-
-
-class StoredPassage(NamedTuple):
-    """One passage of a document."""
-
-    id: str
-    url: str  # with the section's anchor
-    section: str  # heading path joined with " › "
-    text: str
-
-
-class StoredDocument(NamedTuple):
-    """One document with its passages, in reading order."""
-
-    id: str
-    url: str
-    title: str
-    source: str
-    language: str | None
-    date: str | None  # YYYY-MM-DD
-    content_type: str
-    metadata: dict[str, Any]  # name to text, or to a list of texts
-    fetched_at: str  # ISO 8601, UTC
-    passages: list[StoredPassage]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return self._asdict() | {"passages": [passage._asdict() for passage in self.passages]}
 
 
 class DocumentWriter:
@@ -264,8 +235,8 @@ class DocumentReader:
         query = f"SELECT id, url, source, language, content_type, date FROM documents WHERE id {_IN}"  # noqa: S608
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
-    def find(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[StoredDocument]:
-        """Yield the documents with allowed rows, in the order of the index, or only the one with an id.
+    def find(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield the documents with allowed rows and their passages, JSON-ready, or only the one with an id.
 
         Whether there is a document with an id takes as long as whether it is allowed. Raises IndexCorrupt.
         """
@@ -275,7 +246,7 @@ class DocumentReader:
             for _, run in groupby(enumerate(some), key=lambda pair: pair[1] - pair[0]):  # of consecutive numbers
                 members = [number for _, number in run]
                 for document in self._read_documents(members[0], members[-1]):
-                    if id is None or document.id == id:
+                    if id is None or document["id"] == id:
                         yield document
 
     def _allowed(self, numbers: Sequence[int], allowed: RowSet | None) -> list[int]:
@@ -285,16 +256,18 @@ class DocumentReader:
         query = f"SELECT id, first_row FROM documents WHERE id {_IN} ORDER BY id"  # noqa: S608 - of fixed texts
         return [number for number, row in self._documents.rows(query, json.dumps(list(numbers))) if row in allowed]
 
-    def _read_documents(self, first: int, last: int) -> list[StoredDocument]:
-        last = min(last, self._last)
-        passages: dict[int, list[StoredPassage]] = {number: [] for number in range(first, last + 1)}
+    def _read_documents(self, first: int, last: int) -> list[dict[str, Any]]:
+        passages: defaultdict[int, list[dict[str, str]]] = defaultdict(list)
+        query = f"SELECT id, {', '.join(SHOWN_FIELDS)} FROM documents WHERE id BETWEEN ? AND ? ORDER BY id"  # noqa: S608
+        documents = []
         with self._documents as connection:
             for number, *passage in connection.execute(_PASSAGES, (first, last)):
-                passages.setdefault(number, []).append(StoredPassage(*passage))
-            return [
-                StoredDocument(*(document_id(url), url, *fields, json.loads(metadata), fetched_at, passages[number]))
-                for number, url, *fields, metadata, fetched_at in connection.execute(_DOCUMENTS, (first, last))
-            ]
+                passages[number].append(dict(zip(PASSAGE_FIELDS, passage, strict=True)))
+            for number, *fields in connection.execute(query, (first, last)):
+                facts = dict(zip(SHOWN_FIELDS, fields, strict=True))
+                facts["metadata"] = json.loads(facts["metadata"])
+                documents.append({"id": document_id(facts["url"]), **facts, "passages": passages[number]})
+        return documents
 
     def _numbers(self, wanted: str) -> list[int]:
         """Return the numbers of the documents whose ids begin as an id does: one, or none, unless two share half."""

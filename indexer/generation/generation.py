@@ -68,12 +68,7 @@ class Generation:
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
-        """Open the live generation of an index, or a given one.
-
-        Raises:
-            IndexMissing: nothing has been published there, or there is no such generation.
-            IndexCorrupt: a file is missing or altered; the message names it.
-        """
+        """Open the live generation of an index, or a given one; raises IndexMissing, or IndexCorrupt with the file."""
         if generation_id is not None:
             return cls(generation_folder(index_dir, generation_id))
         name = current_id(index_dir)
@@ -147,11 +142,7 @@ class Generation:
         return self._documents.read(rows)
 
     def section(self, row: int) -> str:
-        """Return the text of the section of a chunk, limited to the 24 chunks on either side of it.
-
-        Raises:
-            IndexCorrupt: the row is not in the generation.
-        """
+        """Return the text of the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
         return "\n".join(once(self._documents.section(row)))
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
@@ -160,7 +151,7 @@ class Generation:
         Nothing is read of a document that the filter does not allow. Raises IndexCorrupt.
         """
         for found in self._documents.find(self.select(only) if only else None, id):
-            yield {"generation": self.manifest.id, **found.as_dict()}
+            yield {"generation": self.manifest.id, **found}
 
     def close(self) -> None:
         """Close the files."""

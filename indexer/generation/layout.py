@@ -13,7 +13,6 @@ insights/            what people have asked a server, where that is kept
 collections/<name>/  a named collection: a folder of the same shape, without collections of its own
 """
 
-import os
 import re
 from pathlib import Path
 
@@ -54,27 +53,21 @@ def collection_dir(index_dir: Path, name: str) -> Path:
 def current_id(index_dir: Path) -> str:
     """Return the id of the live generation: one small read, cheap enough to do before every query.
 
-    Raises:
-        IndexMissing: nothing has been published there.
-        IndexCorrupt: `CURRENT` does not name a generation.
-        IndexUnreadable: it temporarily cannot be read.
+    Raises IndexMissing where nothing has been published, IndexCorrupt or IndexUnreadable.
     """
-    path = os.path.join(index_dir, CURRENT)
+    path = index_dir / CURRENT
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            raw = os.read(handle, 100)
-        finally:
-            os.close(handle)
+        with path.open("rb", buffering=0) as file:
+            raw = file.read(100)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise IndexMissing(
             f"there is no index in {index_dir}; build one with: pilotlight index SOURCE --index {index_dir}"
         ) from error
     except OSError as error:
-        raise unreadable(Path(path), error) from error
+        raise unreadable(path, error) from error
     name = raw.decode("ascii", "replace").removesuffix("\n")
     if not is_generation_id(name):
-        raise corrupt(Path(path), "does not name a generation")
+        raise corrupt(path, "does not name a generation")
     return name
 
 

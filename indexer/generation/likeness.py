@@ -1,6 +1,7 @@
 """Passages that say the same: near-duplicates, lines that repeat under many titles, and rows that stand twice."""
 
 import hashlib
+from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise, takewhile
@@ -17,17 +18,12 @@ TITLES = 5  # from which a line counts as repeated; chosen with the strength in 
 WHOLE = 255  # value stored for a passage that consists of repeated lines only; 0 for one without any
 _SHINGLE = 3  # words
 _LONGEST = 0xFFFF  # characters that a line counts for at most
-_BLOCK = 1 << 16  # lines
 _PARTS = 16  # of the lines, which are sorted one after another: that takes memory
 
 
-def _odd_numbers(count: int) -> npt.NDArray[np.uint64]:
-    digests = (hashlib.blake2b(bytes([number]), digest_size=8).digest() for number in range(count))
-    return np.array([int.from_bytes(digest, "little") | 1 for digest in digests], dtype=np.uint64)
-
-
-_PLACES = _odd_numbers(_SHINGLE)  # one for each word of a shingle, so that their order counts
-_ORDERS = _odd_numbers(64)  # each puts the shingles into another order, and gives a bit
+_DIGESTS = [hashlib.blake2b(bytes([number]), digest_size=8).digest() for number in range(64)]
+_ORDERS = np.array([int.from_bytes(digest, "little") | 1 for digest in _DIGESTS], dtype=np.uint64)  # each gives a bit
+_PLACES = _ORDERS[:_SHINGLE]  # one for each word of a shingle, so that their order counts
 
 
 def signature(text: str) -> int:
@@ -49,14 +45,11 @@ def _hash(word: str) -> int:
 
 
 class RepetitionCounter:
-    """Collects all passages of a generation, in row order; takes about 200 bytes of memory per passage at the end."""
+    """Collects the lines of all passages of a generation, in row order; 6 bytes a line, and 8 a passage."""
 
     def __init__(self) -> None:
-        self._lines: list[int] = []
-        self._lengths: list[int] = []
-        self._blocks: list[tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint16]]] = []
-        self._counts: list[int] = []  # lines of each passage
-        self._titles: list[int] = []
+        self._lines, self._lengths = array("I"), array("H")
+        self._counts, self._titles = array("I"), array("I")  # lines of each passage, and its title
 
     def add(self, title: str, texts: Iterable[str]) -> None:
         """Add the passages of one document."""
@@ -69,16 +62,11 @@ class RepetitionCounter:
                     self._lengths.append(min(len(words), _LONGEST))
             self._counts.append(len(self._lines) - before)
             self._titles.append(number)
-            if len(self._lines) > _BLOCK:
-                self._put_away()
 
     def shares(self) -> npt.NDArray[np.uint8]:
         """Return the share of each passage's characters in repeated lines, uint8 (n,), from 0 to WHOLE."""
-        self._put_away()
-        lines, lengths = (np.concatenate(parts) for parts in zip(*self._blocks, strict=True))
-        self._blocks = [(lines, lengths)]
-        counts = np.array(self._counts, np.int64)
-        titles = np.repeat(np.array(self._titles, np.uint32), counts)  # of each line
+        lines, lengths, counts = np.array(self._lines), np.array(self._lengths), np.array(self._counts, np.int64)
+        titles = np.repeat(np.array(self._titles), counts)  # of each line
         repeats = np.zeros(len(lines), np.bool_)
         for part in range(_PARTS):
             here = lines % _PARTS == part
@@ -91,11 +79,6 @@ class RepetitionCounter:
             reach = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
             sums.append(reach[ends] - reach[ends - counts])
         return np.asarray(np.rint(WHOLE * sums[1] / np.maximum(sums[0], 1)), dtype=np.uint8)
-
-    def _put_away(self) -> None:
-        self._blocks.append((np.array(self._lines, np.uint32), np.array(self._lengths, np.uint16)))
-        self._lines.clear()
-        self._lengths.clear()
 
 
 def _number(text: str) -> int:

@@ -97,12 +97,7 @@ def is_generation_id(text: str) -> bool:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check the manifest of a generation folder.
-
-    Raises:
-        IndexCorrupt: it is missing, altered, or of a version this program does not know.
-        IndexUnreadable: it cannot be read for now.
-    """
+    """Read and check the manifest of a generation folder; raises IndexCorrupt, or IndexUnreadable for now."""
     path = folder / MANIFEST
     try:
         with path.open("rb") as file:
@@ -160,12 +155,7 @@ def record_file(path: Path) -> FileRecord:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Compare every file with its record.
-
-    Raises:
-        IndexCorrupt: a file differs; the message names the first.
-        IndexUnreadable: a file cannot be read for now.
-    """
+    """Compare every file with its record; raises IndexCorrupt with the first that differs, or IndexUnreadable."""
     for name, record in manifest.files.items():
         path = folder / name
         try:

@@ -132,11 +132,6 @@ class PreviousGeneration:
             return cls(generation_folder(index_dir, generation_id))
         return cls(index_dir / GENERATIONS / current_id(index_dir))
 
-    @classmethod
-    def nothing(cls) -> Self:
-        """Return the previous generation of a first build: an empty one."""
-        return cls()
-
     def page(self, url: str) -> PageRecord | None:
         """Return the record of the page with this address."""
         return self._page(f"{_PAGE} WHERE url = ?", url)

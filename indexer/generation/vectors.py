@@ -51,11 +51,7 @@ _NEAR = 512  # lists ranked at first; nearly always enough, and ranking them all
 
 
 class VectorWriter:
-    """Gathers vectors in row order and writes one file.
-
-    Holds the codes, 2 bytes a dimension, until they are written; building the index over them takes, for a moment, as
-    much again as its training sample, at most 40 vectors for each of the 4·√n lists.
-    """
+    """Gathers vectors in row order, 2 bytes a dimension, and writes one file."""
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
@@ -167,11 +163,7 @@ class VectorReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open a file whose checksum has been verified: FAISS must not be given hostile bytes.
-
-        Raises:
-            IndexCorrupt: it is not an index of a kind that `VectorWriter` makes.
-        """
+        """Open a file whose checksum has been verified: FAISS must not be given hostile bytes. Raises IndexCorrupt."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
@@ -203,18 +195,9 @@ class VectorReader:
         self._scratch = _Scratch()
 
     def search(self, vector: Vectors, k: int, allowed: RowSet | None = None) -> ScoredRows:
-        """Find the vectors with the largest inner product.
+        """Find the k vectors, or fewer if fewer are allowed, with the largest inner product with one (dimension,).
 
-        Args:
-            vector: float32 (dimension,).
-            k: how many, at least 1.
-            allowed: rows that may be found; all of them if None.
-
-        Returns:
-            Scores float32 (n,), best first, and rows int64 (n,); n is k, or less if fewer are allowed.
-
-        Raises:
-            VectorError: the vector has another length, or is not finite.
+        Returns scores float32 (n,), best first, and rows int64 (n,); raises VectorError as `check_query_vector` does.
         """
         check_query_vector(vector, self.dimension)
         scratch = self._scratch
@@ -238,11 +221,7 @@ class VectorReader:
         return scores[0][kept], rows[0][kept]
 
     def vectors(self, rows: Rows) -> Vectors:
-        """Return vectors as they are stored, float32 (n, dimension); a writer gives them the same codes again.
-
-        Raises:
-            VectorError: a row is not in the index.
-        """
+        """Return vectors as they are stored, to which a writer gives the same codes again. Raises VectorError."""
         if len(rows) and (rows.min() < 0 or rows.max() >= self.count):
             raise VectorError(f"there are {self.count:,} vectors, and none in row {int(rows.max()):,}")
         vectors: Vectors = self._codes[rows].view(np.float16).astype(np.float32)

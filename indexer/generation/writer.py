@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from embedder.late_interaction import Signs
 from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation.arrays import ROW, TokenWriter
@@ -41,7 +40,7 @@ class GenerationWriter:
         self._rows: list[npt.NDArray[np.void]] = []
         self._repetition = RepetitionCounter()
         self._lexical = LexicalWriter(folder / LEXICAL)
-        self._tokens = TokenWriter(folder) if tokens else None
+        self.tokens = TokenWriter(folder) if tokens else None
         self.schema_version = SCHEMA_VERSION
 
     @property
@@ -55,7 +54,7 @@ class GenerationWriter:
         return self._lexical.languages
 
     def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:
-        """Store a document and its chunks, which get the next rows; their vectors follow with `add_vectors`.
+        """Store a document and its chunks, which get the next rows; the caller adds their `vectors` and `tokens` later.
 
         `signatures` are those of the chunks' texts, if they are known.
         """
@@ -81,28 +80,17 @@ class GenerationWriter:
                 language=document.language,
             )
 
-    def add_vectors(self, vectors: npt.NDArray[np.float32]) -> None:
-        """Store the vectors of the next rows, float32 (n, dimension); raises VectorError if they cannot be."""
-        self.vectors.add(vectors)
-
-    def add_tokens(self, signs: Signs, counts: npt.NDArray[np.int32]) -> None:
-        """Store the tokens of the next rows, see `TokenWriter.add`; does nothing where they are not kept."""
-        if self._tokens is not None:
-            self._tokens.add(signs, counts)
-
     def finish(self) -> dict[str, FileRecord]:
-        """Complete every file; return their records by name, as the manifest wants them.
+        """Complete every file; return their records by name.
 
-        Raises:
-            VectorError: there are more or fewer vectors, or tokens of passages, than chunks.
-            OSError, sqlite3.Error: the disk is full or failing.
+        Raises VectorError if there are not as many vectors, or tokens, as chunks; OSError or sqlite3.Error of the disk.
         """
         if self.vectors.count != self.documents.chunks:
             raise VectorError(f"{self.vectors.count:,} vectors were made for {self.documents.chunks:,} chunks")
-        if self._tokens is not None:
-            if self._tokens.count != self.documents.chunks:
-                raise VectorError(f"tokens of {self._tokens.count:,} of {self.documents.chunks:,} chunks were made")
-            self._tokens.finish()
+        if self.tokens is not None:
+            if self.tokens.count != self.documents.chunks:
+                raise VectorError(f"tokens of {self.tokens.count:,} of {self.documents.chunks:,} chunks were made")
+            self.tokens.finish()
         self.documents.finish()
         np.save(self._folder / ROWS, np.concatenate([np.empty(0, ROW), *self._rows]), allow_pickle=False)
         np.save(self._folder / REPETITION, self._repetition.shares(), allow_pickle=False)
@@ -115,5 +103,5 @@ class GenerationWriter:
         """Release the files."""
         self.documents.close()
         self._lexical.close()
-        if self._tokens is not None:
-            self._tokens.close()
+        if self.tokens is not None:
+            self.tokens.close()

@@ -179,7 +179,7 @@ class _Build:
         learnt = live.settings.get("templates") if live is not None and plan.reuse.passages else None
         self._templates = Templates(learnt, self._is_new, reads_text=plan.cluster is None)
         dimension = live.counts.dimension if live is not None and plan.reuse.vectors else 0
-        vectors_from = self._earlier if dimension else PreviousGeneration.nothing()
+        vectors_from = self._earlier if dimension else PreviousGeneration()
         self._draft = Draft(folder, dimension or embedder.dimension, plan, vectors_from)
 
     def close(self) -> None:

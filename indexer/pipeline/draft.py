@@ -62,10 +62,10 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
     try:
         return PreviousGeneration.open(index_dir)
     except IndexMissing:
-        return PreviousGeneration.nothing()
+        return PreviousGeneration()
     except IndexCorrupt as error:
         progress.message(f"reading and embedding everything again, as the live generation cannot be used: {error}")
-        return PreviousGeneration.nothing()
+        return PreviousGeneration()
 
 
 class Draft:
@@ -272,9 +272,9 @@ class _VectorQueue:
         self._pending.popleft()
         with report.stopwatch.timed("write"):
             vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), made)
-            self._store.add_vectors(vectors)
-            if self._with_tokens:
-                self._store.add_tokens(signs, counts)
+            self._store.vectors.add(vectors)
+            if self._store.tokens is not None:
+                self._store.tokens.add(signs, counts)
         report.embedded += len(lengths)
         report.carried += len(rows) - len(lengths)
 

@@ -32,7 +32,7 @@ class Reading:
 
     limits: CrawlLimits
     report_due: Callable[[int], None] = ignore  # takes the number of known pages of all sources
-    earlier: PreviousGeneration = field(default_factory=PreviousGeneration.nothing)
+    earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     services: CrawlServices = field(default_factory=CrawlServices)
     templates: Templates | None = None  # learns the templates of sources, and attaches them to pages
     rested: Collection[str] = ()  # addresses of pages that are indexed without being read

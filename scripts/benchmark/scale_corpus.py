@@ -142,7 +142,7 @@ def write_index(
                     part = texts[number * _PER_DOCUMENT : (number + 1) * _PER_DOCUMENT]
                     writer.add(*_document(row // _PER_DOCUMENT, row, part, kept))
                     row += len(part)
-                writer.add_vectors(vectors)
+                writer.vectors.add(vectors)
                 clock = _lap(seconds, "store", clock)
             files = writer.finish()
             clock = _lap(seconds, "finish", clock)

@@ -73,11 +73,8 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-class _View(NamedTuple):
-    """The uses of names in the documents that a filter allows, by the number of the name."""
-
-    documents: npt.NDArray[np.int64]  # that have it, as far as that counts; of 0 it is not found
-    is_title: npt.NDArray[np.bool_]
+# Of each name: how many of the allowed documents have it, as far as that counts, and whether it is a title
+_View = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 
 
 class Headings:
@@ -94,22 +91,24 @@ class Headings:
         highest = int(self._uses["name"].max(initial=0))
         if len(self._folded_ends) != self._count or highest >= max(1, self._count):
             raise corrupt(folder / next(iter(KINDS)), "does not match the other headings")
+        self._all = self._view(self._uses)
         self._narrowed: WeakKeyDictionary[RowSet, _View] = WeakKeyDictionary()
 
     def find(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
-        """Return the names that go on as was typed, the likeliest first.
+        """Return the names that go on as was typed, the likeliest first; one of the allowed rows must have them.
 
         First names that begin with it, then names with a word that does, then names with all words in any order. Among
         these, names of few documents come first, then titles, then short ones.
-
-        Args:
-            typed: the text so far; its last word may be only begun.
-            most: how many to return.
-            allowed: rows of which one must have the name; None means all.
         """
         if not (begun := typed_words(typed)):
             return []
-        view = self._all if allowed is None else self._view_of(allowed)
+        documents, is_title = self._all
+        if allowed is not None:
+            view = self._narrowed.get(allowed)
+            if view is None:
+                view = self._view(self._uses[allowed.contains(self._uses["row"].astype(np.int64))])
+                self._narrowed[allowed] = view
+            documents, is_title = view
         places = self._beginning(" ".join(begun))
         names = self._names_at(places)
         tiers = np.where(self._folded_starts[names] == places, 0, 1)
@@ -119,17 +118,17 @@ class Headings:
                 has_all &= np.bincount(self._names_at(self._beginning(word)), minlength=self._count) > 0
             together = np.flatnonzero(has_all)
             names, tiers = np.concatenate([names, together]), np.concatenate([tiers, np.full(len(together), 2)])
-        is_allowed = view.documents[names] > 0
+        is_allowed = documents[names] > 0
         names, tiers = names[is_allowed], tiers[is_allowed]
-        is_no_title = ~view.is_title[names]
-        is_usual = (view.documents[names] >= _MANY) & is_no_title
+        is_no_title = ~is_title[names]
+        is_usual = (documents[names] >= _MANY) & is_no_title
         lengths = self._ends[names] - self._starts[names]
         order = (((tiers * 2 + is_usual) * 2 + is_no_title) << 16) + lengths
         best: dict[str, Heading] = {}
         for place in np.argsort(order, kind="stable")[: 4 * most].tolist():
             name = int(names[place])
             text = self._texts[self._starts[name] : self._ends[name]].tobytes().decode("utf-8", "replace")
-            best.setdefault(fold(text), Heading(int(order[place]), text, bool(view.is_title[name])))
+            best.setdefault(fold(text), Heading(int(order[place]), text, bool(is_title[name])))
         return sorted(list(best.values())[:most])
 
     @cached_property
@@ -155,21 +154,10 @@ class Headings:
     def _names_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return np.searchsorted(self._folded_ends, places)
 
-    @cached_property
-    def _all(self) -> _View:
-        return self._view(self._uses)
-
-    def _view_of(self, allowed: RowSet) -> _View:
-        view = self._narrowed.get(allowed)
-        if view is None:
-            view = self._view(self._uses[allowed.contains(self._uses["row"].astype(np.int64))])
-            self._narrowed[allowed] = view
-        return view
-
     def _view(self, uses: npt.NDArray[np.void]) -> _View:
         is_title = np.zeros(self._count, np.bool_)
         is_title[uses["name"][uses["is_title"]]] = True
-        return _View(np.minimum(np.bincount(uses["name"], minlength=self._count), _MANY), is_title)
+        return np.minimum(np.bincount(uses["name"], minlength=self._count), _MANY), is_title
 
 
 def typed_words(text: str) -> list[str]:

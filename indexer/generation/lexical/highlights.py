@@ -34,13 +34,7 @@ _UNIT = re.compile("[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
-    """Return the spans of the words of a text that have one of the marked terms, in order.
-
-    Args:
-        marked: `LexicalQuery.marked`.
-        text: a passage.
-        language: of its document.
-    """
+    """Return the spans of the words of a text that have one of the terms of `LexicalQuery.marked_in`, in order."""
     rules = rules_for(language)
     plain = text if text.isascii() else FOREIGN_SIGN.sub(" ", text)  # most texts have no other signs than quotes
     candidates, is_marked = _marks(marked)
@@ -121,13 +115,7 @@ _SCORED = ("title", "section", "body")
 
 
 def sought_by(text: str, query: LexicalQuery, languages: tuple[str, ...]) -> list[Sought]:
-    """Return the words and phrases that a query searches for, in the order in which they were typed.
-
-    Args:
-        text: the query as it was typed.
-        query: the same, read.
-        languages: by whose rules the index is stemmed.
-    """
+    """Return the words and phrases that a query, as it was typed and read, searches for, in the order of the text."""
     wanted = frozenset(chain(*query.words))
 
     def forms(word: str) -> Readings:
@@ -151,13 +139,7 @@ def sought_by(text: str, query: LexicalQuery, languages: tuple[str, ...]) -> lis
 def matching(
     sought: Iterable[Sought], texts: Mapping[str, str], language: str | None
 ) -> Iterator[tuple[Sought, list[str]]]:
-    """Yield what a passage has, with the fields that have it.
-
-    Args:
-        sought: of `sought_by`.
-        texts: title, section, body and url of the passage.
-        language: of its document.
-    """
+    """Yield what a passage of these texts (title, section, body and url) has, with the fields that have it."""
     terms = {
         name: f" {' '.join(terms_in(unquote(text) if name == 'url' else text, language))} "
         for name, text in texts.items()

@@ -11,8 +11,8 @@ import shutil
 import tempfile
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -58,23 +58,17 @@ class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open a folder whose checksums have been verified; it is only read, and may be deleted afterwards.
+        """Open the folder of a `LexicalWriter`, whose checksums have been verified, with its `languages`.
 
-        Args:
-            folder: the files of a `LexicalWriter`.
-            languages: its `languages`.
-
-        Raises:
-            IndexCorrupt: it is not an index of the kind that `LexicalWriter` makes.
-            IndexUnwritable: there is no room for a temporary folder.
+        It is only read, and may be deleted afterwards. Raises IndexCorrupt, and IndexUnwritable where there is no room
+        for a temporary folder.
         """
         self._folder = folder
         self._languages = tuple(languages) or (ENGLISH,)
         if unknown := [language for language in languages if language not in STEMMERS]:
             raise corrupt(folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
         self._searcher, self._schema = _open(folder)
-        self.count: int = self._searcher.num_docs
-        """Chunks in the index."""
+        self.count: int = self._searcher.num_docs  # chunks
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
             self._find(self._any([("a",)], {}), 1)
@@ -102,17 +96,17 @@ class LexicalReader:
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query for `search`.
+        """Read a query, as a user types it, for `search`.
 
-        Args:
-            query: as a user types it.
-            synonyms: which words stand for which.
-            is_word: says of a word that the index does not have whether it is one all the same, and no mistake.
-            only: filter for the passages whose words count as known, and are corrections; None means all.
+        `is_word` says of a word that the index does not have whether it is one all the same, and no mistake. Words of
+        the passages that the filter `only` allows count as known, and are corrections.
         """
 
         def is_known(term: str) -> bool:
-            return self._frequency(term) > 0 and (only is None or self._is_allowed(term, only))
+            if not self._frequency(term) or only is None:
+                return self._frequency(term) > 0
+            tests = [(Occur.Must, self._term("text", term)), *self._tests(only)]
+            return _remembered(self._is_among, _AMONG, (term, only), lambda: self._has(tests))
 
         def corrections(word: str) -> tuple[str, ...]:
             if not word[1:].islower():  # capitals within a word make it a name
@@ -134,19 +128,10 @@ class LexicalReader:
     def search(
         self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
     ) -> ScoredRows:
-        """Find the chunks that have words of a query, all that it requires and nothing it excludes, and match a filter.
+        """Find k chunks that have words of a query, all that it requires and nothing it excludes, and match a filter.
 
-        Args:
-            wanted: a query, as `read` gives it.
-            k: how many, at least 1.
-            filter: what to narrow the search to.
-            allowed: the rows that this filter selects; given with it.
-
-        Returns:
-            BM25 scores float32 (n,), best first, above 0, and rows int64 (n,); n is at most k.
-
-        Raises:
-            IndexCorrupt: a row was found that cannot be.
+        With a filter, `allowed` are the rows that it selects. Returns BM25 scores float32 (n,), best first, above 0,
+        and rows int64 (n,).
         """
         nothing = np.empty(0, np.float32), np.empty(0, np.int64)
         if allowed is not None and not allowed.count:
@@ -166,10 +151,7 @@ class LexicalReader:
         return scores[order], rows[order]
 
     def idf_sum(self, wanted: LexicalQuery) -> float:
-        """Return the BM25 of a passage of average length that has each word of a query once, as `search` scores it.
-
-        It is the sum of their inverse document frequencies. A word that no passage has counts most.
-        """
+        """Return the BM25 of a passage of average length that has each word of a query once: the sum of their IDFs."""
         total = 0.0
         for terms in wanted.asked:
             frequency = min(sum(map(self._frequency, terms)), self.count)
@@ -246,7 +228,7 @@ class LexicalReader:
             case HasTerm(terms):
                 return _either([self._term("term", term) for term in terms])
             case LacksTerm(term):
-                return Query.boolean_query([(Occur.Must, Query.all_query()), (Occur.MustNot, self._term("term", term))])
+                return Query.boolean_query([_ALL, (Occur.MustNot, self._term("term", term))])
             case Dated(first, last):
                 if first and last and first > last:
                     return Query.empty_query()
@@ -254,12 +236,8 @@ class LexicalReader:
                 days = tantivy.FieldType.Integer
                 return Query.range_query(self._schema, "day", days, low, high, use_inverted_index=True)
             case AnyOf(alternatives):
-                return _either(
-                    [
-                        Query.boolean_query([(Occur.Must, self._test(one)) for one in each] or [_ALL])
-                        for each in alternatives
-                    ]
-                )
+                every = ([(Occur.Must, self._test(one)) for one in each] or [_ALL] for each in alternatives)
+                return _either(list(map(Query.boolean_query, every)))
 
     def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms]) -> Query:
         """The query for what is required and excluded, with the words and phrases that count where they are found."""
@@ -298,14 +276,14 @@ class LexicalReader:
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:
             return query
-
-        def has_others() -> bool:
-            others = self._language_test(frozenset(self._languages) - languages)
-            return self._has([(Occur.Must, self._term("text", terms[0])), others])
-
-        if _remembered(self._is_elsewhere, _FREQUENCIES, (terms[0], languages), has_others):
-            return Query.boolean_query([(Occur.Must, query), self._language_test(languages)])
-        return query
+        others = frozenset(self._languages) - languages
+        is_elsewhere = _remembered(
+            self._is_elsewhere,
+            _FREQUENCIES,
+            (terms[0], languages),
+            lambda: self._has([(Occur.Must, self._term("text", terms[0])), self._language_test(others)]),
+        )
+        return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
         """Return the test for documents in some, but not all, languages."""
@@ -313,14 +291,6 @@ class LexicalReader:
         named = sorted(frozenset(self._languages) - languages if is_other else languages)
         spoken = _either([self._term("term", f"language:{each}") for each in named])
         return Occur.MustNot if is_other else Occur.Must, Query.const_score_query(spoken, 0.0)
-
-    def _is_allowed(self, term: str, only: Filter) -> bool:
-        """Return whether a passage that a filter allows has a term."""
-
-        def has_one() -> bool:
-            return self._has([(Occur.Must, self._term("text", term)), *self._tests(only)])
-
-        return _remembered(self._is_among, _AMONG, (term, only), has_one)
 
     def _term(self, field: str, value: str | int) -> Query:
         return Query.term_query(self._schema, field, value, "basic")
@@ -337,25 +307,11 @@ def _remembered(cache: dict[Key, Value], most: int, key: Key, make: Callable[[],
 
 
 def _open(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
-    """Open a folder, in which Tantivy would make a lock file: so it gets a folder of links."""
-    with _links_to(folder) as links:
-        try:
-            index = tantivy.Index.open(str(links))
-            index.config_reader("manual")  # no thread that looks for changes
-            index.reload()
-            return index.searcher(), index.schema
-        except (ValueError, OSError) as error:
-            raise corrupt(folder, "is not a readable lexical index") from error
-
-
-@contextmanager
-def _links_to(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder with a link to every file of another. Raises IndexCorrupt or IndexUnwritable."""
+    """Open a folder through one of links to its files, as Tantivy makes a lock file next to what it opens."""
     try:
         paths = list(folder.resolve().iterdir())
     except OSError as error:
         raise corrupt(folder, error.strerror or "cannot be read") from error
-    links = Path()
     try:
         for path in Path(tempfile.gettempdir()).glob(f"{_LINKS}*"):  # of processes that were killed
             with suppress(OSError):  # somebody else has just removed it
@@ -365,13 +321,19 @@ def _links_to(folder: Path) -> Iterator[Path]:
         links = Path(tempfile.mkdtemp(prefix=_LINKS))
         for path in paths:
             (links / path.name).symlink_to(path)
-        yield links
     except OSError as error:
         raise IndexUnwritable(
             f"opening {folder} needs a temporary folder: {error.strerror}; free some space, or set TMPDIR"
         ) from error
+    try:
+        index = tantivy.Index.open(str(links))
+        index.config_reader("manual")  # no thread that looks for changes
+        index.reload()
+        return index.searcher(), index.schema
+    except (ValueError, OSError) as error:
+        raise corrupt(folder, "is not a readable lexical index") from error
     finally:
-        for _ in range(_TRIES if links.name else 0):  # a thread of Tantivy, about to end, may make one more file
+        for _ in range(_TRIES):  # a thread of Tantivy, about to end, may make one more file
             shutil.rmtree(links, ignore_errors=True)
             if not links.exists():
                 break

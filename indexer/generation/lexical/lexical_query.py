@@ -112,11 +112,8 @@ def read_query(
 ) -> LexicalQuery:
     """Read what a user typed; stop words count only within quotation marks, or where little else is left.
 
-    Args:
-        text: the query.
-        passages: how many passages of the index are stemmed by the rules of each language; at least one language.
-        lookups: what the index knows; without it, nothing is corrected.
-        synonyms: which words stand for which.
+    `passages` says how many passages of the index are stemmed by the rules of each language, at least one. Without
+    `lookups`, nothing is corrected.
     """
     languages, parsed = tuple(passages), parse_query(text)
     forms_of = _FORMS[languages]

@@ -57,20 +57,10 @@ class LexicalWriter:
         date: str | None = None,
         language: str | None = None,
     ) -> None:
-        """Add a chunk.
+        """Add a chunk, whose row a search gives back: 0, 1, and so on. Raises OSError if the disk is full or failing.
 
-        Args:
-            row: its row, which a search gives back: 0, 1, and so on.
-            title: of its document.
-            section: its heading path; where that starts with the title, the title is not counted again.
-            text: its words.
-            url: its address, found by `url:` alone.
-            terms: what filters test, from `filter.terms_of`.
-            date: of its document, YYYY-MM-DD.
-            language: of its document, whose rules stem the words.
-
-        Raises:
-            OSError: the disk is full or failing.
+        Where the heading path, `section`, starts with the title, the title is not counted again. `terms` are what
+        filters test, from `filter.terms_of`; the language is that of its document.
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
@@ -29,8 +28,7 @@ _CODE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A word or phrase that must be found, or must not be."""
 
     text: str
@@ -146,14 +144,13 @@ _LARGEST = 100_000  # rules
 _LONGEST = 8  # words on one side
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(NamedTuple):
     """The words of a query with what stands for them."""
 
     words: list[str]  # without those that others stand in place of
-    alternatives: Mapping[str, tuple[str, ...]]  # by word of these
-    phrases: tuple[str, ...]  # of several words, that are searched for as well
-    also: tuple[tuple[str, tuple[str, ...]], ...]  # what was matched, and what stands for it
+    alternatives: dict[str, tuple[str, ...]]  # by word of these
+    phrases: list[str]  # of several words, that are searched for as well
+    also: list[tuple[str, tuple[str, ...]]]  # what was matched, and what stands for it
 
 
 class Synonyms:
@@ -187,37 +184,32 @@ class Synonyms:
     def expand(self, typed: Sequence[str]) -> Expanded:
         """Return the words of a query with what stands for them; of several rules, that of the most words."""
         if not self._rules:
-            return Expanded(list(typed), {}, (), ())
+            return Expanded(list(typed), {}, [], [])
         folded = [fold(word) for word in typed]
-        kept: list[str] = []
-        alternatives: dict[str, tuple[str, ...]] = {}
-        phrases: list[str] = []
-        also: list[tuple[str, tuple[str, ...]]] = []
+        found = Expanded([], {}, [], [])
         place = 0
         while place < len(typed):
             sizes = range(min(self._longest, len(typed) - place), 0, -1)
             size = next((size for size in sizes if tuple(folded[place : place + size]) in self._rules), 0)
             if not size:
-                kept.append(typed[place])
+                found.words.append(typed[place])
                 place += 1
                 continue
-            key = tuple(folded[place : place + size])
+            here, key = typed[place : place + size], tuple(folded[place : place + size])
+            place += size
             others = [other for other in self._rules[key] if _key(other) != key]
             single = tuple(other for other in others if len(_key(other)) == 1)
-            phrases += [other for other in others if len(_key(other)) > 1]
+            found.phrases.extend(other for other in others if len(_key(other)) > 1)
             if len(others) < len(self._rules[key]):  # it stands for itself, too
-                kept += typed[place : place + size]
+                found.words.extend(here if size == 1 else (*here, *single))
                 if size == 1:
-                    alternatives[typed[place]] = single
-                else:
-                    kept += single
+                    found.alternatives[here[0]] = single
             elif single:
-                kept.append(single[0])
-                alternatives[single[0]] = single[1:]
+                found.words.append(single[0])
+                found.alternatives[single[0]] = single[1:]
             if others:
-                also.append((" ".join(typed[place : place + size]), tuple(others)))
-            place += size
-        return Expanded(kept, alternatives, tuple(phrases), tuple(also))
+                found.also.append((" ".join(here), tuple(others)))
+        return found
 
 
 NO_SYNONYMS = Synonyms()

@@ -8,7 +8,6 @@ looked for in frequent words alone: a rare word is seldom the one that was meant
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,6 +84,11 @@ class Vocabulary:
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.uint32)])
         if len(self._counts) != len(self._lengths) or not len(self._folded) == len(self._written) == self._starts[-1]:
             raise corrupt(folder / next(iter(KINDS)), "does not match the other words")
+        bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)  # the letters of each word, one of 32 for each
+        self._masks = np.bitwise_or.reduceat(bits, self._starts[:-1]) if len(bits) else bits
+        is_large = len(self._counts) > _FREQUENT
+        # passages that a word must have for two edits to be looked for
+        self._least_count = np.partition(self._counts, -_FREQUENT)[-_FREQUENT] if is_large else 0
 
     def corrections(self, word: str, is_allowed: Callable[[str], bool] = lambda word: True) -> list[Correction]:
         """Return the words that may have been meant by one that is not in the index, the likeliest first.
@@ -99,23 +103,13 @@ class Vocabulary:
         most = 0 if len(word) < _ONE_EDIT else 1 if len(word) < _TWO_EDITS else 2
         for edits in range(min(most, 1), most + 1):
             found = [each for each in self._within(word, edits) if is_allowed(each.word)]
-            if edits > 1 and any(_is_derived(word, fold(each.word)) for each in found):
-                return []
+            if edits > 1:
+                for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in found):
+                    if longer.startswith(shorter) or longer.endswith(shorter):
+                        return []  # uncultured is no mistake for cultured
             if found := [each for each in found if each.passages > 1 or not many or each.word[0] == word[0]]:
                 return sorted(found, key=lambda each: (each.edits, -each.passages, each.word))
         return []
-
-    @cached_property
-    def _masks(self) -> npt.NDArray[np.uint32]:
-        """The letters of each word, one of 32 bits for each."""
-        bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)
-        return np.bitwise_or.reduceat(bits, self._starts[:-1]) if len(bits) else bits
-
-    @cached_property
-    def _least_count(self) -> int:
-        """The passages that a word must have for two edits to be looked for."""
-        frequent = len(self._counts) <= _FREQUENT
-        return 0 if frequent else int(np.partition(self._counts, -_FREQUENT)[-_FREQUENT])
 
     def _within(self, word: str, most: int) -> Iterator[Correction]:
         """Yield the words that differ from a word in at most so many edits."""
@@ -142,12 +136,6 @@ def _is_word(folded: str) -> bool:
     return is_long_enough and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
 
 
-def _is_derived(word: str, other: str) -> bool:
-    """Return whether one of two words goes on where the other begins or ends: uncultured is no mistake for cultured."""
-    shorter, longer = sorted((word, other), key=len)
-    return longer.startswith(shorter) or longer.endswith(shorter)
-
-
 def _letters(text: str) -> Letters:
     return np.frombuffer(text.encode("utf-16-le"), np.uint16)
 
@@ -155,11 +143,8 @@ def _letters(text: str) -> Letters:
 def _edits(word: Letters, others: Letters, lengths: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int8]:
     """Return the edits between a word and others, their optimal string alignment distance (Damerau 1964); int8 (n,).
 
-    Args:
-        word: its letters.
-        others: (len(word) + most, n), the letters of each word in a column, with any letters after its own.
-        lengths: of the others, (n,).
-        most: edits that are counted; more are told as `most` + 1.
+    `others` has the letters of each in a column, (len(word) + most, n), with any letters after its own. More
+    than `most` edits are told as `most` + 1.
     """
     far = most + 1
     earlier = row = np.full((len(others) + 1, len(lengths)), far, np.int8)

@@ -165,7 +165,7 @@ class MilvusGeneration:
         else:
             return
         for _, passages in groupby(found, key=itemgetter("document")):
-            yield {"generation": self.manifest.id, **schema.document_of(list(passages)).as_dict()}
+            yield {"generation": self.manifest.id, **schema.document_of(list(passages))}
 
     def rows(self, fields: Sequence[str], test: str = "row >= 0") -> Iterator[dict[str, Any]]:
         """Yield fields of all passages for which an expression is true, in the order of the index."""

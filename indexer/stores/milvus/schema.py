@@ -20,9 +20,9 @@ from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm, 
 from indexer.generation.documents import (
     CHUNK_FIELDS,
     DOCUMENT_FIELDS,
+    PASSAGE_FIELDS,
+    SHOWN_FIELDS,
     StoredChunk,
-    StoredDocument,
-    StoredPassage,
     document_id,
     flat_metadata,
 )
@@ -153,14 +153,11 @@ def chunk_of(row: Mapping[str, Any]) -> StoredChunk:
     return StoredChunk(document_url=about["url"], **of_document, **of_passage)
 
 
-def document_of(found: list[dict[str, Any]]) -> StoredDocument:
-    """Return the document of all its passages, which have the fields SHOWN, as it is shown."""
-    about = found[0]["about"]
-    return StoredDocument(
-        id=document_id(about["url"]),
-        passages=[StoredPassage(*(row[name] for name in StoredPassage._fields)) for row in found],
-        **{name: about[name] for name in StoredDocument._fields[1:-1]},
-    )
+def document_of(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the document of all its passages, which have the fields SHOWN, JSON-ready."""
+    facts = {name: found[0]["about"][name] for name in SHOWN_FIELDS}
+    passages = [{name: row[name] for name in PASSAGE_FIELDS} for row in found]
+    return {"id": document_id(facts["url"]), **facts, "passages": passages}
 
 
 def digest(rows: Iterable[Mapping[str, Any]]) -> FileRecord:

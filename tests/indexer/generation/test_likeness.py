@@ -75,11 +75,10 @@ def test_lines_that_many_titles_have_repeat() -> None:
     assert shares_of(("Types", [COPY] * 9)) == [0.0] * 9
 
 
-def test_white_space_and_case_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_white_space_and_case_do_not_count() -> None:
     documents = [(str(number), [" " * number + COPY.upper() + "\n" * number]) for number in range(TITLES)]
     assert shares_of(*documents, ("", ["", "\n \n"])) == [1.0] * TITLES + [0.0, 0.0]
     assert shares_of() == []
-    monkeypatch.setattr("indexer.generation.likeness._BLOCK", 3)  # blocks are put together
     documents = [(f"Type {number}", [COPY, f"A\nB {number}\nC", ""]) for number in range(TITLES)]
     assert shares_of(*documents) == [1.0, 0.4, 0.0] * TITLES
 
