@@ -3,11 +3,12 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -19,7 +20,16 @@ from indexer.filter import access_of
 from indexer.generation.arrays import ROW, TokenReader, read_array
 from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
-from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, Manifest, check_files, corrupt, read_manifest
+from indexer.generation.manifest import (
+    DOCUMENTS,
+    REPETITION,
+    ROWS,
+    VECTORS,
+    Manifest,
+    check_files,
+    corrupt,
+    read_manifest,
+)
 from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Readers, Section
 
 if TYPE_CHECKING:
@@ -85,6 +95,27 @@ def live_sources(index_dir: Path) -> list[str]:
     return read_manifest(index_dir / GENERATIONS / current_id(index_dir)).sources
 
 
+class ScannedDocument(NamedTuple):
+    """One document with all that a store needs of it."""
+
+    document: Document  # without its sections
+    chunks: list[Chunk]  # in reading order, without their embedded texts
+    signatures: list[int]  # of the chunks' texts, 64 bits
+    vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
+    repeated: npt.NDArray[np.uint8]  # (chunks,), see `likeness.RepetitionCounter`
+
+
+def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
+    """Yield every document of a generation in the order of the index. Raises IndexMissing or IndexCorrupt."""
+    folder = generation_folder(index_dir, generation_id)
+    with closing(PreviousGeneration(folder)) as generation:
+        shares = read_array(folder / REPETITION, np.uint8)
+        for number, _, _ in generation.documents():
+            document, chunks, rows = generation.read(number)
+            vectors, repeated = generation.vectors(np.arange(rows.start, rows.stop)), shares[rows.start : rows.stop]
+            yield ScannedDocument(document, chunks, generation.signatures(rows), vectors, repeated)
+
+
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
     """Return sections to cut chunks from, for pages that must be cut anew but are out of reach."""
     return tuple(
@@ -126,10 +157,8 @@ class PreviousGeneration:
         self._tokens = TokenReader.open(folder, self.manifest)
 
     @classmethod
-    def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
-        """Open the live generation, or a given one; raises IndexMissing, IndexCorrupt or IndexUnreadable."""
-        if generation_id:
-            return cls(generation_folder(index_dir, generation_id))
+    def open(cls, index_dir: Path) -> Self:
+        """Open the live generation; raises IndexMissing, IndexCorrupt or IndexUnreadable."""
         return cls(index_dir / GENERATIONS / current_id(index_dir))
 
     def page(self, url: str) -> PageRecord | None:

@@ -55,6 +55,8 @@ class VectorWriter:
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
+        # sub-quantisers of a vector: one for two dimensions loses least for what it costs to scan
+        self._parts = dimension // 2 if dimension % 2 == 0 else dimension
         self._store = _new_store(dimension)
         self._trained: Any = None
 
@@ -84,8 +86,7 @@ class VectorWriter:
     def write(self, path: Path) -> None:
         """Build the index and write the file; raises OSError if it cannot be written.
 
-        Everything is derived from the stored codes, with fixed seeds: the same vectors in the same order give the same
-        file, whether they come from the embedder or out of another index.
+        With fixed seeds, the same vectors in the same order give the same file.
         """
         index = self._store
         if self.count >= _PQ_FROM:
@@ -98,8 +99,8 @@ class VectorWriter:
             raise OSError(f"cannot write {path}: {' '.join(str(error).split())[:200]}") from error
 
     def _pq(self) -> Any:
-        dimension, trained = self._dimension, self._trained
-        index = faiss.IndexPQFastScan(dimension, _parts(dimension), _BITS, _METRIC)
+        trained = self._trained
+        index = faiss.IndexPQFastScan(self._dimension, self._parts, _BITS, _METRIC)
         if trained is not None and trained.pq.M == index.pq.M and trained.pq.d == index.pq.d:
             index.pq, index.is_trained = trained.pq, True
         else:
@@ -114,7 +115,7 @@ class VectorWriter:
         clustering.niter, clustering.seed, clustering.spherical = _ROUNDS, _SEED, True
         clustering.min_points_per_centroid, clustering.max_points_per_centroid = 1, _PER_LIST
         clustering.train(sample, exact)
-        index = faiss.IndexIVFPQFastScan(exact, self._dimension, nlist, _parts(self._dimension), _BITS, _METRIC)
+        index = faiss.IndexIVFPQFastScan(exact, self._dimension, nlist, self._parts, _BITS, _METRIC)
         index.train(sample)
         self._filled(index)
         index.nprobe = min(_PROBES, nlist)
@@ -125,13 +126,11 @@ class VectorWriter:
         index.referenced_objects = [compact, exact]
         return index
 
-    def _sample(self, size: int) -> Vectors:
-        """Return `size` stored vectors chosen by chance, in row order, or all of them."""
+    def _sample(self, size: int) -> Any:
         rows = np.arange(self.count)
         if size < self.count:
             rows = np.sort(np.random.default_rng(_SEED).choice(self.count, size, replace=False))
-        sample: Vectors = self._store.reconstruct_batch(rows)
-        return sample
+        return self._store.reconstruct_batch(rows)
 
     def _filled(self, index: Any) -> Any:
         for start in range(0, self.count, _BLOCK):
@@ -140,13 +139,7 @@ class VectorWriter:
 
 
 def _new_store(dimension: int) -> Any:
-    """Return an empty store: float16, inner product: for unit vectors, the same ranking as float32."""
     return faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_fp16, _METRIC)
-
-
-def _parts(dimension: int) -> int:
-    """Return the sub-quantisers of a vector: one for two dimensions loses least for what it costs to scan."""
-    return dimension // 2 if dimension % 2 == 0 else dimension
 
 
 class _Scratch(threading.local):
@@ -173,16 +166,14 @@ class VectorReader:
             self._store, self.base = faiss.downcast_index(index.refine_index), faiss.downcast_index(index.base_index)
             self.kind = "ivf" if isinstance(self.base, faiss.IndexIVFPQFastScan) else "pq"
         store, base = self._store, self.base
-        is_ours = (
-            (base is None or isinstance(base, faiss.IndexIVFPQFastScan | faiss.IndexPQFastScan))
-            and (base is None or (base.ntotal, base.d) == (index.ntotal, index.d))
-            and isinstance(store, faiss.IndexScalarQuantizer)
-            and (index.metric_type, store.metric_type) == (_METRIC, _METRIC)
+        size = index.ntotal, index.d, _METRIC
+        if not (
+            isinstance(store, faiss.IndexScalarQuantizer)
             and store.sq.qtype == faiss.ScalarQuantizer.QT_fp16
-            and (store.ntotal, store.d) == (index.ntotal, index.d)
             and store.codes.size() == store.ntotal * store.code_size
-        )
-        if not is_ours:
+            and (base is None or isinstance(base, faiss.IndexIVFPQFastScan | faiss.IndexPQFastScan))
+            and all((part.ntotal, part.d, part.metric_type) == size for part in (index, store, base or store))
+        ):
             raise corrupt(path, "is a vector index of another kind")
         self._lists = _FilteredLists(base) if self.kind == "ivf" else None
         self.count = int(index.ntotal)
@@ -257,7 +248,7 @@ class VectorReader:
 
 
 class _FilteredLists:
-    """Finds candidates among allowed rows in an inverted file. Safe to share between threads.
+    """Finds candidates among allowed rows in an inverted file.
 
     A fixed number of lists fails where a filter and a query are about different things: the lists near the query then
     hold few allowed rows, or none. So lists are read, nearest first and empty ones skipped, until they hold a share of

@@ -4,9 +4,8 @@ A build always writes a generation into the index folder, which remembers pages 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,7 @@ from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
 from indexer.generation.manifest import Manifest
 from indexer.publish.collections import Published, list_generations
 from indexer.publish.publish import roll_back
-from indexer.records import Chunk, Document
 from indexer.rowset import RowFacts, ScoredRows, TermHits
-
-if TYPE_CHECKING:
-    from indexer.generation.generation import Generation
 
 Rows = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
@@ -93,45 +88,23 @@ class Searchable(Protocol):
         """Release what is held."""
 
 
-class Store(Protocol):
-    """Generations of one collection, at most one of them live; a generation that is not complete is never seen.
+class FolderStore:
+    """Generations of one collection, at most one of them live; one that is not complete is never seen.
 
-    Every method raises IndexMissing for a generation that is not there, or where none is live; StoreUnreachable or
-    StoreRefused where the store is another machine; IndexUnwritable where a folder cannot be written.
+    `MilvusStore` is the other store, with the same methods. They raise IndexMissing for a generation that is not there,
+    or where none is live.
     """
 
-    name: str
-    """Where it is, for messages; never with a secret."""
-
-    def live_id(self) -> str:
-        """Return the id of the live generation: cheap enough to call every second."""
-
-    def published(self) -> list[Published]:
-        """Describe the complete generations, newest first."""
-
-    def open(self, generation_id: str | None = None) -> Searchable:
-        """Open the live generation for searching, or a given one. Raises IndexCorrupt."""
-
-    def make_live(self, generation_id: str) -> None:
-        """Publish a complete generation, or go back to it, in one step. Raises IndexCorrupt if it cannot be opened."""
-
-    def close(self) -> None:
-        """Release what is held."""
-
-
-class FolderStore:
-    """An index folder, or a collection's, as a `Store`."""
-
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.name = str(folder)
+        self.folder = folder  # an index folder, or a collection's
+        self.name = str(folder)  # for messages; never with a secret
 
     def live_id(self) -> str:
-        """Return the id of the live generation. Raises as `layout.current_id` does."""
+        """Return the id of the live generation: cheap enough to call every second. Raises as `current_id` does."""
         return current_id(self.folder)
 
     def published(self) -> list[Published]:
-        """Describe the published generations, newest first."""
+        """Describe the complete generations, newest first."""
         return list_generations(self.folder)
 
     def open(self, generation_id: str | None = None) -> "Generation":
@@ -141,28 +114,15 @@ class FolderStore:
         return Generation.open(self.folder, generation_id)
 
     def make_live(self, generation_id: str) -> None:
-        """Verify a generation and publish it. Raises as `publish.roll_back` does."""
+        """Publish a complete generation, or go back to it, in one step. Raises as `roll_back` does."""
         roll_back(self.folder, generation_id)
 
     def close(self) -> None:
         """Do nothing: a folder holds nothing open."""
 
 
-class ScannedDocument(NamedTuple):
-    """One document with all that a store needs of it."""
+if TYPE_CHECKING:
+    from indexer.generation.generation import Generation
+    from indexer.stores.milvus.milvus_store import MilvusStore
 
-    document: Document  # without its sections
-    chunks: list[Chunk]  # in reading order, without their embedded texts
-    signatures: list[int]  # of the chunks' texts, 64 bits
-    vectors: Vectors  # (chunks, dimension), as they are stored: float16 values
-
-
-def scan(folder: Path, generation_id: str) -> Iterator[ScannedDocument]:
-    """Yield every document of a folder's generation in the order of the index. Raises IndexMissing or IndexCorrupt."""
-    from indexer.generation.previous import PreviousGeneration
-
-    with closing(PreviousGeneration.open(folder, generation_id)) as generation:
-        for number, _, _ in generation.documents():
-            document, chunks, rows = generation.read(number)
-            vectors = generation.vectors(np.arange(rows.start, rows.stop))
-            yield ScannedDocument(document, chunks, generation.signatures(rows), vectors)
+Store = Union[FolderStore, "MilvusStore"]

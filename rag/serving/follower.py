@@ -151,7 +151,7 @@ class Follower:
         stores = self._look()
         default = self.collections.get(DEFAULT)
         if not stores or (default and default.retriever):
-            stores = {DEFAULT: FolderStore(self._settings.index_dir)} | stores  # so that it says what is wrong
+            stores = {DEFAULT: FolderStore(self._settings.index_dir), **stores}  # so that it says what is wrong
         for name in self.collections.keys() - stores.keys():
             log.info("collection %s is gone", name)
         self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from embedder.errors import PilotlightError
 from indexer.generation.layout import current_id, generation_folder
 from indexer.generation.manifest import TOKENS, read_manifest
+from indexer.generation.previous import scan
 from indexer.pipeline.report import BuildReport
 from indexer.publish.collections import writer_lock
-from indexer.stores.store import scan
 from rag.clock import StepTimer
 from rag.errors import NotPublished
 from rag.serving.store_access import live_id, milvus_at

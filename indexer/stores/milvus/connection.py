@@ -99,13 +99,7 @@ class MilvusConnection:
         self._client: Any = None
 
     def call(self, method: str, *args: Any, timeout: float | None = QUERY_SECONDS, **kwargs: Any) -> Any:
-        """Call a method of `pymilvus.MilvusClient`.
-
-        Args:
-            method: its name.
-            args: its arguments.
-            timeout: seconds, if the caller has so many left; None for as long as the server is at work.
-            kwargs: its arguments by name.
+        """Call a method of `pymilvus.MilvusClient`; `timeout` is in seconds, None for as long as the server is at work.
 
         Raises:
             StoreAddressError: the extra is not installed.
@@ -171,8 +165,12 @@ class MilvusConnection:
             )
         except (MilvusException, RpcError, FutureTimeoutError) as error:
             raise self._translated(error, "connect") from error
+
+        def give_up(error: Exception) -> bool:
+            raise error
+
         # Otherwise it retries until the time is over, and reconnects while all other threads wait.
-        client._handler._on_rpc_error = _give_up
+        client._handler._on_rpc_error = give_up
         return client
 
     def _translated(self, error: Any, method: str) -> IndexerError:
@@ -197,7 +195,3 @@ class MilvusConnection:
                 f"{self.address} does not answer in time ({message}): check the address, and that Milvus runs there"
             )
         return StoreRefused(f"{self.address} refuses to {method.replace('_', ' ')} ({message})")
-
-
-def _give_up(error: Exception) -> bool:
-    raise error

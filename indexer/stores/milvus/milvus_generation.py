@@ -37,13 +37,7 @@ class MilvusGeneration:
     tokens = None  # Milvus has no late interaction over bits
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
-        """Open it.
-
-        Raises:
-            IndexMissing: there is none of this id, or it is not complete.
-            IndexCorrupt: it is not as it was published, or of a version this program does not know.
-            StoreUnreachable, StoreRefused: Milvus does not answer, or refuses to.
-        """
+        """Open it; raises IndexMissing if it is not complete, IndexCorrupt, StoreUnreachable or StoreRefused."""
         self._milvus = milvus
         self._name = milvus.address.collection(generation_id)
         self._where = f"{milvus.address} collection {self._name}"
@@ -95,7 +89,7 @@ class MilvusGeneration:
         self, asked: dict[str, Any], params: dict[str, Any], k: int, only: Filter | None, query: MilvusQuery | None
     ) -> ScoredRows:
         """Search for k chunks, and deeper as long as too few of them have the phrases word after word."""
-        tests = [*(query.tests() if query else ()), *([expression(only)] if only else [])]
+        tests = [*(query.tests() if query else ()), *([expression(only.conditions())] if only else [])]
         phrases = query if query and query.phrases else None
         is_by_words = params["metric_type"] == "BM25"
         asked |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if phrases else ["row"]}
@@ -132,7 +126,7 @@ class MilvusGeneration:
 
     def matches(self, rows: Rows, only: Filter) -> npt.NDArray[np.bool_]:
         """Return whether each of these rows is of a document that a filter allows, bool (n,)."""
-        found = self._rows(f"row in {rows.tolist()} and {expression(only)}", ["row"])
+        found = self._rows(f"row in {rows.tolist()} and {expression(only.conditions())}", ["row"])
         return np.isin(rows, [row["row"] for row in found])
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
@@ -156,7 +150,7 @@ class MilvusGeneration:
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id."""
-        tests, fields = [expression(only)] if only else [], [*schema.SHOWN, "document"]
+        tests, fields = [expression(only.conditions())] if only else [], [*schema.SHOWN, "document"]
         if id is None:
             found = self.rows(fields, *tests)
         elif is_document_id(id):

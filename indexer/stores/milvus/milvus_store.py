@@ -5,21 +5,20 @@ publishes to a name: its writer lock keeps two of its builds apart.
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused
-from indexer.generation.lexical.analysis import rules_for
-from indexer.generation.likeness import RepetitionCounter
 from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt
+from indexer.generation.previous import ScannedDocument
 from indexer.publish.collections import Published
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
 from indexer.stores.milvus.milvus_generation import MilvusGeneration, read_manifest
-from indexer.stores.store import ScannedDocument
 
 CONTENT = "passages"  # the one entry of `files` in a manifest here: the checksum of `schema.digest`
 _ALIAS_SECONDS = 3.0  # to look up which generation is live
@@ -89,16 +88,15 @@ class MilvusStore:
         """
         self.remove(manifest.id)
         collection = self._address.collection(manifest.id)
-        repetition, languages = RepetitionCounter(), Counter[str]()
+        shares = [np.empty(0, np.uint8)]
 
-        def counted() -> Iterator[ScannedDocument]:
+        def scanned() -> Iterator[ScannedDocument]:
             for entry in documents:
-                languages[rules_for(entry.document.language)] += len(entry.chunks)
-                repetition.add(entry.document.title, (chunk.text for chunk in entry.chunks))
+                shares.append(entry.repeated)
                 yield entry
 
         self._create(collection, schema.passages_schema(manifest.counts.dimension))
-        digest = schema.digest(self._inserted(collection, schema.passages(counted())))
+        digest = schema.digest(self._inserted(collection, schema.passages(scanned())))
         self._milvus.call("flush", collection, timeout=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), timeout=None)
         filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
@@ -109,14 +107,9 @@ class MilvusStore:
         self._create(records, schema.records_schema())
         unused = schema.indexes(unused={"index_type": "FLAT", "metric_type": "IP"})
         self._milvus.call("create_index", records, unused, timeout=None, sync=False)
-        for record in schema.share_records(repetition.shares()):
+        for record in schema.share_records(np.concatenate(shares)):
             self._milvus.call("insert", records, [record], timeout=_WRITE_SECONDS)
-        written = replace(
-            manifest,
-            files={CONTENT: digest},
-            languages=tuple(language for language, _ in languages.most_common()),
-            analysis=ANALYSIS,
-        )
+        written = replace(manifest, files={CONTENT: digest}, analysis=ANALYSIS)
         self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_SECONDS)  # in one call
         self._milvus.call("flush", records, timeout=None)
         self._milvus.call("load_collection", records, timeout=None)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm, terms_of
+from indexer.filter import AnyOf, Condition, Dated, HasTerm, LacksTerm, terms_of
 from indexer.generation.documents import (
     CHUNK_FIELDS,
     DOCUMENT_FIELDS,
@@ -29,7 +29,7 @@ from indexer.generation.documents import (
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery
 from indexer.generation.lexical.lexical_writer import terms_of_chunk
 from indexer.generation.manifest import FileRecord, Manifest
-from indexer.stores.store import ScannedDocument
+from indexer.generation.previous import ScannedDocument
 
 SHOWN = ["row", "id", "url", "section", "text", "position", "about"]
 DIGESTED = ["id", "url", "section", "text", "vector"]
@@ -53,13 +53,12 @@ def passages_schema(dimension: int) -> Any:
     schema.add_field("row", DataType.INT64, is_primary=True)
     for name in ("document", "position", "tokens", "signature"):
         schema.add_field(name, DataType.INT64)
-    for length, names in (
-        (64, ("id", "document_id", "content_hash")),
-        (_TEXT, ("url", "section", "text", "source")),
-        (256, ("language", "content_type", "date")),  # empty where it is not known
-    ):
-        for name in names:
-            schema.add_field(name, DataType.VARCHAR, max_length=length)
+    for name in ("id", "document_id", "content_hash"):
+        schema.add_field(name, DataType.VARCHAR, max_length=64)
+    for name in ("url", "section", "text", "source"):
+        schema.add_field(name, DataType.VARCHAR, max_length=_TEXT)
+    for name in ("language", "content_type", "date"):  # empty where it is not known
+        schema.add_field(name, DataType.VARCHAR, max_length=256)
     schema.add_field("about", DataType.JSON)
     schema.add_field("terms", DataType.ARRAY, element_type=DataType.INT64, max_capacity=_MOST_TERMS)
     analyzed = {"enable_analyzer": True, "enable_match": True, "analyzer_params": {"tokenizer": "standard"}}
@@ -121,7 +120,7 @@ def _records(text: str, parts: Iterable[int]) -> list[dict[str, Any]]:
 def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
     """Yield the passages of documents as Milvus stores them."""
     row = 0
-    for number, (document, chunks, signatures, vectors) in enumerate(documents):
+    for number, (document, chunks, signatures, vectors, _) in enumerate(documents):
         about = {name: getattr(document, name) for name in DOCUMENT_FIELDS} | {"metadata": flat_metadata(document)}
         shared = {
             "document": number,
@@ -186,12 +185,8 @@ def _number_of(term: str) -> int:
     return int.from_bytes(hashlib.sha256(term.encode("utf-8", "replace")).digest()[:8], "big") >> 1
 
 
-def expression(only: Filter) -> str:
-    """Return the expression that is true of the passages of the documents that a filter allows."""
-    return _all_of(only.conditions())
-
-
-def _all_of(conditions: Sequence[Condition]) -> str:
+def expression(conditions: Sequence[Condition]) -> str:
+    """Return the expression that is true of passages of documents of which these conditions hold."""
     return " and ".join(map(_test, conditions)) or _ALL
 
 
@@ -205,7 +200,7 @@ def _test(condition: Condition) -> str:
             since = f'date >= "{first or "0000-00-00"}"'
             return f'{since} and date <= "{last}"' if last else since
         case AnyOf(alternatives):
-            return f"({' or '.join(f'({_all_of(each)})' for each in alternatives) or _NONE})"
+            return f"({' or '.join(f'({expression(each)})' for each in alternatives) or _NONE})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing, VectorError
 from indexer.filter import Filter
 from indexer.generation.manifest import read_manifest
+from indexer.generation.previous import scan
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.stores.milvus.milvus_store import MilvusStore
-from indexer.stores.store import FolderStore, scan
+from indexer.stores.store import FolderStore
 from tests.dummy import DummyEmbedder
 
 PAGES = {

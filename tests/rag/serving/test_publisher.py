@@ -15,8 +15,8 @@ from indexer.errors import IndexMissing, StoreAddressError, StoreUnreachable
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.likeness import TITLES
+from indexer.generation.previous import scan
 from indexer.pipeline.progress import progress_for
-from indexer.stores.store import scan
 from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
 from rag.commands.indexing import IndexRequest, index_sources
@@ -108,7 +108,7 @@ KILLED = """
 import sys, threading
 from pathlib import Path
 
-from indexer.stores.store import scan
+from indexer.generation.previous import scan
 from rag.serving import publisher
 from rag.serving.store_access import milvus_at
 

@@ -18,12 +18,12 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreR
 from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.likeness import signature
 from indexer.generation.manifest import Counts, Manifest
+from indexer.generation.previous import ScannedDocument
 from indexer.records import Chunk, Document
 from indexer.stores.milvus import schema as milvus_schema
 from indexer.stores.milvus.connection import MilvusAddress
 from indexer.stores.milvus.milvus_store import MilvusStore
 from indexer.stores.milvus.schema import MilvusQuery, words_of
-from indexer.stores.store import ScannedDocument
 
 ID = "20260101T000000-000000"
 COLLECTION = "docs_20260101T000000_000000"
@@ -58,7 +58,7 @@ def entry(name, text="some words"):
     url = f"https://t.test/{name}"
     document = Document(url, "s", "", (), "h", None, "", "2026-01-01T00:00:00+00:00", metadata={"a": ("x", "y")})
     chunk = Chunk(name, url, url, "", "", text, "", "h", 3, 0)
-    return ScannedDocument(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1])
+    return ScannedDocument(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1], np.zeros(1, np.uint8))
 
 
 def write(store):
