@@ -23,7 +23,6 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 _ORDER = {"longest": 1, "browser": 3, "model": 2}
 # Files of long tests that share nothing: one test may run beside another. Tests of one file else stay together.
 _APART = {
-    "tests/embedder/model/test_quantisation.py",
     "tests/security/test_documents.py",
     "tests/system/test_first_start.py",
 }

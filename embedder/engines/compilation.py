@@ -1,6 +1,5 @@
 """Compiles a sentence encoder to a package of native code with PyTorch, for the engine `aot`."""
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,11 +49,6 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
     module = load_module(plan.spec)
     if plan.precision == "bf16":
         module.to_bf16()
-    elif plan.precision == "int8":
-        from embedder.model.quantisation import quantise
-
-        report("quantising the weights")
-        quantise(module.encoder)
     _compile(module, plan, folder, report)
 
 
@@ -72,8 +66,7 @@ def _compile(module: SentenceEncoder, plan: Plan, folder: Path, report: Callable
     if cpu.detect().forced:
         _keep_inductor_to(cpu.detect().isa)
     options = _OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
-    with torch.no_grad(), warnings.catch_warnings():  # freezing is refused where gradients are recorded
-        warnings.filterwarnings("ignore", message="To copy construct from a tensor")  # torch's own lowering of int8
+    with torch.no_grad():  # freezing is refused where gradients are recorded
         report("exporting the model")
         program = torch.export.export(
             WithStates(module), (ids, torch.ones_like(ids)), dynamic_shapes={"ids": sizes, "mask": sizes}

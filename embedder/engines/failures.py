@@ -3,7 +3,6 @@
 import errno
 import re
 import shutil
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from embedder.errors import PackageError
@@ -33,9 +32,14 @@ _ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an except
 
 def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
     """Return an error that says in one line why building `what` in a folder failed; `remedy` is for a lack of space."""
-    if _is_disk_full(error):
+    causes = [error]
+    while cause := causes[-1].__cause__ or causes[-1].__context__:
+        causes.append(cause)
+    codes = {getattr(cause, "errno", None) for cause in causes}
+    said = "\n".join(str(cause) for cause in causes).lower()
+    if not codes.isdisjoint(_NO_SPACE) or any(words in said for words in _NO_SPACE_WORDS):
         return PackageError(f"no space left to build {what}: free some, or {remedy}")
-    if _is_out_of_memory(error):
+    if errno.ENOMEM in codes or any(words in said for words in _NO_MEMORY):
         return PackageError(
             f"not enough memory to build {what}: free some, or choose the engine eager, which takes less"
         )
@@ -46,25 +50,6 @@ def explained(error: BaseException, what: str, remedy: str, folder: Path) -> Pac
     return PackageError(
         f"cannot build {what} ({_reason(error)}): {remedy} if that is about files, else choose the engine eager"
     )
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    following: BaseException | None = error
-    while following:
-        yield following
-        following = following.__cause__ or following.__context__
-
-
-def _says(error: BaseException, words: Sequence[str]) -> bool:
-    return any(said in str(cause).lower() for cause in _causes(error) for said in words)
-
-
-def _is_disk_full(error: BaseException) -> bool:
-    return any(getattr(cause, "errno", None) in _NO_SPACE for cause in _causes(error)) or _says(error, _NO_SPACE_WORDS)
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    return any(getattr(cause, "errno", None) == errno.ENOMEM for cause in _causes(error)) or _says(error, _NO_MEMORY)
 
 
 def _reason(error: BaseException) -> str:

@@ -36,9 +36,7 @@ ISAS = {
         "neon": "-march=armv8-a",
     },
 }
-PANEL = (
-    32  # columns of packed weights that stand together: kPanel of native/interface.h, as its kInterleaves are these:
-)
+PANEL = 32  # columns of packed weights that stand together: kPanel of native/interface.h
 # How many consecutive inputs of a column stand together in packed weights, by precision. It is what one instruction
 # multiplies; the poorer instruction sets of an architecture read the same order. kInterleaves of native/interface.h.
 INTERLEAVE = {

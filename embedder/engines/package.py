@@ -28,7 +28,6 @@ from embedder.errors import CompilerMissing, EmbedderError, PackageError
 
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
-_LISTED = 5  # packages that do not fit, in one error
 _WORDS = "said"  # file of what compilers and libraries print
 _LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]  # -P: no module of the current folder
 
@@ -107,7 +106,11 @@ def verify(folder: Path, key: PackageKey) -> None:
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
     if find_compiler() is None and needs_compiler(key):
-        raise CompilerMissing(_without_compiler(folder.parent, key))
+        raise CompilerMissing(
+            f"compiling {key.model} ({key.engine}, {key.precision}, {key.isa}) needs a C++ compiler and there is none: "
+            f"apt-get install g++, copy a package built on a machine of the same kind into {folder.parent}, or choose "
+            "the engine eager, which is slower"
+        )
     open_private(folder.parent)
     _remove_unfinished(folder.parent)  # of a build that was killed; the lock says that none is running
     try:
@@ -128,41 +131,6 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
 def _remove_unfinished(packages: Path) -> None:
     for left in packages.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def _without_compiler(packages: Path, key: PackageKey) -> str:
-    text = (
-        f"compiling {key.model} ({key.engine}, {key.precision}, {key.isa}) needs a C++ compiler and there is none: "
-        f"apt-get install g++, copy a package built on a machine of the same kind into {packages}, "
-        "or choose the engine eager, which is slower"
-    )
-    others = misfits(packages, key)
-    if others:
-        more = f"; and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
-        text += f"; packages there that do not fit: {'; '.join(others[:_LISTED])}{more}"
-    return text
-
-
-def misfits(packages: Path, key: PackageKey) -> list[str]:
-    """Describe each package of the key's model in a folder, and how it differs from the key."""
-    found = []
-    for folder in sorted(packages.glob("[!.]*")):
-        try:
-            record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-            if record["model"] != key.model:
-                continue
-        except (OSError, ValueError, KeyError, TypeError):
-            found.append(f"{folder.name} ({_RECORD} is damaged)")
-            continue
-        differences = [
-            "other weights or files of the model"
-            if name == "fingerprint"
-            else f"{name} {record.get(name)}, not {value}"
-            for name, value in key.as_dict().items()
-            if record.get(name) != value
-        ]
-        found.append(f"{folder.name} ({', '.join(differences) or 'not where it belongs'})")
-    return found
 
 
 @contextmanager

@@ -15,8 +15,6 @@ from embedder.errors import EmbedderError, ModelError, PrecisionError, TorchMiss
 from embedder.model.cross_encoder import read_cross_encoder
 from embedder.model.spec import ModelSpec, locate, read_spec
 
-# Of aot: without VNNI, sums of int8 products pass through 16 bits and overflow. Arm is left out until it is measured.
-INT8_ISAS = ("amx", "avx512_bf16", "avx512_vnni")
 RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 _PROMPTS = ("query_prompt", "document_prompt")
 
@@ -60,7 +58,9 @@ class Plan:
         self.spec: ModelSpec = _read(config)
         self.threads = config.threads or cpu.detect().cores
         self.engine = self._engine()
-        self._check_int8()
+        if self.precision == "int8" and self.engine != "native":
+            why = f", which does not run {self.spec.name}, as {self.obstacle}" if self.obstacle else ""
+            raise PrecisionError(f"int8 needs the engine native{why}: choose the precision fp32 or bf16")
 
     @property
     def isa(self) -> str:
@@ -119,17 +119,6 @@ class Plan:
                 f"or {other}"
             )
         return engine
-
-    def _check_int8(self) -> None:
-        if self.precision != "int8" or self.engine == "native":
-            return
-        if self.engine != "aot":
-            raise PrecisionError(f"engine {self.engine} has no int8: choose the engine native or aot, or fp32 or bf16")
-        if cpu.detect().isa not in INT8_ISAS:
-            raise PrecisionError(
-                f"precision int8 of engine aot needs AVX512_VNNI or AMX, and {cpu.detect().isa} is used here: "
-                "choose the engine native where it knows the model, or the precision auto"
-            )
 
 
 def _read(config: EmbedderConfig) -> ModelSpec:

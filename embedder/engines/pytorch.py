@@ -10,13 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from embedder.engines import batching
 from embedder.engines.failures import explained
 from embedder.engines.library import find_compiler
 from embedder.errors import CompilerMissing, PackageError
 from embedder.late_interaction import Floats, maxsim
 
 PACKAGE = "model.pt2"
+TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
+_LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one enormous batch
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 # Headers that torch would compile ahead are kept in a shared /tmp, whatever it is told; see `_keep_private`.
 _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
@@ -65,8 +66,8 @@ class TorchEngine:
 
     def _batches(self, rows: Sequence[list[int]]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Yield the texts of each batch, their vectors and their padded states."""
-        for batch in batching.plan([len(row) for row in rows]):
-            ids, mask = batching.pad([rows[i] for i in batch], self._pad)
+        for batch in group_by_length([len(row) for row in rows]):
+            ids, mask = pad([rows[i] for i in batch], self._pad)
             with torch.inference_mode():
                 vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
             yield batch, vectors, states
@@ -146,3 +147,35 @@ class PackagedEngine(TorchEngine):
     def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         vectors, states = self._loader.boxed_run([ids, mask])  # boxed: the plain call runs a pytree each time
         return vectors, states
+
+
+def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:
+    """Return indices of texts in groups of similar length, longest first, so that little is padded.
+
+    `lengths` and `budget` are in tokens. Each group's padded size (texts × longest) is within `budget`, unless it is a
+    single text. Longest first reaches the largest memory use at once, and never underestimates the time left.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    batches: list[list[int]] = []
+    for i in order:
+        if batches:
+            last = batches[-1]
+            if len(last) < _LONGEST_BATCH and (len(last) + 1) * lengths[last[0]] <= budget:
+                last.append(i)
+                continue
+        batches.append([i])
+    return batches
+
+
+def pad(rows: Sequence[list[int]], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return ids and mask, int64 (rows, longest row), padded on the right; the mask is 1 for tokens.
+
+    The length is at least 2, because a package with dynamic sequence length cannot take 1.
+    """
+    longest = max(2, *map(len, rows))
+    ids = np.full((len(rows), longest), padding, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
+    return ids, mask

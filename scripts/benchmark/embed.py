@@ -38,7 +38,7 @@ def contestants(setup: Setup) -> list[Peer]:
         TorchCompile(setup),
         *(OnnxRuntime(setup, precision) for precision in ("fp32", "int8")),
         *(OpenVino(setup, precision) for precision in ("fp32", "bf16", "int8")),
-        *(Pilotlight(setup, "aot", precision) for precision in ("fp32", "bf16", "int8")),
+        *(Pilotlight(setup, "aot", precision) for precision in ("fp32", "bf16")),
         *(Pilotlight(setup, "native", precision) for precision in ("fp32", "bf16", "int8")),
     ]
 

@@ -15,7 +15,7 @@ import tokenizers
 
 from benchmark import langchain_script
 from embedder import EmbedderConfig, Embeddings, cpu
-from embedder.engines.batching import pad
+from embedder.engines.pytorch import pad
 from embedder.model.spec import read_spec
 
 BATCH = 32  # texts; what LangChain and SentenceTransformer take by default

@@ -15,7 +15,6 @@ from torch._dynamo.utils import counters
 
 from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.engines import library
-from embedder.engines.plan import INT8_ISAS
 from embedder.errors import EmbedderError
 
 pytestmark = [
@@ -60,7 +59,7 @@ COMPILE = ["compile-fp32", "compile-bf16"]
 CASES = [  # these first: pytest tells a case by its place, and would load again what is elsewhere in another list
     *COMPILE,
     *("native-fp32", "native-bf16", "native-int8"),
-    *("aot-fp32", "aot-bf16", "aot-int8", "eager-bf16"),
+    *("aot-fp32", "aot-bf16", "eager-bf16"),
 ]
 
 
@@ -99,8 +98,6 @@ def embeddings(request, one_layer):
     isa = cpu.detect().isa
     if engine == "native" and isa not in library.ISAS.get(library.architecture(), {}):
         pytest.skip(f"there are no native kernels for {isa}")
-    if engine == "aot" and precision == "int8" and isa not in INT8_ISAS:
-        pytest.skip(f"int8 by aot needs AVX512_VNNI or AMX, and {isa} is used here")
     if engine != "native" and precision == "bf16" and not cpu.detect().has_bf16:
         pytest.skip(f"bf16 by torch is scalar on {isa}, and takes minutes")
     model = {"model": str(one_layer)} if engine in {"compile", "aot"} else {}

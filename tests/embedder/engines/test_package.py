@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from embedder.engines import package
-from embedder.engines.package import ensure, misfits, package_folder
+from embedder.engines.package import ensure, package_folder
 from embedder.engines.plan import PackageKey
 from embedder.errors import CacheError, CompilerMissing, PackageError
 
@@ -96,34 +96,6 @@ def test_a_package_of_another_user_is_refused(built, tmp_path):
     os.chown(built, 12345, -1)
     with pytest.raises(CacheError, match=r"model\.bin is owned by user 12345"):
         ensure(tmp_path / "cache", KEY, fake_build)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "told"),
-    [
-        ("isa", "amx", "isa amx, not avx2"),
-        ("torch", "2.12.0", "torch 2.12.0, not 2.13.0"),
-        ("threads", 8, "threads 8, not 2"),
-        ("precision", "fp32", "precision fp32, not bf16"),
-        ("fingerprint", "e" * 64, "other weights or files of the model"),
-    ],
-)
-def test_without_a_compiler_packages_that_do_not_fit_are_listed(tmp_path, monkeypatch, field, value, told):
-    cache = tmp_path / "cache"
-    other = ensure(cache, dataclasses.replace(KEY, **{field: value}), fake_build)
-    ensure(cache, dataclasses.replace(KEY, model="another"), fake_build)
-    monkeypatch.setattr(package, "find_compiler", lambda: None)
-    with pytest.raises(CompilerMissing) as raised:
-        ensure(cache, KEY, fake_build)
-    assert str(raised.value).endswith(f"packages there that do not fit: {other.name} ({told})")
-    assert "\n" not in str(raised.value)
-
-
-def test_a_package_under_a_wrong_name_and_a_damaged_one_are_listed(built, tmp_path):
-    built.parent.rename(built.parent.with_name("a-copy"))
-    (built.parent.with_name("b-broken")).mkdir()
-    packages = tmp_path / "cache" / "packages"
-    assert misfits(packages, KEY) == ["a-copy (not where it belongs)", "b-broken (package.json is damaged)"]
 
 
 def test_what_a_killed_build_left_is_removed(built, tmp_path):
