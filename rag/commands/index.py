@@ -49,7 +49,7 @@ def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     from indexer.pipeline.build import remove_sources
     from indexer.pipeline.progress import progress_for
     from rag.commands.models import published
-    from rag.serving.publisher import publisher_of, reported
+    from rag.serving.store_access import publisher_of, reported
 
     folder = published(settings)
     publisher = publisher_of(settings)

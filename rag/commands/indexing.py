@@ -21,7 +21,7 @@ from rag.commands.models import published
 from rag.commands.verb import Result
 from rag.errors import SettingsError
 from rag.serving.builds import BuildOrder, SourceBuilds
-from rag.serving.publisher import publisher_of, reported
+from rag.serving.store_access import publisher_of, reported
 from rag.settings import SETTINGS, Settings, load, own_limits
 from rag.settings_file import ConfiguredSource, credentials_of
 

@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
@@ -95,47 +95,40 @@ class SourceBuilds:
         """Read sources of one collection; return those that failed. One that cannot be read keeps no other."""
         try:
             report = self._build(collection, refresh)
-        except (SourceError, NothingToIndex) as error:
-            if len(refresh) > 1:
-                return [source for source in refresh if self._try(collection, [source])]
-            return self._failed(collection, refresh, error)
         except PilotlightError as error:
-            return self._failed(collection, refresh, error)
+            if isinstance(error, SourceError | NothingToIndex) and len(refresh) > 1:
+                return [source for source in refresh if self._try(collection, [source])]
+            self.runs += 1
+            self.failed += 1
+            self._log_line(f"{collection}: failed, will retry: {error}")
+            return list(refresh)
         self.runs += 1
         self.published += report.published
         self._log_line(f"{collection}: {report.line()}")
         return []
-
-    def _failed(self, collection: str, refresh: Sequence[str], error: PilotlightError) -> list[str]:
-        self.runs += 1
-        self.failed += 1
-        self._log_line(f"{collection}: failed, will retry: {error}")
-        return list(refresh)
 
     def _build(self, collection: str, refresh: Collection[str]) -> BuildReport:
         order = self._order
         folder = collection_dir(order.settings.index_dir, collection)
         sources = self._sources[collection]
         live = live_sources(folder) if folder in list_collections(order.settings.index_dir).values() else []
-        full = collection in self._full
-        self._full.discard(collection)
         config = dataclasses.replace(
             order.config,
             crawl=dataclasses.replace(order.config.crawl, own={one.source: one.own for one in sources}),
-            full=full,
+            full=collection in self._full,
             refresh=set(refresh),
             metadata={one.source: one.metadata for one in sources if one.metadata},
         )
+        self._full.discard(collection)
         named = [one.source for one in sources if one.source in refresh or one.source in live]
         report = build(named, folder, order.embedder, config, progress=order.progress(), cluster=order.cluster)
         if order.on_published:
             order.on_published(folder)
         return report
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, int]:
         """Return, JSON-ready, how often `watch` has built, published and failed."""
-        names = "runs", "published", "failed"
-        return {name: getattr(self, name) for name in names}
+        return {"runs": self.runs, "published": self.published, "failed": self.failed}
 
 
 @contextmanager

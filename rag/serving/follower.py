@@ -1,4 +1,4 @@
-"""Follows an index in a thread: opens every new generation of every collection, warms it and swaps it in."""
+"""Follow an index in a thread: open every new generation of every collection, warm it and swap it in."""
 
 import logging
 import math
@@ -47,7 +47,7 @@ class ServedCollection:
         self.refused: tuple[str | None, int] | None = None  # generation that cannot be opened
         self.suspect = False  # whether a search has found it damaged
         self.round: Iterator[int] = iter(())  # over the files of what is served
-        self.rounds = 0.0  # when the next one may begin
+        self.next_round = 0.0  # when the next one may begin
         self.files: SelfCheck | None = None  # of what is served from a folder
 
     @property
@@ -59,34 +59,39 @@ class ServedCollection:
         """Return the facts of what is served, JSON-ready; empty where nothing is."""
         if self.retriever is None:
             return {}
-        generation = self.retriever.generation
+        manifest = self.retriever.generation.manifest
         return {
-            "generation": generation.manifest.id,
-            "created_at": generation.manifest.created_at,
-            "documents": generation.manifest.counts.documents,
-            "chunks": generation.manifest.counts.chunks,
-            **({"restricted": True} if generation.manifest.is_restricted else {}),
+            "generation": manifest.id,
+            "created_at": manifest.created_at,
+            "documents": manifest.counts.documents,
+            "chunks": manifest.counts.chunks,
+            **({"restricted": True} if manifest.is_restricted else {}),
         }
 
 
 class Follower:
     """Follows the collections of an index, or the one of a store.
 
-    `on_run` is told, of each run of the model, how many texts went in and how many still wait.
+    `on_run` is called, for each run of the model, with how many texts went in and how many still wait.
     """
 
-    def __init__(self, settings: Settings, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> None:
-        self.on_run: Callable[[int, int], None] | None = None
-        self.model: ServedModel | None = None  # once it is loaded
-        self._make_embedder = make_embedder
-        self._retry = 0.0  # when a model that could not be loaded is tried again
-        self.reranker: RerankQueue | None = None  # once it is loaded, if one is set
+    def __init__(
+        self,
+        settings: Settings,
+        make_embedder: MakeEmbedder,
+        make_reranker: MakeReranker,
+        on_run: Callable[[int, int], None],
+    ) -> None:
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
+        self.model: ServedModel | None = None  # once it is loaded
+        self.reranker: RerankQueue | None = None  # once it is loaded, if one is set
         self.tried = False  # whether loading has come to an end, good or bad
-        self._has_swapped = False
         self._settings = settings
+        self._load_model = partial(ServedModel, settings.model, partial(make_embedder, settings), on_run)
+        self._make_reranker = partial(make_reranker, settings)
+        self._next_load = 0.0  # when a model that could not be loaded is tried again
         self._stores: dict[str, Store] = {}
-        self._make_reranker = make_reranker
+        self._has_swapped = False
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
@@ -103,6 +108,11 @@ class Follower:
         for store in self._stores.values():
             store.close()
 
+    def serving(self, name: str) -> Retriever | None:
+        """Return the retriever that answers queries to a collection now."""
+        served = self.collections.get(name)
+        return served.serving if served else None
+
     def await_first(self, found: Callable[[], object], seconds: float) -> None:
         """Wait until `found` is true or loading has ended, for `seconds` at most; not at all if it has not begun."""
         if not self.tried and self._thread.is_alive():
@@ -111,15 +121,9 @@ class Follower:
 
     def await_other(self, name: str, retriever: Retriever, seconds: float) -> Retriever | None:
         """Wait until a collection is served by another retriever; return what serves it then."""
-
-        def other() -> bool:
-            served = self.collections.get(name)
-            return served is None or served.serving is not retriever
-
         with self._changed:
-            self._changed.wait_for(other, seconds)
-        served = self.collections.get(name)
-        return served.serving if served else None
+            self._changed.wait_for(lambda: self.serving(name) is not retriever, seconds)
+        return self.serving(name)
 
     def suspect(self, name: str, retriever: Retriever) -> None:
         """Note that a search has found damage in what served it: the next look compares all of its files."""
@@ -127,10 +131,6 @@ class Follower:
         if served and served.retriever is retriever and not served.suspect:
             log.error("collection %s: generation %s gave a damaged answer", name, retriever.generation.manifest.id)
             served.suspect = True
-
-    def _ran(self, texts: int, waiting: int) -> None:
-        if self.on_run:
-            self.on_run(texts, waiting)
 
     def _follow(self) -> None:
         while True:
@@ -148,7 +148,9 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        stores = self._look()
+        if not (self._settings.store and self._stores):  # a store outside the index folder keeps its connection
+            self._stores = stores_of(self._settings)
+        stores = self._stores
         default = self.collections.get(DEFAULT)
         if not stores or (default and default.retriever):
             stores = {DEFAULT: FolderStore(self._settings.index_dir), **stores}  # so that it says what is wrong
@@ -167,13 +169,8 @@ class Follower:
                 log.exception("loading collection %s failed", name)
                 served.reason = "an internal error while loading; see the log"
 
-    def _look(self) -> dict[str, Store]:
-        """The stores to follow; one outside the index folder keeps its connection."""
-        if not (self._settings.store and self._stores):
-            self._stores = stores_of(self._settings)
-        return self._stores
-
     def _update(self, name: str, store: Store, served: ServedCollection) -> None:
+        """Serve the live generation of a collection, unless it is served or was refused before."""
         live: str | None = None
         try:
             live = store.live_id()
@@ -187,9 +184,9 @@ class Follower:
             served.reason, served.refused = "", None
             return
         newest = (live, _mark(store, live))
-        if newest == served.refused or (self.model is None and time.monotonic() < self._retry):
+        if newest == served.refused or (self.model is None and time.monotonic() < self._next_load):
             return
-        if self.reranker is None and (reranker := self._make_reranker(self._settings)):
+        if self.reranker is None and (reranker := self._make_reranker()):
             self.reranker = RerankQueue(reranker)
         try:
             self._open(name, store, served, live)
@@ -207,19 +204,19 @@ class Follower:
         """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
         if served.files is None or served.retriever is None:
             return
-        manifest = served.retriever.generation.manifest
         try:
             served.files.sizes()
-            if served.suspect or time.monotonic() >= served.rounds:
+            if served.suspect or time.monotonic() >= served.next_round:
                 served.round = iter(served.files.contents())
-                served.rounds = time.monotonic() + ROUND_SECONDS
+                served.next_round = time.monotonic() + ROUND_SECONDS
             budget = math.inf if served.suspect else CHECKED_BYTES
             served.suspect = False
             while budget > 0 and (read := next(served.round, 0)):
                 budget -= read
         except IndexCorrupt as error:
             damaged = served.retriever
-            served.refused = (manifest.id, _mark(store, manifest.id))
+            damaged_id = damaged.generation.manifest.id
+            served.refused = (damaged_id, _mark(store, damaged_id))
             self._fall_back(name, store, served)
             if served.retriever is damaged:
                 served.retriever = served.files = None
@@ -239,8 +236,10 @@ class Follower:
         """Serve a generation, once its model is loaded and all is warm; what is served meanwhile answers until then."""
         generation = store.open(generation_id)
         try:
-            model = self._loaded_model()
-            limits = Limits.of(self._settings)
+            if self.model is None:
+                self._next_load = time.monotonic() + RETRY_SECONDS
+                self.model = self._load_model()
+            model, limits = self.model, Limits.of(self._settings)
             retriever = Retriever(
                 generation, model.embedder, batcher=model.batcher, reranker=self.reranker, limits=limits
             )
@@ -248,26 +247,15 @@ class Follower:
         except PilotlightError:
             generation.close()
             raise
-        self._serve(name, served, retriever)
-
-    def _loaded_model(self) -> ServedModel:
-        if self.model is None:
-            self._retry = time.monotonic() + RETRY_SECONDS
-            settings = self._settings
-            self.model = ServedModel(settings.model, partial(self._make_embedder, settings), self._ran)
-        return self.model
-
-    def _serve(self, name: str, served: ServedCollection, retriever: Retriever) -> None:
-        generation = retriever.generation
-        files = SelfCheck(generation.folder, generation.manifest) if isinstance(generation, Generation) else None
+        manifest = generation.manifest
+        files = SelfCheck(generation.folder, manifest) if isinstance(generation, Generation) else None
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             served.reason, served.retriever, served.missing = "", retriever, False
-            served.round, served.rounds = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
+            served.round, served.next_round = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
             served.files = files
             self._has_swapped = True
             self._changed.notify_all()
-        manifest = retriever.generation.manifest
         log.info("serving generation %s of collection %s: %d chunks", manifest.id, name, manifest.counts.chunks)
 
     def _note(self, name: str, served: ServedCollection, reason: str) -> None:

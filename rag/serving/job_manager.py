@@ -42,7 +42,6 @@ from rag.settings import Settings
 JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
 KEPT = 20  # jobs that have ended
 RUNNER = (sys.executable, "-m", "rag.commands.jobs")
-_PID, _LOG = "pid", "log.txt"
 _UNPRINTABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")  # which no address has, and no file that can be named
 _BEGUN = {"running", "cancelling"}
 
@@ -57,19 +56,14 @@ class JobManager:
         self._folder = settings.index_dir / JOBS
 
     def start(
-        self,
-        *,
-        sources: Sequence[str] = (),
-        add: bool = False,
-        full: bool = False,
-        collection: str = DEFAULT,
+        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = DEFAULT
     ) -> dict[str, Any]:
         """Begin to build a collection; return the job as `get` does.
 
         Args:
             sources: what to read: of the index's own, or below `job_sources`; none for those of the live index.
-            add: whether the sources of the live index are kept beside them.
-            full: whether pages that have not changed are read and cut anew.
+            add: whether the sources of the live index are kept as well.
+            full: whether pages that have not changed are read and cut again.
             collection: which one.
 
         Raises:
@@ -82,7 +76,8 @@ class JobManager:
             prepare(index_dir)
             self._folder.mkdir(exist_ok=True)
             with self._locked():
-                for job in self.all():
+                jobs = self.all()
+                for job in jobs:
                     if job["state"] in _BEGUN:
                         raise JobConflict(f"job {job['id']} is running: wait for it to end, or cancel it")
                 folder = collection_dir(index_dir, collection)
@@ -92,12 +87,20 @@ class JobManager:
                         pass
                 except BuildLocked as error:
                     raise JobConflict(str(error)) from error
-                self._forget()
+                for job in jobs[KEPT - 1 :]:
+                    shutil.rmtree(self._folder / job["id"])
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
                 asked = {"collection": collection, "sources": names, "add": add, "full": full, "within": within}
-                asked |= {"id": job_id, "created_at": timestamp(created)}
-                self._run(self._folder / job_id, asked)
+                folder = self._folder / job_id
+                folder.mkdir()
+                # inherited, and so held until the process ends, from before anybody can know of the job
+                with (folder / LOCK).open("w") as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    write(folder / JOB, asked | {"id": job_id, "created_at": timestamp(created)})
+                    settings = dataclasses.replace(self._settings, collection=collection)
+                    pid = start_process([*self._runner, str(folder)], settings, lock, folder / "log.txt")
+                    (folder / "pid").write_text(str(pid))
         return self.get(job_id)
 
     def all(self) -> list[dict[str, Any]]:
@@ -121,11 +124,11 @@ class JobManager:
         lives = _is_held(folder / LOCK)
         end = _read(folder / END)  # after the look at the lock: a process writes this before it gives the lock back
         told_to_stop = (folder / CANCEL).exists()
-        if end is None and not lives:
-            why = f"its process died; see {folder / _LOG}"
-            end = {"state": "cancelled" if told_to_stop else "failed", "error": None if told_to_stop else why}
-        if end is None:
+        if end is None and lives:
             end = {"state": "cancelling" if told_to_stop else "running"}
+        elif end is None:
+            why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
+            end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
         asked.pop("within", None)  # what the operator allows is not for those who ask
         unknown = {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None}
         return asked | unknown | end
@@ -137,7 +140,7 @@ class JobManager:
                 if self.get(job_id)["state"] in _BEGUN:  # its process lives then, and has this number
                     (self._folder / job_id / CANCEL).touch()
                     with suppress(ProcessLookupError):
-                        os.kill(int((self._folder / job_id / _PID).read_text()), signal.SIGINT)
+                        os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
                     return self.get(job_id)
         raise JobConflict(f"job {job_id} has ended")
 
@@ -166,20 +169,6 @@ class JobManager:
             if not is_below(name, allowed):
                 raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
         return names, {name: list(allowed) for name in new}
-
-    def _run(self, folder: Path, job: dict[str, Any]) -> None:
-        folder.mkdir()
-        # inherited, and so held until the process ends, from before anybody can know of the job
-        with (folder / LOCK).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            write(folder / JOB, job)
-            settings = dataclasses.replace(self._settings, collection=job["collection"])
-            pid = start_process([*self._runner, str(folder)], settings, lock, folder / _LOG)
-            (folder / _PID).write_text(str(pid))
-
-    def _forget(self) -> None:
-        for job in self.all()[KEPT - 1 :]:
-            shutil.rmtree(self._folder / job["id"])
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -61,30 +61,13 @@ def load_reranker(settings: Settings) -> CrossEncoder | None:
     return Reranker(config)
 
 
-class SearchOutcomes:
-    """The outcomes of the latest searches. Safe to share between threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._latest: deque[tuple[float, bool]] = deque(maxlen=OUTCOMES)
-
-    def note(self, *, failed: bool) -> None:
-        """Note whether a search failed."""
-        with self._lock:
-            self._latest.append((time.monotonic(), failed))
-
-    def trouble(self) -> str:
-        """Return what is wrong if too many have failed; else empty."""
-        since = time.monotonic() - OUTCOME_S
-        with self._lock:
-            latest = [failed for at, failed in self._latest if at >= since]
-        if len(latest) < FEWEST_OUTCOMES or sum(latest) < FAILING_SHARE * len(latest):
-            return ""
-        return f"{sum(latest)} of the last {len(latest)} searches failed; see the log"
-
-
 class LiveRetriever:
-    """Answers from the live generation of every collection. A query keeps the generation it started with."""
+    """Answers from the live generation of every collection. A query keeps the generation it started with.
+
+    Set `on_run` to a function that is called, for each run of the model, with how many texts went in and still wait.
+    """
+
+    on_run: Callable[[int, int], None] | None = None
 
     def __init__(
         self,
@@ -93,17 +76,9 @@ class LiveRetriever:
         make_reranker: MakeReranker = load_reranker,
     ) -> None:
         self._settings = settings
-        self._follower = Follower(settings, make_embedder, make_reranker)
-        self._outcomes = SearchOutcomes()
-
-    @property
-    def on_run(self) -> Callable[[int, int], None] | None:
-        """The function that is told the texts of each run of the model, and how many still wait."""
-        return self._follower.on_run
-
-    @on_run.setter
-    def on_run(self, told: Callable[[int, int], None] | None) -> None:
-        self._follower.on_run = told
+        self._follower = Follower(settings, make_embedder, make_reranker, self._ran)
+        self._lock = threading.Lock()
+        self._outcomes: deque[tuple[float, bool]] = deque(maxlen=OUTCOMES)  # when, and whether a search failed
 
     def start(self) -> None:
         """Begin to load. Returns at once; `ready` turns true when the first query would be fast."""
@@ -116,7 +91,7 @@ class LiveRetriever:
     @property
     def ready(self) -> bool:
         """Whether queries to at least one collection are answered, and have not mostly failed of late."""
-        return any(each.serving for each in self._follower.collections.values()) and not self._outcomes.trouble()
+        return any(each.serving for each in self._follower.collections.values()) and not self._trouble()
 
     def status(self) -> dict[str, Any]:
         """Return what is being served, JSON-ready.
@@ -131,7 +106,7 @@ class LiveRetriever:
         plan = getattr(model.embedder, "plan", None) if model else None
         return {
             "ready": self.ready,
-            "reason": self._outcomes.trouble() or first.reason,
+            "reason": self._trouble() or first.reason,
             "missing": first.missing,
             "model": settings.model,
             "engine": plan.engine if plan else settings.engine,
@@ -162,15 +137,8 @@ class LiveRetriever:
         """Answer from the live generation of a collection; see `Retriever.answer_query`.
 
         A query that comes while the process is starting waits: with several workers, another may already be serving,
-        and would have answered.
-
-        Raises:
-            QueryError: the query cannot be answered as asked.
-            CollectionMissing: there is no such collection.
-            NotReady: nothing could be loaded from it.
-            DeadlinePassed: there was not time enough.
+        and would have answered. Raises QueryError, CollectionMissing, NotReady or DeadlinePassed.
         """
-
         return self._ask(request.collection, lambda retriever: retriever.answer_query(request, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
@@ -249,7 +217,9 @@ class LiveRetriever:
 
         def begin(retriever: Retriever) -> Iterator[dict[str, Any]]:
             generation = retriever.generation
-            return _begun(generation.documents(in_force(filter, generation.manifest)))
+            documents = generation.documents(in_force(filter, generation.manifest))
+            first = next(documents, None)  # what cannot be read at all is told before an answer begins
+            return documents if first is None else chain([first], documents)
 
         return self._ask(collection, begin)
 
@@ -269,40 +239,57 @@ class LiveRetriever:
     def _ask(self, collection: str, ask: Callable[[Retriever], Found]) -> Found:
         """Ask the retriever of a collection; a store that fails meanwhile makes it not ready."""
         retriever = self._serving(collection)
+        failed: bool | None = False  # None: says nothing about us
         try:
             try:
-                found = ask(retriever)
+                return ask(retriever)
             except IndexMissing:  # a store had it removed before the follower saw that newer ones had come
                 newer = self._follower.await_other(collection, retriever, min(LOADING_SECONDS, deadline.remaining()))
                 if newer is None or newer is retriever:
                     raise
-                found = ask(newer)
+                return ask(newer)
         except (StoreError, IndexMissing) as error:
+            failed = None
             raise NotReady(str(error)) from error
-        except (QueryError, FilterError, DeadlinePassed):  # which say nothing about us
+        except (QueryError, FilterError, DeadlinePassed):
+            failed = None
             raise
         except IndexCorrupt as error:
-            self._outcomes.note(failed=True)
+            failed = True
             self._follower.suspect(collection, retriever)
             raise NotReady(str(error)) from error
         except Exception:
-            self._outcomes.note(failed=True)
+            failed = True
             raise
-        self._outcomes.note(failed=False)
-        return found
+        finally:
+            if failed is not None:
+                with self._lock:
+                    self._outcomes.append((time.monotonic(), failed))
+
+    def _trouble(self) -> str:
+        """Return what is wrong if too many searches have failed of late; else empty."""
+        since = time.monotonic() - OUTCOME_S
+        with self._lock:
+            latest = [failed for at, failed in self._outcomes if at >= since]
+        if len(latest) < FEWEST_OUTCOMES or sum(latest) < FAILING_SHARE * len(latest):
+            return ""
+        return f"{sum(latest)} of the last {len(latest)} searches failed; see the log"
+
+    def _ran(self, texts: int, waiting: int) -> None:
+        if self.on_run:
+            self.on_run(texts, waiting)
 
     def _serving(self, collection: str) -> Retriever:
-        def found() -> Retriever | None:
-            followed = self._follower.collections.get(collection)
-            return followed.serving if followed else None
-
-        if (retriever := found()) is None:
-            self._follower.await_first(found, min(LOADING_SECONDS, deadline.remaining()))
-            retriever = found()
+        """Return the retriever of a collection, waiting for it while the process starts."""
+        follower = self._follower
+        retriever = follower.serving(collection)
         if retriever is None:
-            followed = self._follower.collections.get(collection)
-            if followed is None and self._follower.tried:
-                raise CollectionMissing(collection, self._follower.collections)
+            follower.await_first(lambda: follower.serving(collection), min(LOADING_SECONDS, deadline.remaining()))
+            retriever = follower.serving(collection)
+        if retriever is None:
+            followed = follower.collections.get(collection)
+            if followed is None and follower.tried:
+                raise CollectionMissing(collection, follower.collections)
             raise NotReady(followed.reason if followed else LOADING)
         return retriever
 
@@ -314,12 +301,6 @@ class LiveRetriever:
         if follower.model is None:
             raise NotReady(next(iter(follower.collections.values())).reason)
         return follower.model
-
-
-def _begun(documents: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The same documents, the first of them read: what cannot be read at all is told before an answer begins."""
-    first = next(documents, None)
-    return documents if first is None else chain([first], documents)
 
 
 def by_section(document: Mapping[str, Any], whole: str = "") -> Iterator[Section]:

@@ -15,7 +15,7 @@ from embedder.protocol import Embedder
 from indexer import memory
 from indexer.errors import BuildLocked
 from indexer.generation.layout import GENERATIONS, current_id
-from indexer.generation.manifest import Manifest, read_manifest
+from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
 from indexer.pipeline.report import BuildReport
@@ -42,13 +42,13 @@ class PushedBuilder:
         self,
         settings: Settings,
         make_embedder: Callable[[Settings], Embedder],
-        then: Callable[[Path], object] | None = None,
+        on_published: Callable[[Path], object] | None = None,
     ) -> None:
-        """`then` is given the folder of a collection after every build of it that ended well."""
+        """`on_published` is called with the folder of a collection after every build of it that ended well."""
         self._settings = settings
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None
-        self._then = then
+        self._on_published = on_published
         self._failures: dict[str, tuple[int, float]] = {}  # by collection: how often, and when to try again
         self._pause = threading.Event()  # never set: it can be interrupted
 
@@ -71,34 +71,24 @@ class PushedBuilder:
                 self._pause.wait(_LOOK)
 
     def build(self, folder: Path) -> BuildReport:
-        """Index what waits in one collection.
+        """Index what waits in one collection; one that is there is built with the settings that it was built with.
 
-        A collection that is there is built with the settings that it was built with before, whatever those of this
-        process are.
-
-        Raises:
-            FingerprintMismatch: it was built with another model.
-            IndexCorrupt: the live generation cannot be read.
-            PilotlightError: whatever else `build` raises.
+        Raises FingerprintMismatch: it was built with another model; IndexCorrupt: the live generation cannot be read;
+        and whatever else `build` raises.
         """
-        config, sources, live = self._settings.build_config(), [], None
+        if self._embedder is None:
+            self._embedder = self._make_embedder(self._settings)
+        config, sources = self._settings.build_config(), []
         if live_id(folder):
             live = read_manifest(folder / GENERATIONS / current_id(folder))
+            check_fingerprint(live, self._embedder.fingerprint)
             config, sources = config_of(live), live.sources
         config = dataclasses.replace(config, refresh=(), keep_generations=self._settings.keep_generations)
         progress = progress_for(sys.stderr, quiet=True)
-        report = build(sources, folder, self._embedder_of(live), config, progress=progress, is_brief=True)
-        if self._then:
-            self._then(folder)
+        report = build(sources, folder, self._embedder, config, progress=progress, is_brief=True)
+        if self._on_published:
+            self._on_published(folder)
         return report
-
-    def _embedder_of(self, live: Manifest | None) -> Embedder:
-        """Return the embedder. Raises FingerprintMismatch if another one made the live generation."""
-        if self._embedder is None:
-            self._embedder = self._make_embedder(self._settings)
-        if live:
-            check_fingerprint(live, self._embedder.fingerprint)
-        return self._embedder
 
     def _due(self) -> dict[str, Path]:
         now = time.monotonic()

@@ -8,17 +8,19 @@ INDEX/pushed/lock               held for as long as the process lives that index
 INDEX/pushed/log.txt            what that process said
 """
 
+import base64
 import fcntl
 import logging
-import re
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from indexer.decoding import one_line
 from indexer.errors import IndexUnwritable
@@ -26,10 +28,8 @@ from indexer.generation.documents import document_id
 from indexer.generation.layout import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name
 from indexer.publish.collections import live_id
 from indexer.publish.publish import check_space, disk_errors, prepare
-from indexer.read.access_list import LONGEST as LONGEST_READER
-from indexer.read.access_list import MOST_NAMES as MOST_READERS
 from indexer.read.access_list import readers_of
-from indexer.read.extraction import LONGEST_NAME, LONGEST_VALUE, collect, day_of, language_of
+from indexer.read.extraction import collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
@@ -44,25 +44,14 @@ from rag.errors import (
     StorageFull,
     TypeNotRead,
 )
+from rag.messages import Push
 from rag.serving.job_manager import start_process
 from rag.settings import Settings
 
-__all__ = [
-    "LONGEST_NAME",
-    "LONGEST_READER",
-    "LONGEST_VALUE",
-    "MOST_READERS",
-    "PUSHED_TYPES",
-    "PushedQueue",
-    "pushed_folders",
-]
-PUSHED_TYPES = sorted(CONTENT_TYPES)
 RUNNER = (sys.executable, "-m", "rag.commands.jobs")
 MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
-_NUMBER = re.compile("[0-9]{1,18}")
-_LOCK, _LOG = "lock", "log.txt"
 _LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
 
 log = logging.getLogger("pilotlight")
@@ -90,37 +79,10 @@ class PushedQueue:
         if self._thread.is_alive():
             self._thread.join()
 
-    def put(
-        self,
-        url: str,
-        body: bytes,
-        content_type: str,
-        *,
-        charset: str | None = None,
-        title: str = "",
-        language: str | None = None,
-        date: str | None = None,
-        metadata: Mapping[str, str | Sequence[str]] | None = None,
-        access: Mapping[str, Any] | None = None,
-        collection: str = DEFAULT,
-    ) -> dict[str, Any]:
+    def put(self, sent: Push) -> dict[str, Any]:
         """Accept a document in place of what its address had; it is on the disk when this returns.
 
-        Args:
-            url: its http or https address, which nobody fetches.
-            body: the document.
-            content_type: media type in lower case, without parameters; of those that are read from a site.
-            charset: of a text, if it is known.
-            title: goes before what the document says, as do the language (a tag such as en), the date (YYYY-MM-DD) and
-                each name of the metadata.
-            language: likewise.
-            date: likewise.
-            metadata: text, or several, by name.
-            access: who may read it, besides what it says itself: `users` and `groups`; None: everybody.
-            collection: which one; made if it is missing.
-
-        Returns:
-            The change, JSON-ready, as `change` does.
+        Returns the change, JSON-ready, as `change` does.
 
         Raises:
             DocumentRefused: something of it cannot be used; TypeNotRead, DocumentTooLarge: nor can the document.
@@ -128,45 +90,53 @@ class PushedQueue:
             QueueFull: too much waits.
             StorageFull: there is no room for it.
         """
-        store = self._store(collection)
-        if content_type not in CONTENT_TYPES:
+        store, settings = self._store(sent.collection), self._settings
+        content_type, _, parameter = sent.content_type.lower().partition(";")
+        charset = parameter.strip().removeprefix("charset=").strip('"') or None
+        if content_type.strip() not in CONTENT_TYPES:
             raise TypeNotRead("content_type", f"{content_type[:80]!r} is not read")
-        if len(body) > self._settings.max_bytes:
-            raise DocumentTooLarge("document", f"is larger than {self._settings.max_bytes:,} bytes, see max_bytes")
+        body = base64.b64decode(sent.base64 or "") if sent.text is None else sent.text.encode()
+        if len(body) > settings.max_bytes:
+            raise DocumentTooLarge("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes")
         page = Page(
-            url=address_of(url),
+            url=_address(sent.url),
             source=SOURCE,
             body=body,
-            content_type=content_type,
-            charset=charset,
+            content_type=content_type.strip(),
+            charset=charset if sent.text is None else "utf-8",
             etag=None,
             last_modified=None,
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            stated=_stated(title, language, date, metadata or {}, access),
+            stated=_stated(sent),
         )
-        with self._writing(collection, len(body)):
+        with self._writing(sent.collection, len(body)):
             facts = store.facts()
             if facts.queued >= MOST_QUEUED:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
             if facts.bytes + len(body) > MOST_BYTES:
                 raise StorageFull(f"the documents of this collection would have more than {MOST_BYTES:,} bytes")
-            return self._accepted(store.put(page), collection)
+            change = store.put(page)
+        self._wake.set()
+        return _described(change, sent.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Accept that a document that was pushed is to go; that is on the disk when this returns.
 
         Returns the change. Raises PushedMissing where there is none, and as `put` does.
         """
-        store, address = self._store(collection), address_of(url)
+        store, address = self._store(collection), _address(url)
         with self._writing(collection, 0):
             if not store.has(address):
                 raise PushedMissing(address, collection)
-            return self._accepted(store.remove(address), collection)
+            change = store.remove(address)
+        self._wake.set()
+        return _described(change, collection)
 
     def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Return a change and what became of it, JSON-ready. Raises ChangeMissing, or DocumentRefused."""
         store = PushedStore(self._folder(collection))
-        found = store.change(int(number)) if _NUMBER.fullmatch(number) else None
+        is_number = number.isascii() and number.isdecimal() and len(number) <= 18
+        found = store.change(int(number)) if is_number else None
         if found is None:
             raise ChangeMissing(number, collection)
         return _described(found, collection)
@@ -217,16 +187,11 @@ class PushedQueue:
         except IndexUnwritable as error:
             raise StorageFull(str(error)) from error
 
-    def _accepted(self, change: Change, collection: str) -> dict[str, Any]:
-        self._wake.set()
-        return _described(change, collection)
-
     def _keep(self) -> None:
         while not self._closed.is_set():
             try:
-                if any(
-                    PushedStore(folder).is_waiting() for folder in pushed_folders(self._settings.index_dir).values()
-                ):
+                folders = pushed_folders(self._settings.index_dir).values()
+                if any(PushedStore(folder).is_waiting() for folder in folders):
                     self._run()
             except (OSError, sqlite3.Error) as error:  # which may pass
                 log.warning("what was pushed cannot be looked at: %s", error)
@@ -237,12 +202,12 @@ class PushedQueue:
         """Start the process that indexes, unless it lives."""
         folder = self._settings.index_dir / PUSHED
         folder.mkdir(exist_ok=True)
-        with (folder / _LOCK).open("w") as lock:  # inherited, and so held until the process ends, however it does
+        with (folder / "lock").open("w") as lock:  # inherited, and so held until the process ends, however it does
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
-            start_process(self._runner, self._settings, lock, folder / _LOG)
+            start_process(self._runner, self._settings, lock, folder / "log.txt")
 
 
 def pushed_folders(index_dir: Path) -> dict[str, Path]:
@@ -255,7 +220,7 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
     return {name: folder for name, folder in folders.items() if PushedStore(folder).is_there}
 
 
-def address_of(url: str) -> str:
+def _address(url: str) -> str:
     """Return an address as documents are known by. Raises DocumentRefused."""
     address = normalise("", url)
     if address is None or has_user(url):
@@ -265,26 +230,26 @@ def address_of(url: str) -> str:
     return address
 
 
-def _stated(
-    title: str,
-    language: str | None,
-    date: str | None,
-    metadata: Mapping[str, str | Sequence[str]],
-    access: Mapping[str, Any] | None,
-) -> Stated:
+def _stated(sent: Push) -> Stated:
     pairs = [
-        (name, value) for name, given in metadata.items() for value in ([given] if isinstance(given, str) else given)
+        (name, value)
+        for name, given in sent.metadata.items()
+        for value in ([given] if isinstance(given, str) else given or ())
     ]
     for name, value in pairs:
         if not collect([(name, value)]):
             raise DocumentRefused("metadata", f"has a name or value that is empty or too long: {name[:80]!r}")
-    if date is not None and day_of(date) != date:
+    if sent.date is not None and day_of(sent.date) != sent.date:
         raise DocumentRefused("date", "must be a day such as 2026-01-31")
-    try:
-        readers = None if access is None else readers_of(access)
-    except ValueError as error:
-        raise DocumentRefused("access", str(error)) from error
-    return Stated(one_line(title), language_of(language), date, tuple(collect(pairs).items()), readers)
+    readers = None
+    if sent.access is not None:
+        given = {name: names for name, names in msgspec.structs.asdict(sent.access).items() if names is not None}
+        try:
+            readers = readers_of(given)
+        except ValueError as error:
+            raise DocumentRefused("access", str(error)) from error
+    language = language_of(sent.language)
+    return Stated(one_line(sent.title or ""), language, sent.date, tuple(collect(pairs).items()), readers)
 
 
 def _described(change: Change, collection: str) -> dict[str, Any]:

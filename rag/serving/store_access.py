@@ -1,24 +1,30 @@
-"""Access to the stores that the settings name: folders of the index, or a name in Milvus."""
+"""Access to the stores that the settings name, folders of the index or a name in Milvus; publishing to Milvus."""
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from embedder.errors import PilotlightError
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreError, StoreUnreachable
 from indexer.generation.layout import DEFAULT, current_id, generation_folder
-from indexer.publish.collections import list_collections
+from indexer.generation.manifest import TOKENS, read_manifest
+from indexer.generation.previous import scan
+from indexer.publish.collections import list_collections, writer_lock
 from indexer.publish.publish import roll_back as roll_back_folder
 from indexer.publish.verification import Check, verify
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
-from rag.errors import SettingsError
+from rag.clock import StepTimer
+from rag.errors import NotPublished, SettingsError
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
 
 if TYPE_CHECKING:
+    from indexer.pipeline.report import BuildReport
     from indexer.stores.milvus.milvus_store import MilvusStore
 
 TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - the name of the variable that has it
@@ -34,7 +40,11 @@ def milvus_at(address: str) -> "MilvusStore":
         )
     from indexer.stores.milvus.milvus_store import MilvusStore
 
-    return MilvusStore(address, seconds_left=_seconds_left, token=os.environ.get(TOKEN, ""))
+    def seconds_left() -> float:  # of the request under way, infinity outside of one
+        deadline.check()
+        return deadline.remaining()
+
+    return MilvusStore(address, seconds_left=seconds_left, token=os.environ.get(TOKEN, ""))
 
 
 def stores_of(settings: Settings) -> dict[str, Store]:
@@ -45,10 +55,7 @@ def stores_of(settings: Settings) -> dict[str, Store]:
 
 
 def chosen_store(settings: Settings) -> Store:
-    """Return the store of the settings, or the folder of their collection.
-
-    Raises SettingsError where both are named: a store outside the folder holds one collection.
-    """
+    """Return the store of the settings, or the folder of their collection; raises SettingsError for both."""
     if not settings.store:
         return FolderStore(settings.collection_dir)
     if settings.collection != DEFAULT:
@@ -65,13 +72,11 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
     """
     if isinstance(store, FolderStore):
         return roll_back_folder(store.folder, generation_id)
-    ids = [each.id for each in store.published()]
     if generation_id is None:
-        older = older_ids(store)
-        if not older:
+        generation_id = next(iter(older_ids(store)), None)
+        if generation_id is None:
             raise IndexMissing(f"{store.name} has no generation older than the live one ({live_id(store) or 'none'})")
-        generation_id = older[0]
-    elif generation_id not in ids:
+    elif generation_id not in (ids := [each.id for each in store.published()]):
         raise IndexMissing(
             f"there is no generation {generation_id!r} in {store.name}; there are: {', '.join(ids) or 'none'}"
         )
@@ -98,24 +103,18 @@ def older_ids(store: Store) -> list[str]:
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
     """Check a generation: of a folder as `indexer.publish.verification.verify` does, of Milvus by reading all of it.
 
-    Args:
-        store: where it is.
-        generation_id: which.
-
-    Raises:
-        IndexMissing: there is none of this id.
-        StoreError: the store does not answer.
+    Raises IndexMissing where there is none of this id, StoreError where the store does not answer.
     """
     if isinstance(store, FolderStore):
         return verify(generation_folder(store.folder, generation_id))
     try:
         with closing(store.open(generation_id)) as generation:
-            manifest = generation.manifest
+            counts = generation.manifest.counts
         digest = milvus_at(store.name).check(generation_id)
     except IndexCorrupt as error:
         return [Check("content", False, str(error))]
     return [
-        Check("counts", True, f"{manifest.counts.documents:,} documents, {manifest.counts.chunks:,} chunks"),
+        Check("counts", True, f"{counts.documents:,} documents, {counts.chunks:,} chunks"),
         Check("content", True, f"SHA-256 {digest.sha256[:12]}…"),
     ]
 
@@ -130,8 +129,16 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
         current_id(settings.index_dir)  # says that there is no index, and how to make one
     wrong: list[PilotlightError] = []
     try:
-        if any(_can_serve(store, fingerprint, wrong) for store in stores.values()):
-            return
+        for store in stores.values():
+            for generation_id in (None, *older_ids(store)):
+                try:
+                    with closing(store.open(generation_id)) as generation:
+                        check_fingerprint(generation.manifest, fingerprint)
+                        return
+                except StoreError:
+                    raise
+                except PilotlightError as error:
+                    wrong.append(error)
     except StoreUnreachable as error:
         print(f"pilotlight: {error}; the server starts, and will answer once the store does", file=sys.stderr)
         return
@@ -141,25 +148,60 @@ def check_servable(settings: Settings, fingerprint: Mapping[str, object]) -> Non
     raise wrong[0]
 
 
-def _can_serve(store: Store, fingerprint: Mapping[str, object], wrong: list[PilotlightError]) -> bool:
-    """Whether a store has a generation for the server to answer from; adds what is wrong with those before it.
+class Publisher:
+    """Publishes the live generation of an index folder to Milvus, after every build; nothing is embedded for it."""
 
-    Raises StoreError: the others could not be asked either.
-    """
-    for generation_id in (None, *older_ids(store)):
+    def __init__(self, store: "MilvusStore", *, keep: int, quiet: bool = False) -> None:
+        self._store = store
+        self._keep = keep
+        self._quiet = quiet
+        self.done: dict[str, Any] | None = None  # report of the last call, JSON-ready
+
+    def __call__(self, folder: Path) -> None:
+        """Publish the live generation of a folder, unless it is live in the store already.
+
+        Raises NotPublished; the generation is in the folder, and what was live in the store is so still.
+        """
+        store = self._store
         try:
-            with closing(store.open(generation_id)) as generation:
-                check_fingerprint(generation.manifest, fingerprint)
-        except StoreError:
-            raise
+            name = current_id(folder)
+            self.done = {"generation": name, "target": store.name, "copied": False}
+            if live_id(store) == name:
+                return
+            title = f"publishing to {store.name}"
+            with StepTimer(sys.stderr, title, quiet=self._quiet) as elapsed, writer_lock(folder):
+                start, manifest = time.monotonic(), read_manifest(generation_folder(folder, name))
+                elapsed.step("writing and comparing passages")
+                store.write(manifest, scan(folder, name))
+                store.make_live(name)
+                store.keep(self._keep)
         except PilotlightError as error:
-            wrong.append(error)
-        else:
-            return True
-    return False
+            raise NotPublished(
+                f"{error}; the build is complete in {folder}; the next index with --store {store.name} "
+                "publishes it, also where nothing has changed"
+            ) from error
+        lost = f"{store.name} does not keep tokens: its searches rank without late interaction"
+        self.done |= {
+            "copied": True,
+            "documents": manifest.counts.documents,
+            "chunks": manifest.counts.chunks,
+            "seconds": round(time.monotonic() - start, 2),
+            "warnings": [lost] if TOKENS in manifest.files else [],
+        }
 
 
-def _seconds_left() -> float:
-    """Seconds that the request under way has left, infinity outside of one. Raises DeadlinePassed."""
-    deadline.check()
-    return deadline.remaining()
+def publisher_of(settings: Settings, *, quiet: bool = True) -> Publisher | None:
+    """Return the publisher to the store of the settings, None where that is the index folder."""
+    if not settings.store:
+        return None
+    return Publisher(milvus_at(settings.store), keep=settings.keep_generations, quiet=quiet)
+
+
+def reported(report: "BuildReport", publisher: Publisher | None) -> tuple[dict[str, Any], str]:
+    """Return the report of a build and of its publishing: JSON-ready, and for a terminal."""
+    if publisher is None or publisher.done is None:
+        return report.as_dict(), report.table()
+    done = publisher.done
+    lines = [f"store        generation {done['generation']} is live in {done['target']}"]
+    lines += [f"warning: {warning}" for warning in done.get("warnings", ())]
+    return report.as_dict() | {"store": done}, "\n".join([report.table(), *lines])

@@ -16,6 +16,7 @@ from flask.testing import FlaskClient
 from indexer.generation.documents import document_id
 from rag.client.client import Client
 from rag.errors import KeysError
+from rag.messages import Push
 from rag.query.request import Filter
 from rag.serving.api_keys import KeyFile
 from rag.serving.live import LiveRetriever
@@ -342,7 +343,7 @@ def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site
 def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_path: Path) -> None:
     with world(sites[False], tmp_path, "write", Scope.of(["default"])) as one:
         hidden = one.jobs.start(collection="hidden")
-        one.pushes.put("https://example.org/x", b"bluesecret", "text/plain", collection="hidden")
+        one.pushes.put(Push("https://example.org/x", "bluesecret", collection="hidden"))
         assert one.client.get("/api/v1/index").json == {"jobs": []}
         missing = one.client.get("/api/v1/index/20261121T000000-999999")
         for method in ("GET", "DELETE"):

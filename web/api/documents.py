@@ -1,16 +1,13 @@
 """Documents over REST: read one or all, push and withdraw, and see what became of the pushed ones."""
 
-import base64
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import msgspec
 from flask import Blueprint, Response, current_app, jsonify, url_for
 from msgspec import Meta
 from werkzeug.exceptions import NotImplemented as NotSetUp
 from werkzeug.exceptions import ServiceUnavailable
-from werkzeug.http import parse_options_header
 
 from rag import deadline
 from rag.errors import DocumentRefused, FieldError
@@ -78,23 +75,9 @@ def push() -> tuple[Response, int, dict[str, str]]:
     release = _pushes.take(ServiceUnavailable("Too many documents are being sent: try again shortly."))
     try:
         sent = read_json(Push, MAX_DOCUMENT_BYTES, "a document")
-        content_type, parameters = parse_options_header(sent.content_type)
         if (sent.text is None) == (sent.base64 is None):
             raise FieldError("text", "A document has either text or base64.")
-        body = base64.b64decode(sent.base64 or "") if sent.text is None else sent.text.encode()
-        readers = None if sent.access is None else msgspec.structs.asdict(sent.access)
-        change = _queue(sent.collection).put(
-            sent.url,
-            body,
-            content_type.lower(),
-            charset=parameters.get("charset") if sent.text is None else "utf-8",
-            title=sent.title or "",
-            language=sent.language,
-            date=sent.date,
-            metadata={name: value for name, value in sent.metadata.items() if value is not None},
-            access=readers and {name: value for name, value in readers.items() if value is not None},
-            collection=sent.collection,
-        )
+        change = _queue(sent.collection).put(sent)
     finally:
         release()
     return _accepted(change)

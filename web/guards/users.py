@@ -15,7 +15,7 @@ from flask import request
 from werkzeug.exceptions import Forbidden, Unauthorized
 
 from rag.errors import SettingsError
-from rag.serving.access_rules import LONGEST, MOST_GROUPS, AccessRules, User
+from rag.serving.scope import LONGEST, MOST_GROUPS, AccessRules, User
 from rag.settings import Settings
 from web.guards.scoped_retriever import USER, Caller
 

@@ -1,8 +1,7 @@
-"""Says whether pictures can be read on this machine, and what is missing; loads nothing of it."""
+"""Say whether pictures can be read on this machine, and what is missing; loads nothing of it."""
 
 import os
 import sysconfig
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,16 +30,19 @@ NO_OCR = Ocr(OcrConfig(mode="off"), obstacle=OCR_OFF)
 def find(config: OcrConfig) -> Ocr:
     """Return what a build can use. Raises ConfigError if it is told to use what is not there."""
     if config.mode == "off":
-        return Ocr(config, obstacle=OCR_OFF)
-    folder, obstacle = "", ""
-    if not is_installed():
-        obstacle = f"OCR needs {EXTRA}"
-    else:
-        folder, missing = _folder(config.languages)
-        if missing:
-            obstacle = f"OCR has no data for {', '.join(missing)}: {_remedy(missing)}"
+        return NO_OCR
+    obstacle = "" if is_installed() else f"OCR needs {EXTRA}"
     if not obstacle:
-        return Ocr(config, engine=f"{folder}\n{'+'.join(config.languages)}")
+        missing = {
+            folder: [name for name in config.languages if not (folder / f"{name}{_SUFFIX}").is_file()]
+            for folder in _folders()
+        }
+        best = min(missing, key=lambda folder: len(missing[folder]))  # the first of them
+        if not missing[best]:
+            return Ocr(config, engine=f"{best}\n{'+'.join(config.languages)}")
+        packages = " ".join(f"tesseract-ocr-{name.replace('_', '-')}" for name in missing[best])
+        remedy = f"apt-get install {packages}, or name a folder that has all languages in TESSDATA_PREFIX"
+        obstacle = f"OCR has no data for {', '.join(missing[best])}: {remedy}"
     if config.mode == "on":
         raise ConfigError(f"ocr is on, but {obstacle}")
     return Ocr(config, obstacle=obstacle)
@@ -53,30 +55,11 @@ def is_installed() -> bool:
 
 def languages() -> tuple[str, ...]:
     """Return the languages of which there is data, in the folder that has most of them."""
-    found = [tuple(sorted(path.stem for path in folder.glob(f"*{_SUFFIX}") if path.stem != "osd")) for folder in _all()]
-    return max(found, key=len, default=())
+    names = [{path.stem for path in folder.glob(f"*{_SUFFIX}")} - {"osd"} for folder in _folders()]
+    return tuple(sorted(max(names, key=lambda found: len(found))))
 
 
-def _folder(wanted: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return the first folder with data of all languages, or the one with most of them and what it misses."""
-    best: tuple[str, list[str]] = ("", list(wanted))
-    for folder in _all():
-        missing = [name for name in wanted if not (folder / f"{name}{_SUFFIX}").is_file()]
-        if not missing:
-            return str(folder), []
-        if len(missing) < len(best[1]):
-            best = (str(folder), missing)
-    return best
-
-
-def _all() -> Iterator[Path]:
-    """Folders of language data, the first to be looked at first; Tesseract reads all languages from one."""
-    if own := os.environ.get("TESSDATA_PREFIX"):
-        yield Path(own)
-    yield Path(sysconfig.get_path("data")) / "share" / "tessdata"
-    yield from map(Path, _SYSTEM)
-
-
-def _remedy(missing: list[str]) -> str:
-    packages = " ".join(f"tesseract-ocr-{name.replace('_', '-')}" for name in missing)
-    return f"apt-get install {packages}, or name a folder that has all languages in TESSDATA_PREFIX"
+def _folders() -> list[Path]:
+    """Return the folders that may have data, the first to be looked at first; all languages are read from one."""
+    own = os.environ.get("TESSDATA_PREFIX")
+    return list(map(Path, [*([own] if own else []), f"{sysconfig.get_path('data')}/share/tessdata", *_SYSTEM]))

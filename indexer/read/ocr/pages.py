@@ -1,4 +1,4 @@
-"""Reads the pages of a document that are pictures: each is asked for by itself, several at the same time.
+"""Read the pages of a document that are pictures: each is asked for by itself, several at the same time.
 
 So a page has its own limits of time and memory, and a long scan takes no more memory than a short one.
 """
@@ -103,20 +103,20 @@ def read_scans(
     for helper in helpers:
         helper.result()
     texts = {page: result for page, result in sorted(found.items()) if result.text}
-    letters = sum(len(result.text) for result in texts.values())
-    total = sum(result.confidence * len(result.text) for result in texts.values())
     languages: Counter[str] = Counter()
     for result in texts.values():
-        if result.language:
-            languages[result.language] += len(result.text)
+        languages.update({result.language: len(result.text)} if result.language else {})
+    letters = sum(len(result.text) for result in texts.values())
+    total = sum(result.confidence * len(result.text) for result in texts.values())
+    counts = ScanCounts(
+        pages=len(found),
+        lines=sum(result.lines for result in found.values()),
+        left_out=sum(result.left_out for result in found.values()),
+        unread=tuple(sorted(unread.items())),
+    )
     return Scans(
         [Section((f"Page {page}",), f"page={page}", result.text) for page, result in texts.items()],
-        ScanCounts(
-            pages=len(found),
-            lines=sum(result.lines for result in found.values()),
-            left_out=sum(result.left_out for result in found.values()),
-            unread=tuple(sorted(unread.items())),
-        ),
+        counts,
         total / letters if letters else None,
         max(languages, key=lambda name: languages[name], default=None),
     )

@@ -89,14 +89,8 @@ def load(engine: str) -> None:
     Image.init()  # afterwards no file can be opened
 
 
-def _engine() -> Tesseract:
-    for engine in _loaded.values():
-        return engine
-    raise ParseError("no OCR engine is loaded")
-
-
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Read a page; page 0 of an image file stands for how many pages it has.
+    """Read a page; page 0 of an image file stands for how many pages it has. Raises ParseError.
 
     Args:
         body: the PDF or image file.
@@ -105,46 +99,39 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     Returns:
         `pages`; or `text`, its `language`, the number of `lines` found and of those `left_out`, and the mean
         `confidence` of the rest.
-
-    Raises:
-        ParseError: the file or page is damaged, or too large.
     """
     asked = json.loads(argument or "{}")
     is_pdf, page = asked["content_type"] == PDF, int(asked["page"])
     if not page:
-        return {"pages": _count_pages(body)}
+        with _opened(body) as opened:
+            return {"pages": int(getattr(opened, "n_frames", 1)) if opened.format == "TIFF" else 1}
     image, dots = of_pdf(body, page) if is_pdf else of_image(body, page)
 
+    engine = next(iter(_loaded.values()), None)
+    if engine is None:
+        raise ParseError("no OCR engine is loaded")
+
     def read(image: Raster) -> tuple[list[Line], list[Line]]:
-        lines = [line for line in _engine().lines(image, dots) if _WORD.search(line.text)]
+        lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
         return lines, [line for line in lines if line.confidence >= asked["confidence"]]
 
     found, sure = read(image)
     if 2 * len(sure) < len(found):  # as of a page that lies upside down; Tesseract turns others by itself
         turned = read(image._replace(pixels=image.pixels[::-1]))
-        if mean(turned[0]) > mean(found):
+        if _mean(turned[0]) > _mean(found):
             found, sure = turned
-    text = text_of(sure)
-    counts = {"lines": len(found), "left_out": len(found) - len(sure), "confidence": mean(sure)}
+    # an empty line before a paragraph, and words whole that were divided at a line end
+    text = "".join(f"\n\n{line.text}" if line.begins else f"\n{line.text}" for line in sure).strip()
+    text = _WRAPPED.sub(" ", _HYPHEN.sub("", text))
+    counts = {"lines": len(found), "left_out": len(found) - len(sure), "confidence": _mean(sure)}
     return {"text": text, "language": detect_language(text), **counts}
 
 
-def text_of(lines: Iterable[Line]) -> str:
-    """Join lines: an empty line before a paragraph, words whole that were divided at a line end."""
-    text = "".join(f"\n\n{line.text}" if line.begins else f"\n{line.text}" for line in lines).strip()
-    return _WRAPPED.sub(" ", _HYPHEN.sub("", text))
-
-
-def mean(lines: Iterable[Line]) -> float:
+def _mean(lines: Iterable[Line]) -> float:
     """Return the mean confidence of lines, by their length; 0 for none."""
     weights = [(len(line.text), line.confidence) for line in lines]
     total = sum(length for length, _ in weights)
     return sum(length * confidence for length, confidence in weights) / total if total else 0.0
-
-
-def _count_pages(body: bytes) -> int:
-    with _opened(body) as image:
-        return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
 
 def of_image(body: bytes, page: int) -> tuple[Raster, int]:

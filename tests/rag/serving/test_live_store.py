@@ -10,8 +10,7 @@ from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, NotReady
 from rag.query.request import MODES, SearchRequest
 from rag.serving.live import LiveRetriever
-from rag.serving.publisher import Publisher
-from rag.serving.store_access import check_servable, milvus_at, roll_back
+from rag.serving.store_access import Publisher, check_servable, milvus_at, roll_back
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import wait_for

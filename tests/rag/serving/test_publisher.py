@@ -21,8 +21,7 @@ from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
 from rag.commands.indexing import IndexRequest, index_sources
 from rag.errors import NotPublished, SettingsError
-from rag.serving.publisher import Publisher
-from rag.serving.store_access import milvus_at
+from rag.serving.store_access import Publisher, milvus_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 
@@ -96,7 +95,7 @@ def test_what_fails_leaves_the_old_one_live_and_can_be_done_again(site, target, 
     newest = site.build()
     for change, message in ((shortened, "chunks instead of"), (broken, "has gone")):
         with monkeypatch.context() as patch:
-            patch.setattr("rag.serving.publisher.scan", lambda *place, change=change: change(scan(*place)))
+            patch.setattr("rag.serving.store_access.scan", lambda *place, change=change: change(scan(*place)))
             with pytest.raises(NotPublished, match=message):
                 publish(site, target)
         assert (target.live_id(), ids_of(target)) == (old, [old])
@@ -109,7 +108,7 @@ import sys, threading
 from pathlib import Path
 
 from indexer.generation.previous import scan
-from rag.serving import publisher
+from rag.serving import store_access as publisher
 from rag.serving.store_access import milvus_at
 
 def stop(*place):

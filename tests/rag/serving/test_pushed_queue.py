@@ -14,6 +14,7 @@ from indexer.generation.layout import collection_dir
 from indexer.publish.collections import writer_lock
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag.errors import FingerprintMismatch
+from rag.messages import Push
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_builder import PushedBuilder
@@ -61,8 +62,8 @@ def test_what_is_pushed_is_found(site: Site, settings: Settings, queue: PushedQu
     site.build()
     live.start()
     queue.start()
-    first = queue.put("https://wiki.test/zebra", b"A zebra has stripes.", "text/plain")
-    other = queue.put("https://wiki.test/note", b"A note.", "text/plain", collection="notes")
+    first = queue.put(Push("https://wiki.test/zebra", "A zebra has stripes."))
+    other = queue.put(Push("https://wiki.test/note", "A note.", collection="notes"))
     wait_for(lambda: queue.change(str(first["id"]))["state"] == "indexed")
     wait_for(lambda: queue.change(str(other["id"]), "notes")["state"] == "indexed")
     wait_for(lambda: live.search(SearchRequest("zebra", mode="lexical")).hits)
@@ -79,7 +80,7 @@ def test_whoever_is_killed_what_was_accepted_is_indexed(site: Site, settings: Se
     queue.start()
     sent = set()
     for number in range(12):
-        sent.add(queue.put(f"https://wiki.test/{number}", f"Text {number}.".encode(), "text/plain")["url"])
+        sent.add(queue.put(Push(f"https://wiki.test/{number}", f"Text {number}."))["url"])
         if number % 4 == 3:
             wait_for(lambda: builders(settings.index_dir))
             os.kill(builders(settings.index_dir)[0], signal.SIGKILL)
@@ -90,7 +91,7 @@ def test_whoever_is_killed_what_was_accepted_is_indexed(site: Site, settings: Se
 
 def test_why_it_waits_is_told(site: Site, settings: Settings, queue: PushedQueue) -> None:
     site.build()
-    queue.put("https://wiki.test/a", b"Text.", "text/plain")
+    queue.put(Push("https://wiki.test/a", "Text."))
     with writer_lock(site.index):
         PushedBuilder(settings, lambda settings: DummyEmbedder()).keep(lambda: True, idle=0.3)
     assert "another process is writing" in queue.queue()["error"]
@@ -100,7 +101,7 @@ def test_why_it_waits_is_told(site: Site, settings: Settings, queue: PushedQueue
 
 def test_an_index_of_another_model_is_left_alone(site: Site, settings: Settings, queue: PushedQueue) -> None:
     generation = site.build()
-    queue.put("https://wiki.test/a", b"Text.", "text/plain")
+    queue.put(Push("https://wiki.test/a", "Text."))
     with pytest.raises(FingerprintMismatch, match="another embedder"):
         PushedBuilder(settings, lambda settings: DummyEmbedder(dimension=32)).build(site.index)
     with closing(Generation.open(site.index)) as live:
@@ -110,7 +111,7 @@ def test_an_index_of_another_model_is_left_alone(site: Site, settings: Settings,
 def test_settings_of_the_index_are_kept(site: Site, settings: Settings, queue: PushedQueue) -> None:
     """Those of the server may be others: nothing is read or cut again for that."""
     site.build()
-    queue.put("https://wiki.test/a", b"Text.", "text/plain")
+    queue.put(Push("https://wiki.test/a", "Text."))
     report = PushedBuilder(
         load({"index": str(site.index), "chunk_tokens": 50}, {}), lambda settings: DummyEmbedder()
     ).build(site.index)

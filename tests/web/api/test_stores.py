@@ -6,8 +6,7 @@ from contextlib import closing
 import pytest
 
 from rag.serving.live import LiveRetriever
-from rag.serving.publisher import Publisher
-from rag.serving.store_access import milvus_at
+from rag.serving.store_access import Publisher, milvus_at
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for

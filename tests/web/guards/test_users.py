@@ -9,9 +9,8 @@ from flask.testing import FlaskClient
 
 from rag.errors import SettingsError
 from rag.query.request import Filter
-from rag.serving.access_rules import AccessRules, User
 from rag.serving.api_keys import KeyFile, check_exposure
-from rag.serving.scope import EVERYTHING, NOTHING, Part, Scope, reader_names
+from rag.serving.scope import EVERYTHING, NOTHING, AccessRules, Part, Scope, User, reader_names
 from rag.settings import Settings, load
 from rag.settings_file import read_settings_file
 from tests.web.fakes import FakeRetriever

@@ -17,6 +17,7 @@ from indexer.config import BuildConfig
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.errors import NotReady
+from rag.messages import Push
 from rag.query.results import Answer
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import load
@@ -229,8 +230,8 @@ def test_pushed_documents_that_wait_or_failed_are_counted(tmp_path: Path) -> Non
     queue = PushedQueue(settings)  # which nobody has told to index
     client = create_app(FakeRetriever(), settings, None, queue).test_client()
     assert not any("_pushed_" in name for name in values(client.get("/metrics").text))
-    queue.put("https://a.test/good", b"Cats sleep.", "text/plain")
-    queue.put("https://a.test/bad", b"%PDF-1.4 nothing", "application/pdf")
+    queue.put(Push("https://a.test/good", "Cats sleep."))
+    queue.put(Push("https://a.test/bad", "%PDF-1.4 nothing", content_type="application/pdf"))
     build([], tmp_path / "index", DummyEmbedder(), BuildConfig(), progress=Progress(sys.stderr, "quiet"))
 
     def told() -> list[float]:
@@ -239,7 +240,7 @@ def test_pushed_documents_that_wait_or_failed_are_counted(tmp_path: Path) -> Non
         return [found[f'pilotlight_pushed_{name}{{collection="default"}}'] for name in names]
 
     assert told() == [0, 1, 0]
-    queue.put("https://a.test/late", b"Dogs bark.", "text/plain")
+    queue.put(Push("https://a.test/late", "Dogs bark."))
     waiting, failed, oldest = told()
     assert (waiting, failed) == (1, 1)
     assert 0 <= oldest < 60

@@ -220,7 +220,7 @@ def test_languages_without_data(monkeypatch: pytest.MonkeyPatch, tmp_path: objec
 
     folder = Path(str(tmp_path))
     monkeypatch.setattr(installation, "is_installed", lambda: True)
-    monkeypatch.setattr(installation, "_all", lambda: iter([folder]))
+    monkeypatch.setattr(installation, "_folders", lambda: [folder])
     (folder / "fra.traineddata").touch()
     assert find(OcrConfig(languages=("fra",))).engine == f"{folder}\nfra"
     obstacle = find(OcrConfig(languages=("fra", "chi_sim"))).obstacle
