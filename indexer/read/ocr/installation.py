@@ -55,8 +55,8 @@ def is_installed() -> bool:
 
 def languages() -> tuple[str, ...]:
     """Return the languages of which there is data, in the folder that has most of them."""
-    names: list[set[str]] = [{path.stem for path in folder.glob(f"*{_SUFFIX}")} - {"osd"} for folder in _folders()]
-    return tuple(sorted(max(names, key=len)))
+    names = [sorted({path.stem for path in folder.glob(f"*{_SUFFIX}")} - {"osd"}) for folder in _folders()]
+    return tuple(max(names, key=lambda found: len(found)))
 
 
 def _folders() -> list[Path]:
