@@ -56,7 +56,8 @@ def is_installed() -> bool:
 def languages() -> tuple[str, ...]:
     """Return the languages of which there is data, in the folder that has most of them."""
     names = [sorted({path.stem for path in folder.glob(f"*{_SUFFIX}")} - {"osd"}) for folder in _folders()]
-    return tuple(max(names, key=lambda found: len(found)))
+    most = max(names, key=len)
+    return tuple(most)
 
 
 def _folders() -> list[Path]:
