@@ -42,24 +42,20 @@ def load_verb(name: str) -> Verb:
     return found
 
 
-class Verbs(click.Group):
+class _Verbs(click.Group):
     """The verbs, each loaded when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Verb | None:
-        """Load one; None if there is none of this name."""
         return load_verb(cmd_name) if cmd_name in VERBS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each verb does, without loading it."""
-        with formatter.section("Commands"):
+        with formatter.section("Commands"):  # without loading them
             formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what stands before the verb. Raises UsageError."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -68,16 +64,16 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb, and the line after it. Raises UsageError."""
-        if args[0] in COMMANDS:
-            raise UsageError(f"the command {args[0]} was removed: {COMMANDS[args[0]]}")
-        if args[0] not in VERBS and not ctx.resilient_parsing:
-            meant = did_you_mean(args[0], VERBS)
-            raise UsageError(f"there is no command {args[0]!r}{meant}; see pilotlight --help for all of them")
+        name = args[0]
+        if name in COMMANDS:
+            raise UsageError(f"the command {name} was removed: {COMMANDS[name]}")
+        if name not in VERBS and not ctx.resilient_parsing:
+            meant = did_you_mean(name, VERBS)
+            raise UsageError(f"there is no command {name!r}{meant}; see pilotlight --help for all of them")
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Verbs, invoke_without_command=True, subcommand_metavar="COMMAND ...")
+@click.group(cls=_Verbs, invoke_without_command=True, subcommand_metavar="COMMAND ...")
 @click.version_option(package_name="pilotlight", message="%(prog)s %(version)s", help="show the version and exit")
 @HELP
 @click.pass_context
@@ -98,15 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with pilotlight.make_context("pilotlight", list(sys.argv[1:] if argv is None else argv)) as ctx:
             code: int = pilotlight.invoke(ctx)
+            return code
     except click.exceptions.Exit as end:  # --help, --version
         return end.exit_code
-    except PilotlightError as error:
-        print(f"pilotlight: {error}", file=sys.stderr)
-        return 2
-    except MemoryError:
+    except (PilotlightError, MemoryError) as error:
         from indexer.memory import SHORT
 
-        print(f"pilotlight: {SHORT}", file=sys.stderr)
+        print(f"pilotlight: {SHORT if isinstance(error, MemoryError) else error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
         print(f"pilotlight: stopped{''.join(stop.args)}", file=sys.stderr)
@@ -114,7 +108,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit
         return 1
-    return code
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -29,8 +29,9 @@ _FLAG = re.compile(r"-(?!\d*\.?\d+$)\S+")  # not a negative number, and not a se
 class Value(click.ParamType[Any]):
     """Reads a value, and refuses it in the words that settings have for that."""
 
+    name = "value"
+
     def __init__(self, read: Callable[[object, str], Any], choices: Sequence[str] = ()) -> None:
-        self.name = "value"
         self._read = read
         self._choices = choices
 
@@ -92,7 +93,7 @@ class Verb(click.Command):
     """A command that gets the settings that it reads, and prints its result; call it as the function it is made of."""
 
     def __init__(self, function: Callable[..., Result | None], *, publishes: bool, **attributes: Any) -> None:
-        rules = {"ignore_unknown_options": True, "allow_extra_args": True}  # they are told of below
+        rules = {"ignore_unknown_options": True, "allow_extra_args": True}  # `parse_args` refuses them
         super().__init__(None, callback=function, context_settings=rules, **attributes)
         self._function = function
         self._publishes = publishes
@@ -105,11 +106,6 @@ class Verb(click.Command):
     def options(self) -> dict[str, click.Option]:
         """Its options by their flags."""
         return {flag: param for param in self.params if isinstance(param, click.Option) for flag in param.opts}
-
-    @property
-    def flags(self) -> list[str]:
-        """The flags that its help shows."""
-        return [flag for flag, option in self.options.items() if not option.hidden]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the line after the verb. Raises UsageError, or SettingsError for a value."""
@@ -152,30 +148,33 @@ class Verb(click.Command):
     def _unknown(self, ctx: click.Context, flag: str, more: str) -> str:
         if instead := flag_hint(flag):
             return f"{flag} was removed: {instead}"
+        group = cast(click.Group, ctx.find_root().command)
+        verbs = {name: group.get_command(ctx, name) for name in group.list_commands(ctx)}
+        others = [name for name, verb in verbs.items() if isinstance(verb, Verb) and flag in verb.shown_flags]
         text = f"{ctx.info_name} has no flag {flag}"
-        group = ctx.find_root().command
-        names = group.list_commands(ctx) if isinstance(group, click.Group) else []
-        verbs = [(name, group.get_command(ctx, name)) for name in names if isinstance(group, click.Group)]
-        others = [name for name, other in verbs if isinstance(other, Verb) and flag in other.flags]
         if others:
             return f"{text}; it belongs to {', '.join(others[:4])}{' and others' * (len(others) > 4)}"
-        return f"{text}{did_you_mean(flag, self.flags)}; {more}"
+        return f"{text}{did_you_mean(flag, self.shown_flags)}; {more}"
+
+    @property
+    def shown_flags(self) -> list[str]:
+        """The flags that its help shows."""
+        return [flag for flag, option in self.options.items() if not option.hidden]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags of the verb, and those of settings below them."""
-        own: list[tuple[str, str]] = []
-        settings: list[tuple[str, str]] = []
+        records: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
         for param in self.params:
             record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
             if record:
-                (settings if isinstance(param, SettingOption) else own).append(record)
+                records[isinstance(param, SettingOption)].append(record)
         with formatter.section("Options"):
-            formatter.write_dl(own)
-        if settings:
+            formatter.write_dl(records[False])
+        if records[True]:
             with formatter.section("Settings"):
                 formatter.write_text("each can also be set by the environment variable in brackets")
                 formatter.write_paragraph()
-                formatter.write_dl(settings)
+                formatter.write_dl(records[True])
 
     def invoke(self, ctx: click.Context) -> int:
         """Do the work, and print its result; return the exit code."""
@@ -188,8 +187,8 @@ class Verb(click.Command):
             from rag.settings_file import read_settings_file
 
             file = read_settings_file(config)
-        ctx.obj = given = Given(flags, file)
-        settings = given.settings()
+        ctx.obj = Given(flags, file)
+        settings = ctx.obj.settings()
         try:
             found: Result | None = self(settings, **values)
             if found is None:
@@ -216,7 +215,7 @@ def verb(
         reads: groups of settings, and single settings, whose flags it has.
         without: settings of these groups that it has no use for.
         prints: whether there is a result to print; if not, it has no --json.
-        publishes: whether it publishes to the index, which is told to have stayed the same when it is stopped.
+        publishes: whether it publishes to the index, which has not changed when it is stopped.
     """
     known = [s for s in SETTINGS if (s.group in reads or s.name in reads) and s.name not in without]
     hidden = [s for s in SETTINGS if s.name == "index" and s not in known]  # taken by every verb

@@ -1,8 +1,6 @@
 """`pilotlight compare` on an index of a dummy model."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -83,27 +81,3 @@ def test_what_cannot_be_compared(site, asked, capsys, a, b, told):
     code, out, err = compare(capsys, site, asked, a, b)
     assert (code, out) == (2, "")
     assert told in err
-
-
-def test_judgements_of_other_documents(site, asked, capsys):
-    site.build()
-    judge(asked, site, prefix="x")
-    code, _, err = compare(capsys, site, asked, "live", "live,mode=dense")
-    assert code == 2
-    assert "neither generation has a document that is judged relevant, such as xfile:///" in err
-
-
-def test_a_model_that_is_not_known_here(site, asked, capsys, monkeypatch):
-    first = site.build()
-    site.build(DummyEmbedder(name="other"))
-    code, _, err = compare(capsys, site, asked, first, "live")
-    assert code == 2
-    assert "model: index 'other', here 'dummy'" in err
-
-
-def test_without_the_extra_it_says_what_to_install(tmp_path):
-    code = "import sys; sys.modules['ir_measures'] = None; from rag.commands.cli import main; "
-    code += "sys.exit(main(['compare', 'live', 'live', '--queries', sys.argv[1]]))"
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "pilotlight: compare is not installed: pip install 'pilotlight[eval]'\n"

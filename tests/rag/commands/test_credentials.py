@@ -57,20 +57,6 @@ def test_index_and_doctor_and_a_job_of_a_server(run: Run, site: Site, config: Pa
     assert index_sources(IndexRequest(**asked), load({}, environment), quiet)[0]["documents"] == 1  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_read_is_told_in_a_line(
-    run: Run, site: Site, config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SITE_TOKEN")
-    told = f"credentials of {site.url}: the environment variable SITE_TOKEN is not set"
-    assert told in run("doctor", "--config", config, "--json")["warnings"]
-    assert run("index", "--config", config)[2].endswith(f"pilotlight: {told}\n")
-    config.write_text(config.read_text().replace('{ env = "SITE_TOKEN" }', f'"{TOKEN}"'))
-    for verb in ("index", "doctor", "serve"):
-        code, out, err = run(verb, "--config", config)
-        assert (code, "must not hold the secret itself" in err, TOKEN in out + err) == (2, True, False)
-    assert site.hits == []
-
-
 def test_a_job_takes_no_password_in_an_address(tmp_path: Path) -> None:
     jobs = JobManager(load({"index": str(tmp_path), "job_sources": "https://a.test/"}, {}))
     with pytest.raises(JobRefused, match="must not have a user name or password") as caught:

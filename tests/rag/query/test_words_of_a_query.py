@@ -10,50 +10,47 @@ from tests.dummy import DummyEmbedder
 
 
 @pytest.fixture
-def titles(site):
+def opened(site):
+    (site.source / "secret.md").write_text("# Secret\n\nThe ceratops of max_wal_senders stay hidden, as does vacxum.\n")
     site.build()
+    return lambda **limits: Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
 
+
+@pytest.fixture
+def titles(opened):
     def search(query: str, mode: str = "hybrid", **limits: str) -> list[str]:
-        retriever = Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
-        return [hit.title for hit in retriever.answer_query(SearchRequest(query, mode=mode)).hits]
+        return [hit.title for hit in opened(**limits).answer_query(SearchRequest(query, mode=mode)).hits]
 
     return search
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_required_and_excluded_parts_hold_in_every_mode(titles, mode):
-    everything = titles("vacuum partial index fsync", mode)
-    assert len(everything) == 3
+    assert "Vacuum" in titles("vacuum partial index fsync", mode)
     assert "Vacuum" not in titles("vacuum partial index fsync -tuples", mode)
     assert titles('"dead tuples" index', mode) == ["Vacuum"]
     assert titles("title:vacuum index fsync", mode) == ["Vacuum"]
     assert titles('"tuples dead" index', mode) == []
 
 
-def test_the_answer_says_how_the_query_was_read(site):
-    site.build()
-    retriever = Retriever.open(
-        site.index, DummyEmbedder(), Limits(close=-1.0)
-    )  # where nothing is, guesses are not marked
-    answer = retriever.answer_query(SearchRequest('vacum "dead tuples" -title:durability'))
-    assert answer.also_searched == [{"typed": "vacum", "searched": ["vacuum"], "reason": "correction"}]
+def test_the_answer_says_how_the_query_was_read(opened):
+    answer = opened().answer_query(SearchRequest('reclams "dead tuples" -title:durability'))
+    assert answer.also_searched == [{"typed": "reclams", "searched": ["reclaims"], "reason": "correction"}]
     assert (answer.required, answer.excluded) == (['"dead tuples"'], ["title:durability"])
     assert as_text(answer.as_dict()).splitlines()[:7:2] == [
         "without: title:durability", 'only with: "dead tuples"',
-        'did you mean: vacuum "dead tuples" -title:durability', "also searched for: vacuum (vacum)",
+        'did you mean: reclaims "dead tuples" -title:durability', "also searched for: reclaims (reclams)",
     ]  # fmt: skip
-    [hit] = answer.hits
-    assert "vacuum" in {hit.text[start:end].lower() for start, end in hit.highlights}
 
 
-def test_a_guess_is_not_marked_where_nothing_is_close(site):
-    site.build()
+def test_a_guess_is_not_marked_where_nothing_is_close(opened):
     for close, marked in ((-1.0, {"vacuum", "reclaims"}), (2.0, {"reclaims"})):
-        retriever = Retriever.open(site.index, DummyEmbedder(), Limits(close=close))
-        answer = retriever.answer_query(SearchRequest("vacum reclaims zebras nowhere near anything", k=1))
+        request = SearchRequest("vacum reclaims zebras nowhere near anything", k=1)
+        answer = opened(close=close).answer_query(request)
         [hit] = answer.hits
         assert {hit.text[start:end].lower() for start, end in hit.highlights} == marked
         assert answer.close == (close < 1)
+        assert as_text(answer.as_dict()).count("nothing close; nearest:") == (close > 1)
 
 
 def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
@@ -68,11 +65,9 @@ def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
 
 
 @pytest.fixture
-def asked(site):
+def asked(opened, site):
     """What was meant by a query, and the words that were searched for as well, in documents that a filter allows."""
-    (site.source / "secret.md").write_text("# Secret\n\nThe ceratops of max_wal_senders stay hidden, as does vacxum.\n")
-    site.build()
-    retriever = Retriever.open(site.index, DummyEmbedder())
+    retriever = opened()
 
     def ask(query: str, path: str = "") -> tuple[str | None, list[str]]:
         only = {"path": str(site.source / path)} if path else None
@@ -82,23 +77,20 @@ def asked(site):
     return ask
 
 
-@pytest.mark.parametrize(
-    ("query", "meant"),
-    [
-        ("vacum of dead tuples", "vacuum of dead tuples"),
-        ("Vacum, and (tupels)?", "Vacuum, and (tuples)?"),  # all else stays as it was typed
-        ('"dead tupels"', '"dead tuples"'),  # which is not corrected by itself
-        ("title:vacum title:x", "title:vacuum title:x"),
-        ("vacuum tuples", None),
-        ("max_wal_senders", None),  # names are left alone, those that are there and those that are not
-        ("max_wal_sender maxWalSenders x86", None),
-        ("dead -tupels", None),
-        ("lovers", None),  # which the model has a token for
-        ("q", None),
-    ],
-)
-def test_what_was_meant_is_proposed(asked, query, meant):
-    assert asked(query)[0] == meant
+def test_what_was_meant_is_proposed(asked):
+    for query, meant in {
+        "vacum of dead tuples": "vacuum of dead tuples",
+        "Vacum, and (tupels)?": "Vacuum, and (tuples)?",  # all else stays as it was typed
+        '"dead tupels"': '"dead tuples"',  # which is not corrected by itself
+        "title:vacum title:x": "title:vacuum title:x",
+        "vacuum tuples": None,
+        "max_wal_senders": None,  # names are left alone, those that are there and those that are not
+        "max_wal_sender maxWalSenders x86": None,
+        "dead -tupels": None,
+        "lovers": None,  # which the model has a token for
+        "q": None,
+    }.items():
+        assert asked(query)[0] == meant, query
 
 
 def test_corrections_are_words_of_documents_that_may_be_found(asked):
