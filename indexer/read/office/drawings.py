@@ -13,6 +13,7 @@ from indexer.read.office.number_formats import shown
 from indexer.read.office.zipped import Package
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+DELETED = (f"{W}del", f"{W}moveFrom")
 _IN_FONT = re.compile("[\uf020-\uf0ff]")
 
 
@@ -62,7 +63,6 @@ def _character(code: int, font: str) -> str:
 
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-_DELETED = (f"{W}del", f"{W}moveFrom")
 _SINGLE = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")  # needs no parentheses
 _ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 
@@ -74,7 +74,7 @@ def linear(node: Any) -> str:
 
 def _text(node: Any) -> str:
     name = node.tag.removeprefix(M)
-    if node.tag in _DELETED or (name.endswith("Pr") and name != "sPre"):
+    if node.tag in DELETED or (name.endswith("Pr") and name != "sPre"):
         return ""
     if name in ("t", f"{W}t"):
         return node.text or ""
@@ -150,10 +150,11 @@ Rows = list[list[str]]
 
 
 def children(node: Any) -> Iterator[Any]:
-    """Yield the elements in another one; of what stands there in several forms only the first that says something."""
+    """Yield the elements in another one but deleted ones; of several forms only the first that says something."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
-            yield child
+            if child.tag not in DELETED:
+                yield child
             continue
         forms = list(child.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
         wanted = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))

@@ -18,12 +18,11 @@ from lxml import etree
 from indexer import notes
 from indexer.decoding import decode
 from indexer.read.html.main_content import extract
-from indexer.read.office.drawings import DRAWN, M, W, children, drawn, linear, readable, text_of_symbol
+from indexer.read.office.drawings import DELETED, DRAWN, M, W, children, drawn, linear, readable, text_of_symbol
 from indexer.read.office.zipped import Package, main_part, properties
 from indexer.records import Extraction
 
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_DELETED = frozenset({f"{W}del", f"{W}moveFrom"})
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
 _NOTHING = etree.Element("nothing")  # in place of a part that is missing
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
@@ -77,7 +76,7 @@ class _Walker:
 
     def blocks(self, root: Any) -> Iterator[str]:
         """Yield the paragraphs and tables inside an element as HTML."""
-        for child in _children(root):
+        for child in children(root):
             if child.tag == _PARAGRAPH:
                 yield self._paragraph(child)
             elif child.tag == _TABLE:
@@ -106,7 +105,7 @@ class _Walker:
             return f"<p>{text}</p>{beside}"
         frame = found.find(f"{W}framePr")
         is_large_letter = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
-        if is_large_letter or any(found.find(f"{W}rPr/{mark}") is not None for mark in _DELETED):
+        if is_large_letter or any(found.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
             self._carried = text
             return beside
         outline = _value(found.find(f"{W}outlineLvl"))
@@ -169,7 +168,7 @@ class _Walker:
         return _table_markup(rows)
 
     def _inline(self, node: Any) -> Iterator[str]:
-        for child in _children(node):
+        for child in children(node):
             tag = child.tag
             if tag in _PROPERTIES:
                 continue
@@ -232,13 +231,9 @@ class _Walker:
             self._fields.pop()
 
 
-def _children(node: Any) -> Iterator[Any]:
-    return (child for child in children(node) if child.tag not in _DELETED)
-
-
 def _within(node: Any, wanted: str) -> Iterator[Any]:
     """Yield the rows of a table, or the cells of a row, whatever stands around each."""
-    for child in _children(node):
+    for child in children(node):
         if child.tag == wanted:
             yield child
         else:
@@ -247,15 +242,11 @@ def _within(node: Any, wanted: str) -> Iterator[Any]:
 
 def _table_markup(rows: Iterable[tuple[str, list[_Cell]]]) -> str:
     """Return a table of rows, each with the tag of its cells."""
-    lines: list[str] = []
-    for tag, cells in rows:
-        lines.append("<tr>")
-        for cell in cells:
-            spans = ("colspan", cell.columns), ("rowspan", cell.rows)
-            attributes = "".join(f" {name}={count}" for name, count in spans if count > 1)
-            lines.append(f"<{tag}{attributes}>{cell.html}</{tag}>")
-        lines.append("</tr>")
-    return f"<table>{''.join(lines)}</table>"
+    lines = (
+        "".join(f"<{tag} colspan={cell.columns} rowspan={cell.rows}>{cell.html}</{tag}>" for cell in cells)
+        for tag, cells in rows
+    )
+    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def _value(element: Any) -> str:
