@@ -50,16 +50,16 @@ def read(body: bytes, charset: str | None) -> Extraction:
         if body.startswith(OLE):
             refuse_ole(body, is_workbook=True)
         return Extraction(None, tuple(map(_section, _sheets(body, None))), Declared())
-    with Package(body) as package:
-        if _MANIFEST in package and _ENCRYPTED.search(package.read(_MANIFEST)):
-            raise ParseError("encrypted: it opens only with a password")
-        title, declared = properties(package)
-        if _CONTENT in package:
-            sheets = _ods_sheets(package.xml(_CONTENT))
-        else:
-            package.check_sizes()  # the reader of sheets has no caps of its own
-            sheets = _sheets(body, package)
-        return Extraction(title, tuple(map(_section, sheets)), declared)
+    package = Package(body)
+    if _MANIFEST in package and _ENCRYPTED.search(package.read(_MANIFEST)):
+        raise ParseError("encrypted: it opens only with a password")
+    title, declared = properties(package)
+    if _CONTENT in package:
+        sheets = _ods_sheets(package.xml(_CONTENT))
+    else:
+        package.check_sizes()  # the reader of sheets has no caps of its own
+        sheets = _sheets(body, package)
+    return Extraction(title, tuple(map(_section, sheets)), declared)
 
 
 def _section(sheet: _Sheet) -> Section:

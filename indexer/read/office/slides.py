@@ -19,27 +19,27 @@ _Relations = dict[str, tuple[str, str]]
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a PPTX file; raises ParseError."""
-    with Package(body) as package:
-        main = main_part(package, "ppt/presentation.xml")
-        slides = package.relations(main)
-        sections = []
-        for number, entry in enumerate(package.xml(main).iter(f"{_P}sldId"), start=1):
-            _, name = slides.get(entry.get(f"{_R}id", ""), ("", ""))
-            root = package.xml(name) if name in package else None
-            if root is None or root.get("show") in ("0", "false"):
-                continue
-            relations = package.relations(name)
-            shown = list(_blocks(root, package, relations))
-            title = " ".join(" ".join(lines) for kind, lines in shown if kind in _TITLES)
-            blocks = ["\n".join(lines) for kind, lines in shown if kind not in _TITLES]
-            for kind, page in relations.values():
-                if kind == "notesSlide" and page in package:
-                    found = _blocks(package.xml(page), package, package.relations(page))
-                    blocks += ["\n".join(lines) for _, lines in found]
-            label = f"Slide {number}"
-            text = "\n\n".join(block for block in blocks if block.strip())
-            sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))
-        name_of_deck, declared = properties(package)
+    package = Package(body)
+    main = main_part(package, "ppt/presentation.xml")
+    slides = package.relations(main)
+    sections = []
+    for number, entry in enumerate(package.xml(main).iter(f"{_P}sldId"), start=1):
+        _, name = slides.get(entry.get(f"{_R}id", ""), ("", ""))
+        root = package.xml(name) if name in package else None
+        if root is None or root.get("show") in ("0", "false"):
+            continue
+        relations = package.relations(name)
+        shown = list(_blocks(root, package, relations))
+        title = " ".join(" ".join(lines) for kind, lines in shown if kind in _TITLES)
+        blocks = ["\n".join(lines) for kind, lines in shown if kind not in _TITLES]
+        for kind, page in relations.values():
+            if kind == "notesSlide" and page in package:
+                found = _blocks(package.xml(page), package, package.relations(page))
+                blocks += ["\n".join(lines) for _, lines in found]
+        label = f"Slide {number}"
+        text = "\n\n".join(block for block in blocks if block.strip())
+        sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))
+    name_of_deck, declared = properties(package)
     return Extraction(name_of_deck, tuple(sections), declared)
 
 

@@ -38,11 +38,11 @@ _SIGNS = {
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a DOCX file; raises ParseError."""
-    with Package(body) as package:
-        main = main_part(package, "word/document.xml")
-        markup = "".join(_Walker(package, main).blocks(package.xml(main)))
-        markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
-        title, declared = properties(package)
+    package = Package(body)
+    main = main_part(package, "word/document.xml")
+    markup = "".join(_Walker(package, main).blocks(package.xml(main)))
+    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
+    title, declared = properties(package)
     found = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or found.title, found.sections, declared)
 

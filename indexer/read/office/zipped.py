@@ -7,7 +7,7 @@ import re
 import struct
 import zipfile
 import zlib
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
 from lxml import etree
@@ -56,12 +56,6 @@ class Package:
         self._read = 0
         if len(self._names) > _MOST_PARTS:
             raise ParseError(f"more than {_MOST_PARTS:,} parts")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._zip.close()
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
