@@ -13,7 +13,6 @@ from pathlib import Path
 
 from indexer.errors import MemoryShort
 
-CGROUP = "the cgroup"  # name of a limit
 LEAST = 600 << 20  # bytes below which no build is begun
 _PLENTY = 4 << 30  # bytes from which nothing needs to be smaller
 _BUILD = 450 << 20  # bytes of the build's own process, with the default model
@@ -46,25 +45,18 @@ class Limit:
 @cache
 def limit() -> Limit | None:
     """Return the limit, or None where there is none below 4 GB."""
-    found = [found for found in limits() if found.bytes < _PLENTY]
-    return min(found, key=lambda found: found.bytes, default=None)
-
-
-def limits() -> Iterator[Limit]:
-    """Yield the limits that hold for this process, in no order."""
+    found = []
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
     if space != resource.RLIM_INFINITY:
-        yield Limit(space, "ulimit -v")
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:  # of Linux alone
-        return
-    for line in lines:
-        _, kinds, path = line.split(":", 2)
-        if kinds == "":
-            yield from _of_cgroup(_CGROUPS, path, "memory.max")
-        elif "memory" in kinds.split(","):
-            yield from _of_cgroup(_CGROUPS / "memory", path, "memory.limit_in_bytes")
+        found.append(Limit(space, "ulimit -v"))
+    with suppress(OSError):  # of Linux alone
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, kinds, path = line.split(":", 2)
+            if kinds == "":
+                found += _of_cgroup(_CGROUPS, path, "memory.max")
+            elif "memory" in kinds.split(","):
+                found += _of_cgroup(_CGROUPS / "memory", path, "memory.limit_in_bytes")
+    return min((each for each in found if each.bytes < _PLENTY), key=lambda each: each.bytes, default=None)
 
 
 def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
@@ -73,12 +65,10 @@ def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
     for place in [folder, *folder.parents]:
         if not place.is_relative_to(mount):
             return
-        try:
+        with suppress(OSError):
             most = (place / name).read_text().strip()
-        except OSError:
-            continue
-        if most.isdecimal():
-            yield Limit(int(most), CGROUP, place)
+            if most.isdecimal():
+                yield Limit(int(most), "the cgroup", place)
 
 
 def prepare() -> None:

@@ -3,18 +3,15 @@
 import shutil
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, TextIO
 
 from indexer.errors import counted
 
-Style = Literal["shown", "quiet"]
 READING = "reading"  # the phase that has pages and chunks
-_RATED = ("pages", "due", "embedded", "tokens")  # counts whose growth is shown
-_WINDOW = 30.0  # seconds over which rates are taken
-_LEAST = 3.0  # seconds of a window that give a rate
-_SETTLED = 0.1  # pages found for each one done, up to which the number left counts as known
+_LEAST = 3.0  # seconds of a phase that give a rate
+_AT_ONCE = 1.0  # seconds in which a folder is listed
+_SETTLED = 10.0  # seconds without a new page, after which the number left counts as known
 
 
 class Progress:
@@ -23,14 +20,15 @@ class Progress:
     The number of pages due is the number known so far: in a crawl it grows as links are found.
     """
 
-    def __init__(self, stream: TextIO, style: Style, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, stream: TextIO, style: Literal["shown", "quiet"], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._stream = stream
         self._style = style
         self._clock = clock
-        self._started = self._began = clock()
+        self._started = self._began = self._found_at = clock()
         self._phase = ""
-        self._counts = dict.fromkeys((*_RATED, "waiting", "tokens_waiting"), 0)
-        self._history: dict[str, deque[tuple[float, int]]] = {name: deque() for name in _RATED}
+        self._pages = self._due = self._embedded = self._waiting = self._tokens = self._tokens_waiting = 0
         self._lock = threading.RLock()
         self._display: Display | None = None
 
@@ -45,35 +43,23 @@ class Progress:
     def found(self, pages: int) -> None:
         """Set the number of pages due in all, as far as known."""
         with self._lock:
-            self._set(due=max(pages, self._counts["pages"]))
+            if pages > self._due:
+                self._due, self._found_at = pages, self._clock()
+        self._changed()
 
     def page(self) -> None:
         """Count one more page as done, whatever its outcome."""
         with self._lock:
-            pages = self._counts["pages"] + 1
-            self._set(pages=pages, due=max(pages, self._counts["due"]))
+            self._pages += 1
+            self._due = max(self._due, self._pages)
+        self._changed()
 
     def chunks(self, *, waiting: int, embedded: int, tokens: int, tokens_waiting: int) -> None:
         """Set the numbers of chunks and tokens that are embedded, and that wait to be embedded."""
-        self._set(waiting=waiting, embedded=embedded, tokens=tokens, tokens_waiting=tokens_waiting)
-
-    def _set(self, **counts: int) -> None:
         with self._lock:
-            now = self._clock()
-            self._counts |= counts
-            for name in counts.keys() & self._history.keys():
-                history = self._history[name]
-                while len(history) > 1 and history[1][0] <= now - _WINDOW:
-                    history.popleft()
-                history.append((now, counts[name]))
+            self._waiting, self._embedded = waiting, embedded
+            self._tokens, self._tokens_waiting = tokens, tokens_waiting
         self._changed()
-
-    def _rate(self, name: str) -> float:
-        """Return the growth of a count per second, over the last half minute; 0 while too little is known."""
-        if not self._history[name]:
-            return 0.0
-        (first, before), (last, count) = self._history[name][0], self._history[name][-1]
-        return (count - before) / (last - first) if last - first >= _LEAST else 0.0
 
     def message(self, text: str) -> None:
         """Print one line that is not overwritten."""
@@ -89,43 +75,40 @@ class Progress:
             self._display = None
 
     def line(self) -> str:
-        """Return the phase, the counts, the rate and the time left, or the time so far, in one line."""
+        """Return the phase, the counts, the mean rates and the time left, or the time so far, in one line."""
         with self._lock:
-            count, elapsed = self._counts, _duration(self._clock() - self._began)
-            if self._phase != READING:
-                return f"{self._phase}, {elapsed}"
-            if not count["due"]:
-                return f"{self._phase}: looking for pages, {elapsed}"
-            pages, found, embedded, tokens = (self._rate(name) for name in _RATED)
-            text = f"{self._phase}: {count['pages']:,} of {counted(count['due'], 'page')}"
-            if count["waiting"]:
-                due = counted(count["embedded"] + count["waiting"], "chunk")
-                text += f", {count['embedded']:,} of {due} embedded"
-            elif count["embedded"]:
-                text += f", {counted(count['embedded'], 'chunk')} embedded"
-            if embedded:
-                text += f" ({embedded:,.0f} chunks/s, {tokens:,.0f} tokens/s)"
-            elif pages and not count["waiting"]:
-                text += f" ({pages:,.0f} pages/s)"
-            if pages and found > _SETTLED * pages:
-                return f"{text}, and more are being found"
-            left = count["due"] - count["pages"]
-            if tokens and count["pages"]:  # not chunks: the longest of a block are embedded first
-                a_page = (count["tokens"] + count["tokens_waiting"]) / count["pages"]
-                return f"{text}, about {_duration((left * a_page + count['tokens_waiting']) / tokens)} left"
-            if pages and not (count["embedded"] or count["waiting"]):  # else embedding takes longer than reading
-                return f"{text}, about {_duration(left / pages)} left"
-            return f"{text}, {elapsed}"
+            now = self._clock()
+            seconds = now - self._began
+            if self._phase != READING or not self._due:
+                return f"{self._phase}{': looking for pages' * (self._phase == READING)}, {_duration(seconds)}"
+            text = f"{self._phase}: {self._pages:,} of {counted(self._due, 'page')}"
+            if self._waiting:
+                text += f", {self._embedded:,} of {counted(self._embedded + self._waiting, 'chunk')} embedded"
+            elif self._embedded:
+                text += f", {counted(self._embedded, 'chunk')} embedded"
+            left, estimate = self._due - self._pages, None
+            if seconds >= _LEAST and self._embedded:
+                text += f" ({self._embedded / seconds:,.0f} chunks/s, {self._tokens / seconds:,.0f} tokens/s)"
+                if self._pages:  # not chunks: the longest of a block are embedded first
+                    a_page = (self._tokens + self._tokens_waiting) / self._pages
+                    estimate = seconds * (left * a_page + self._tokens_waiting) / max(1, self._tokens)
+            elif seconds >= _LEAST and self._pages and not self._waiting:  # else embedding takes longer than reading
+                text += f" ({self._pages / seconds:,.0f} pages/s)"
+                estimate = seconds * left / self._pages
+            if estimate is None:
+                return f"{text}, {_duration(seconds)}"
+            is_known = now - self._found_at >= _SETTLED or self._found_at - self._began <= _AT_ONCE
+            return f"{text}, about {_duration(estimate)} left" if is_known else f"{text}, and more are being found"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
         with self._lock:
             return {
                 "phase": self._phase,
-                "pages": self._counts["pages"],
-                "pages_due": self._counts["due"],
-                "chunks_embedded": self._counts["embedded"],
-                "chunks_waiting": self._counts["waiting"],
+                "pages": self._pages,
+                "pages_due": self._due,
+                "chunks_embedded": self._embedded,
+                "chunks_waiting": self._waiting,
                 "seconds": round(self._clock() - self._started, 1),
             }
 
