@@ -67,14 +67,8 @@ class Cluster:
     def __init__(self, load: Callable[[], Embedder], fingerprint: Mapping[str, Any], cores: int = 1) -> None:
         """Check that every node can take tasks, which compiles the model there if necessary.
 
-        Args:
-            load: returns the embedder of a node; a function that can be imported there, or a partial of one.
-            fingerprint: fingerprint of this machine's embedder; that of every node must be equal.
-            cores: number of cores that one task takes.
-
-        Raises:
-            NodeDiffers: a node has other software or another model.
-            ClusterError: no node has enough cores.
+        What loads the embedder of a node is a function that can be imported there, or a partial of one; its
+        fingerprint must be that of this machine. Raises NodeDiffers, or ClusterError if no node has so many cores.
         """
         self._work = Work(uuid4().hex, load, dict(fingerprint), _software())
         self._cores = cores

@@ -176,8 +176,7 @@ class Draft:
 class _VectorQueue:
     """Takes chunks in row order, and stores their vectors in the same order, block by block.
 
-    One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for, so memory
-    stays flat.
+    One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for.
     """
 
     def __init__(self, plan: Plan, earlier: PreviousGeneration, store: GenerationWriter) -> None:

@@ -18,12 +18,8 @@ _SECONDS = 5.0  # for an address to answer
 def ray_session(address: str) -> Iterator[None]:
     """Connect to a cluster, and end what was started here when the block ends, by SIGTERM too.
 
-    Args:
-        address: host:port of a cluster that this machine is a node of; `local`: one of this machine alone, which is
-            started; `auto`: the cluster that this machine is a node of, or else `local`.
-
-    Raises:
-        ClusterError: Ray is not installed, nobody answers there, or it is of another version.
+    The address is HOST:PORT or `auto`, of a cluster that this machine is a node of, or `local` to start one here, as
+    `auto` does too where there is none. Raises ClusterError if Ray is not installed, or does not answer.
     """
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address

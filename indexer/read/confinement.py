@@ -25,9 +25,12 @@ _SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets of others, signals to others
 _EMPTY = "/proc/self/fdinfo"  # a folder in which there is nothing but numbers
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 def hide() -> None:
     """Let no other process of this user read the memory or the environment of this one."""
-    _libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def confine(memory: int) -> dict[str, str]:
@@ -42,55 +45,43 @@ def confine(memory: int) -> dict[str, str]:
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
         resource.setrlimit(limit, (0, 0))
     hide()
-    namespaces = "user, network, IPC" if _libc().unshare(_NEW_USER | _NEW_NET | _NEW_IPC) == 0 else ""
+    has_namespaces = _LIBC.unshare(_NEW_USER | _NEW_NET | _NEW_IPC) == 0
     root = ""
     with suppress(OSError):  # may not
         os.chroot(_EMPTY)
         root = "empty"
     os.chdir("/")
-    capabilities = "none" if _drop_capabilities() else ""
-    _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # not before, as other rights unset it
-    _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    capset = _CAPSET.get(os.uname().machine)
+    head, sets = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITIES, 0)), ctypes.create_string_buffer(24)
+    has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # not before, as other rights unset it
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _landlock()
     return {
-        "namespaces": namespaces,
+        "namespaces": "user, network, IPC" if has_namespaces else "",
         "root folder": root,
-        "capabilities": capabilities,
+        "capabilities": "none" if has_none else "",
         "landlock": f"version {version}" if version else "",
         "seccomp": "only those on a list" if restrict_calls() else "",
     }
 
 
-def _drop_capabilities() -> bool:
-    number = _CAPSET.get(os.uname().machine)
-    if number is None:
-        return False
-    head = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITIES, 0))
-    return bool(_libc().syscall(number, head, ctypes.create_string_buffer(24)) == 0)
-
-
 def _landlock() -> int:
     """Forbid every file, connection and signal to others that the kernel can; its version, or 0 where it has none."""
-    libc = _libc()
-    version: int = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI)
+    version: int = _LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI)
     if version < 1:
         return 0
     files = (1 << max(count for least, count in _FILE_RIGHTS if version >= least)) - 1
     net = _NET_RIGHTS if version >= _NET_FROM else 0
     scopes = _SCOPES if version >= _SCOPES_FROM else 0
-    rules = struct.pack("QQQ", files, net, scopes)
-    size = 24 if scopes else 16 if net else 8
-    ruleset = libc.syscall(_CREATE_RULESET, rules, ctypes.c_size_t(size), 0)
+    size = ctypes.c_size_t(24 if scopes else 16 if net else 8)
+    ruleset = _LIBC.syscall(_CREATE_RULESET, struct.pack("QQQ", files, net, scopes), size, 0)
     if ruleset < 0:
         return 0
     try:
-        return version if libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0 else 0
+        return version if _LIBC.syscall(_RESTRICT_SELF, ruleset, 0) == 0 else 0
     finally:
         os.close(ruleset)
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
 
 
 # By name: the number on x86_64 (none where it has no such call), and on aarch64.
@@ -139,8 +130,7 @@ def restrict_calls(machine: str = "") -> bool:
     code = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter(*known))
     instructions = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.addressof(instructions))
-    libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
+    return bool(_LIBC.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
 
 
 def _filter(column: int, architecture: int) -> Iterator[_Instruction]:

@@ -178,11 +178,6 @@ def detect_language(text: str) -> str | None:
     return language_of(language) if confidence >= _CONFIDENT else None
 
 
-def load_language_model() -> None:
-    """Load the model now, and use it once: it writes files and sets memory aside for that, which it may not later."""
-    detect_language("Loading it is half of what there is to do. " * 100)
-
-
 @cache
 def _identifier() -> Any:
     # imported here: its model takes a third of a second and 100 MB, which is for the processes that read documents

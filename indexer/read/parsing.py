@@ -61,10 +61,9 @@ class Parts:
 
 
 def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
-    """Read a page of HTML or Markdown, once.
+    """Read a page of HTML or Markdown, once; an error of its text is in the result.
 
-    Raises:
-        ParseError: its links, or whether scripts draw it, cannot be found. An error of its text is in the result.
+    Raises ParseError if its links, or whether scripts draw it, cannot be found.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
     argument = asdict(wanted) | {"charset": page.charset, "reader": reader}
@@ -102,15 +101,8 @@ def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
 def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, spare: Spare = nobody) -> Document:
     """Read a page's title and sections, and what it says about itself.
 
-    Args:
-        page: what was fetched.
-        process: the process that reads it; None for any that is free.
-        ocr: reads images, and pages of a PDF that have no text.
-        spare: lends another process where one is free, for scans of many pages.
-
-    Raises:
-        ParseError: the page is not what it says it is, cannot be read, or takes too much time or memory. A document
-            without sections is no error.
+    The process that reads it is any that is free by default; `spare` lends others for scans of many pages. Raises
+    ParseError if the page is not what it says it is, cannot be read, or takes too much time or memory.
     """
     path = urlsplit(page.url).path
     content_type = effective_type(page.content_type, path)

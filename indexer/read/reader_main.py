@@ -19,7 +19,7 @@ from indexer import decoding, notes
 from indexer.errors import ParseError
 from indexer.read.confinement import confine, hide
 from indexer.read.container import unpacked
-from indexer.read.extraction import detect_language, load_language_model, to_json
+from indexer.read.extraction import detect_language, to_json
 from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, GZIP, LISTING, PACKED_READERS, PAGE, SCANS
 from indexer.read.reader_process import pack_message, read_message
 
@@ -59,7 +59,7 @@ def main() -> None:
 
 def preload() -> None:
     """Load all that any reader may use: afterwards no file can be opened."""
-    load_language_model()
+    detect_language("The model of languages writes files, and sets memory aside when it is first used. " * 50)
     import_module("_strptime")  # which datetime loads when it first reads a date
     for reader, place in FUNCTIONS.items():
         module, _, function = place.partition(":")

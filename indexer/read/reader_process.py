@@ -119,15 +119,10 @@ class ReaderProcess:
         self.confinement: dict[str, str] = {}  # what holds the process, by name; empty where the system has none of it
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Have a document read: gives the reader's answers, each with bytes that belong to it.
+        """Have a document read by one of `formats.FUNCTIONS`: yield its answers, each with bytes that belong to it.
 
-        Args:
-            reader: module that reads it, see `indexer.read.formats`.
-            argument: what that needs to know, such as the charset of a text, or the longest member of an archive.
-            body: the document.
-
-        Raises:
-            ParseError: it cannot be read, or reading it took too long or too much memory.
+        The argument is what that needs to know, such as the charset of a text, or the longest member of an archive.
+        Raises ParseError if it cannot be read, or reading it took too long or too much memory.
         """
         done = False
         if self._is_interrupted:
