@@ -33,7 +33,7 @@ _PAGE = """<!doctype html>
 </nav>
 <main>
 {body}
-<footer>{before}{after}</footer>
+<footer>{footer}</footer>
 </main>
 </body>
 </html>
@@ -60,12 +60,7 @@ class Page:
 def write_site(target: Path, search: str = "") -> int:
     """Render README.md and the pages that it names into `target`, in place of older pages; return their number.
 
-    Args:
-        target: folder of the site; made where it is missing.
-        search: address of a server whose search box every page gets; empty for none.
-
-    Raises:
-        OSError: a file cannot be read or written.
+    `search` is the address of a server whose search box every page gets; empty for none. Raises OSError.
     """
     names = dict.fromkeys(_PAGE_IN_README.findall((ROOT / "README.md").read_text(encoding="utf-8")))
     pages = [_render("index", ROOT / "README.md"), *(_render(name, ROOT / "docs" / f"{name}.md") for name in names)]
@@ -78,8 +73,11 @@ def write_site(target: Path, search: str = "") -> int:
             nav="\n".join(_entry(each, is_current=each is page) for each in pages),
             search=_SEARCH.format(server=html.escape(search.rstrip("/"))) if search else "",
             body=page.body,
-            before=_neighbour("prev", pages[number - 1]) if number else "",
-            after=_neighbour("next", pages[number + 1]) if number + 1 < len(pages) else "",
+            footer="".join(
+                f'<a rel="{relation}" href="{pages[near].name}.html">{pages[near].title}</a>'
+                for relation, near in (("prev", number - 1), ("next", number + 1))
+                if 0 <= near < len(pages)
+            ),
         )
         (target / f"{page.name}.html").write_text(text, encoding="utf-8")
     for file in (file for kind in ("css", "svg", "png") for file in (ROOT / "docs").glob(f"*.{kind}")):
@@ -92,20 +90,13 @@ def _render(name: str, path: Path) -> Page:
     body = _LINK_TO_PAGE.sub(r'href="\1.html\2"', render(path.read_text(encoding="utf-8")).html)
     body = _LINK_TO_FILE.sub(r"\1", body).replace('src="docs/', 'src="')
     headings = _HEADING.findall(body)
-    body = _HEADING.sub(_with_permalink, body)
+    link = r'<a class="headerlink" href="#\2" aria-label="Link to this section">#</a>'
+    body = re.sub(r'<h([2-6]) id="([^"]*)">(.*?)</h\1>', rf'<h\1 id="\2">\3{link}</h\1>', body, flags=re.DOTALL)
     body = body.replace("<pre>", '<pre tabindex="0">')  # a box that scrolls has to be reached without a mouse
     body = body.replace("<th></th>", "<td></td>")  # the corner of a table is no heading
     body = _TABLE.sub(r'<div class="wide" tabindex="0">\g<0></div>', body)
     title = next((text for level, _, text in headings if level == "1"), html.escape(path.stem))
     return Page(name, title, body, {anchor: text for level, anchor, text in headings if level == "2"})
-
-
-def _with_permalink(match: re.Match[str]) -> str:
-    level, anchor, text = match.groups()
-    if level == "1":
-        return match[0]
-    link = f'<a class="headerlink" href="#{anchor}" aria-label="Link to this section">#</a>'
-    return f'<h{level} id="{anchor}">{text}{link}</h{level}>'
 
 
 def _entry(page: Page, *, is_current: bool) -> str:
@@ -115,10 +106,6 @@ def _entry(page: Page, *, is_current: bool) -> str:
     parts = "".join(f'<li><a href="#{anchor}">{_plain(text)}</a></li>' for anchor, text in page.headings.items())
     inner = f"<ul>{parts}</ul>" if parts else ""
     return f'<li><a href="{page.name}.html" aria-current="page">{title}</a>{inner}</li>'
-
-
-def _neighbour(relation: str, page: Page) -> str:
-    return f'<a rel="{relation}" href="{page.name}.html">{page.title}</a>'
 
 
 def _plain(markup: str) -> str:

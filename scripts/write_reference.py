@@ -69,16 +69,12 @@ def _groups(verb: Verb) -> Iterator[str]:
 
 
 def _setting(setting: Setting) -> tuple[str, ...]:
+    default = f"`{setting.default}`" if setting.default != "" else "empty"
     if isinstance(setting.default, bool):
         default = "yes" if setting.default else "no"
-    else:
-        default = f"`{setting.default}`" if setting.default != "" else "empty"
-    if setting.choices:
-        allowed = ", ".join(f"`{choice}`" for choice in setting.choices)
-    elif setting.low is not None and setting.high is not None:
+    allowed = ", ".join(f"`{choice}`" for choice in setting.choices) or TYPE_NAMES[type(setting.default)]
+    if not setting.choices and setting.low is not None and setting.high is not None:
         allowed = f"{setting.low:,} to {setting.high:,}"
-    else:
-        allowed = TYPE_NAMES[type(setting.default)]
     return f"`{setting.name}` `{setting.variable}` `{setting.flag}`", default, allowed, setting.help
 
 

@@ -71,12 +71,12 @@ def variables() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("where", "arguments"), list(commands()), ids=lambda value: str(value)[:60])
-def test_commands_are_understood(where: str, arguments: list[str]) -> None:
+def test_commands_are_understood(where, arguments):
     parsed = read(arguments)
     load({name: parsed[name] for name in BY_VARIABLE.values() if parsed.get(name) is not None}, {})
 
 
-def test_variables_are_settings() -> None:
+def test_variables_are_settings():
     ours = [given for given in variables() if given[1].startswith("PILOTLIGHT_")]
     assert len(ours) >= 8
     for where, variable, value in ours:
@@ -84,7 +84,7 @@ def test_variables_are_settings() -> None:
         load({}, {variable: value})
 
 
-def test_what_is_copied_is_there_and_is_all_that_is_packaged() -> None:
+def test_what_is_copied_is_there_and_is_all_that_is_packaged():
     copied = [word for name, value in instructions() if name == "COPY" for word in value.split()[:-1]]
     ours = {word for word in copied if not word.startswith(("--", "/"))}
     assert all((ROOT / name).exists() for name in ours)
@@ -97,7 +97,7 @@ def test_what_is_copied_is_there_and_is_all_that_is_packaged() -> None:
     assert set(extras.split(",")) <= set(project["project"]["optional-dependencies"])
 
 
-def test_the_list_for_serving_is_that_of_the_project_without_torch() -> None:
+def test_the_list_for_serving_is_that_of_the_project_without_torch():
     """Every dependency but those that scripts/lock leaves out, in a version that fits, with the hashes of its files."""
     text = (DEPLOY / "pilotlight-serve.txt").read_text(encoding="utf-8")
     entries = [entry.split("--hash=") for entry in re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).split("\n") if entry]
@@ -123,7 +123,7 @@ def test_the_list_for_serving_is_that_of_the_project_without_torch() -> None:
     assert wrong == []
 
 
-def test_the_image_runs_as_nobody_in_particular_and_is_probed() -> None:
+def test_the_image_runs_as_nobody_in_particular_and_is_probed():
     found = instructions()
     assert [value for name, value in found if name == "USER"] == ["10001", "10001"]
     last = [name for name, _ in found][::-1]
@@ -134,7 +134,7 @@ def test_the_image_runs_as_nobody_in_particular_and_is_probed() -> None:
     assert dict(found)["STOPSIGNAL"] == "SIGTERM"
 
 
-def test_compose_holds_its_services_down() -> None:
+def test_compose_holds_its_services_down():
     for name, service in compose()["services"].items():
         assert service["read_only"] is True, name
         assert service["cap_drop"] == ["ALL"]
@@ -147,7 +147,7 @@ def test_compose_holds_its_services_down() -> None:
     assert published.startswith("127.0.0.1:")  # whatever is beyond this machine goes through a proxy with a certificate
 
 
-def test_units_run_what_the_timer_starts_as_the_same_user() -> None:
+def test_units_run_what_the_timer_starts_as_the_same_user():
     timer = DEPLOY / "pilotlight-index.timer"
     assert timer.with_suffix(".service") in UNITS
     users = {user for unit in DEPLOY.glob("*.service") for user in of_unit(unit, "User")}
@@ -155,7 +155,7 @@ def test_units_run_what_the_timer_starts_as_the_same_user() -> None:
     assert re.search(r"^u pilotlight ", (DEPLOY / "sysusers.conf").read_text("utf-8"), re.MULTILINE)
 
 
-def test_units_are_what_systemd_takes(tmp_path: Path) -> None:
+def test_units_are_what_systemd_takes(tmp_path):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     for unit in UNITS:
@@ -166,7 +166,7 @@ def test_units_are_what_systemd_takes(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_the_dockerfile_is_what_hadolint_takes() -> None:
+def test_the_dockerfile_is_what_hadolint_takes():
     if shutil.which("hadolint") is None:
         pytest.skip("hadolint is not installed")
     done = subprocess.run(["hadolint", str(DOCKERFILE)], capture_output=True, text=True, check=False)
@@ -191,9 +191,7 @@ def answers(port: int, path: str) -> bool:
         return False
 
 
-def test_the_server_tells_systemd_that_it_is_ready_and_not_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_tells_systemd_that_it_is_ready_and_not_before(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
         told.bind(str(tmp_path / "notify"))
         told.settimeout(60)

@@ -1,3 +1,3 @@
-"""Pilotlight as LangChain, LlamaIndex and MCP know a retriever.
+"""Pilotlight as LangChain and MCP know a retriever.
 
 May import `query`, `client`, `answer`, and what keeps what is asked: `insights` and `serving`."""

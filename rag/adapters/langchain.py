@@ -1,20 +1,40 @@
 """Pilotlight as a retriever and as a reranker of LangChain."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, SkipValidation
 
-from rag.adapters.passages import Ranker, Searcher, best_of, metadata_of
 from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
-from rag.query.results import text_of
+from rag.query.results import Answer, text_of
+
+FACTS = ("title", "section", "document", "score", "language", "date", "content_type")
+
+
+class Searcher(Protocol):
+    """Answers searches: `rag.Client`, or `rag.serving.live.LiveRetriever` in the same process."""
+
+    def search(self, query: SearchRequest) -> Answer:
+        """Return the passages that answer best."""
+
+
+class Ranker(Protocol):
+    """Says how well texts answer a query, as `rag.Client` does."""
+
+    def rerank(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.floating]:
+        """Return a score from 0 to 1 for each text, (n,)."""
 
 
 class PilotlightRetriever(BaseRetriever):
-    """Finds passages for a chain; raises what its searcher raises."""
+    """Finds passages for a chain; raises what its searcher raises.
+
+    The author's own metadata keep their names where no fact of the passage has them; chains cite `source`.
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -30,16 +50,15 @@ class PilotlightRetriever(BaseRetriever):
     ) -> list[Document]:
         """Return the passages that answer a query; `k` of this call goes before the retriever's own."""
         wanted = Filter.parse(self.filter) if self.filter else None
+        most = self.k if k is None else k
         request = SearchRequest(
-            query,
-            k=self.k if k is None else k,
-            mode=self.mode,
-            filter=wanted,
-            collection=self.collection,
-            rerank=self.rerank,
+            query, k=most, mode=self.mode, filter=wanted, collection=self.collection, rerank=self.rerank
         )
-        found = self.searcher.search(request)
-        return [Document(text_of(hit), id=hit.id, metadata=metadata_of(hit)) for hit in found.hits]
+        documents = []
+        for hit in self.searcher.search(request).hits:
+            facts = {name: value for name in FACTS if (value := getattr(hit, name)) is not None}
+            documents.append(Document(text_of(hit), id=hit.id, metadata={**hit.metadata, "source": hit.url, **facts}))
+        return documents
 
 
 class PilotlightReranker(BaseDocumentCompressor):
@@ -57,8 +76,10 @@ class PilotlightReranker(BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """Return the documents that answer a query best."""
-        best = best_of(self.ranker, query, [document.page_content for document in documents], self.top_n)
+        scores = self.ranker.rerank(query, [document.page_content for document in documents])
         return [
-            documents[place].model_copy(update={"metadata": {**documents[place].metadata, "relevance_score": score}})
-            for place, score in best
+            documents[place].model_copy(
+                update={"metadata": {**documents[place].metadata, "relevance_score": float(scores[place])}}
+            )
+            for place in np.argsort(-scores, kind="stable")[: self.top_n].tolist()
         ]

@@ -4,8 +4,7 @@ import base64
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from urllib.parse import quote
 
 import msgspec
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rag import messages
-from rag.client.transport import Transport, kind_of, problem_in
+from rag.client.transport import Problem, Transport
 from rag.errors import ClientError, Unavailable
 from rag.events import Event
 from rag.insights.store import What
@@ -52,25 +51,6 @@ def _options_of(
 _with_options = _options_of(SearchRequest)
 
 
-class IndexOptions(TypedDict, total=False):
-    """Options of a build; those that are left out are as for `pilotlight index`."""
-
-    add: bool  # keep the sources of the index besides those named
-    full: bool  # reprocess unchanged pages too
-    collection: str
-
-
-class PushOptions(TypedDict, total=False):
-    """Facts that go before those which a document states itself."""
-
-    content_type: str  # text/plain unless it is given; for bytes also with a charset
-    title: str
-    language: str  # a tag such as en
-    date: str  # YYYY-MM-DD
-    access: Mapping[str, Sequence[str]]  # who may read it: users and groups, see docs/security.md
-    collection: str
-
-
 class Change:
     """A document that was sent or withdrawn; `state` and `reason` are as of the last answer of the server."""
 
@@ -97,8 +77,7 @@ class Change:
     def _take(self, facts: messages.Change) -> None:
         self.id, self.url, self.collection = facts.id, facts.url, facts.collection
         self.document = facts.document  # its id, as hits have it
-        self.state: str = facts.state
-        self.reason = facts.reason
+        self.state, self.reason = str(facts.state), facts.reason
 
 
 class Job:
@@ -127,9 +106,7 @@ class Job:
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait until it has ended; return the report of the build.
 
-        Raises:
-            Unavailable: it still runs after so many seconds.
-            ClientError: it failed or was cancelled; `error` says why.
+        Raises Unavailable if it still runs after so many seconds, and ClientError if it failed or was cancelled.
         """
         _wait(self, lambda: self.running, timeout, _JOB_POLL_S)
         if self.report is None:
@@ -137,10 +114,12 @@ class Job:
         return self.report
 
     def _take(self, facts: messages.Job) -> None:
-        self.id = facts.id
-        self.state: str = facts.state
-        self.progress = facts.progress
+        self.id, self.state, self.progress = facts.id, str(facts.state), facts.progress
         self.report, self.error = facts.report, facts.error
+
+
+def _job_path(id: str) -> str:
+    return f"{API}/index/{quote(id, safe='')}"
 
 
 def _wait(work: Change | Job, is_waiting: Callable[[], bool], timeout: float | None, poll: float) -> None:
@@ -182,9 +161,7 @@ class WrittenAnswer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -201,15 +178,15 @@ class WrittenAnswer:
         """Yield the text as it comes; raises ClientError where the server cannot go on."""
         for event in self._events:
             if event.name == "token":
-                text = self._read(event, _Token).text
+                text = self._read(event, _Written).text
                 self.text += text
                 yield text
             elif event.name == "support":
                 self.sentences.append(self._read(event, Sentence))
             elif event.name == "citations":
-                self.citations = self._read(event, _Citations).citations
+                self.citations = self._read(event, _Written).citations
             elif event.name == "done":
-                self.finish_reason = self._read(event, _End).finish_reason
+                self.finish_reason = self._read(event, _Written).finish_reason
             else:
                 self._read(event, dict[str, Any])
         if self.finish_reason is None:
@@ -218,24 +195,18 @@ class WrittenAnswer:
     def _read(self, event: Event, kind: type[Found]) -> Found:
         if event.name != "error":
             return self._transport.decode(event.data, kind)
-        detail, field = problem_in(event.data, "the answer could not be written to its end")
-        raise ClientError(detail, status=self._transport.decode(event.data, _Status).status, field=field)
+        problem = self._transport.decode(event.data, Problem)
+        error = problem.as_error(None, "the answer could not be written to its end")
+        error.status = problem.status
+        raise error
 
 
-class _Token(msgspec.Struct):
-    text: str
+class _Written(msgspec.Struct):
+    """What events of a written answer bring, each a part of it."""
 
-
-class _Citations(msgspec.Struct):
-    citations: tuple[Citation, ...]
-
-
-class _End(msgspec.Struct):
-    finish_reason: str
-
-
-class _Status(msgspec.Struct):
-    status: int | None = None
+    text: str = ""
+    citations: tuple[Citation, ...] = ()
+    finish_reason: str | None = None
 
 
 class _Batch(msgspec.Struct):
@@ -263,9 +234,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -307,16 +276,12 @@ class Client:
             found = self._transport.send("POST", f"{API}/search/batch", _Batch, {"queries": part}).answers
             if len(found) != len(part):
                 raise ClientError(f"{self._transport.url} did not answer every query: is it Pilotlight?")
-            outcomes += map(self._outcome, found)
+            for raw in map(bytes, found):
+                problem = self._transport.decode(raw, Problem)
+                is_answer = problem.status is None
+                error = problem.as_error(problem.status, "the server gave no answer")
+                outcomes.append(self._transport.decode(raw, Answer) if is_answer else error)
         return outcomes
-
-    def _outcome(self, raw: msgspec.Raw) -> Answer | ClientError:
-        content = bytes(raw)
-        status = self._transport.decode(content, _Status).status
-        if status is None:
-            return self._transport.decode(content, Answer)
-        detail, field = problem_in(content, "the server gave no answer")
-        return kind_of(status)(detail, status=status, field=field)
 
     @_with_options
     def pages(self, query: str, **options: Any) -> Iterator[Answer]:
@@ -356,15 +321,22 @@ class Client:
         content: str | bytes,
         *,
         metadata: Mapping[str, str | Sequence[str]] | None = None,
-        **options: Unpack[PushOptions],
+        content_type: str | None = None,
+        title: str | None = None,
+        language: str | None = None,
+        date: str | None = None,
+        access: Mapping[str, Sequence[str]] | None = None,
+        collection: str = DEFAULT_COLLECTION,
     ) -> Change:
         """Send a document, which replaces what was sent for its address before; needs a key that may write.
 
         The server has it on its disk when this returns, and finds it within seconds; `Change.wait` waits for that.
+        Facts that are given go before those which the document states itself: for bytes, `content_type` has a charset
+        too, `date` is YYYY-MM-DD, and `access` has the names of users and groups that may read it.
         """
-
         body = {"text": content} if isinstance(content, str) else {"base64": base64.b64encode(content).decode("ascii")}
-        fields = {"url": url, **body, "metadata": dict(metadata or {}), **options}
+        facts = {"content_type": content_type, "title": title, "language": language, "date": date, "access": access}
+        fields = {"url": url, **body, "metadata": dict(metadata or {}), **facts, "collection": collection}
         return Change(self._transport, self._transport.send("POST", f"{API}/documents", messages.Change, fields))
 
     def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> Change:
@@ -399,9 +371,12 @@ class Client:
                 scores[start + ranked.index] = ranked.relevance_score
         return scores
 
-    def index(self, *sources: str, **options: Unpack[IndexOptions]) -> Job:
-        """Have the index built again, from its own sources unless others are named; needs a key that may write."""
-        fields = {"sources": sources, **options}
+    def index(self, *sources: str, add: bool = False, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
+        """Have the index built again, from its own sources unless others are named; needs a key that may write.
+
+        `add` keeps the sources of the index besides those named, `full` reprocesses unchanged pages too.
+        """
+        fields = {"sources": sources, "add": add, "full": full, "collection": collection}
         return Job(self._transport, self._transport.send("POST", f"{API}/index", messages.Job, fields))
 
     def job(self, id: str) -> Job:
@@ -411,10 +386,6 @@ class Client:
     def jobs(self) -> list[Job]:
         """Return the builds that the server remembers, newest first."""
         return [Job(self._transport, each) for each in self._transport.get(f"{API}/index", messages.Jobs).jobs]
-
-
-def _job_path(id: str) -> str:
-    return f"{API}/index/{quote(id, safe='')}"
 
 
 def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import httpx
@@ -17,8 +17,27 @@ T = TypeVar("T")
 Params = Mapping[str, str] | tuple[tuple[str, str], ...]  # of an address; as pairs, a name may come twice
 
 BUSY = (429, 503)
-LINES = "application/jsonl"
 _MOST_CHARACTERS = 300  # of what a server says, in an error
+
+
+class Problem(msgspec.Struct):
+    """The fields of a problem that errors show; of an answer that is none, all are missing."""
+
+    detail: str | None = None
+    field: str | None = None
+    status: int | None = None
+
+    def as_error(self, status: int | None, otherwise: str, retry_after: float | None = None) -> ClientError:
+        """Return the error that a status stands for, in the problem's words or else others."""
+        kind = ClientError
+        if status in BUSY:
+            kind = Unavailable
+        elif status in (401, 403):
+            kind = Refused
+        elif status is not None and 400 <= status < 500:
+            kind = Rejected
+        detail = otherwise if self.detail is None else " ".join(self.detail.split())[:_MOST_CHARACTERS]
+        return kind(detail, status=status, field=self.field, retry_after=retry_after)
 
 
 class Transport:
@@ -63,12 +82,7 @@ class Transport:
 
     @contextmanager
     def stream(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        params: Params | None = None,
-        accept: str = "application/json",
+        self, method: str, path: str, body: Any = None, params: Params | None = None, accept: str = "application/json"
     ) -> Iterator[httpx.Response]:
         """Send a request, again where the server is busy and says for how long; give the open answer.
 
@@ -78,13 +92,9 @@ class Transport:
             Rejected: the request cannot be met as it stands.
             ClientError: anything else that is no answer.
         """
-        request = self._http.build_request(
-            method,
-            f"{self.url}{path}",
-            content=None if body is None else json.dumps(body),
-            params=params,
-            headers={"Accept": accept} | ({} if body is None else {"Content-Type": "application/json"}),
-        )
+        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": "application/json"})
+        content = None if body is None else json.dumps(body)
+        request = self._http.build_request(method, self.url + path, content=content, params=params, headers=headers)
         try:
             response = self._send(request)
             try:
@@ -96,9 +106,31 @@ class Transport:
         except (httpx.TransportError, httpx.StreamError) as error:
             raise Unavailable(f"{self.url} cannot be reached: {str(error) or type(error).__name__}") from error
 
+    def _send(self, request: httpx.Request) -> httpx.Response:
+        patience = self._patience
+        while True:
+            if self._closed.is_set():
+                raise ClientError("this client has been closed")
+            response = self._http.send(request, stream=True)
+            status, problem = response.status_code, Problem()
+            if status < 300:
+                return response
+            try:
+                if response.headers.get("Content-Type", "").startswith("application/problem+json"):
+                    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                        problem = msgspec.json.decode(response.read(), type=Problem)
+            finally:
+                response.close()
+            seconds = response.headers.get("Retry-After", "")
+            retry_after = float(seconds[:10]) if seconds.isdecimal() else None
+            if status not in BUSY or retry_after is None or retry_after > patience:
+                raise problem.as_error(status, f"{self.url} answered with status {status}", retry_after)
+            patience -= retry_after
+            self._closed.wait(retry_after)
+
     def lines(self, path: str, params: Params | None = None) -> Generator[bytes, None, None]:
         """Yield the lines of an answer as they come; raises ClientError as `stream` does."""
-        with self.stream("GET", path, params=params, accept=LINES) as response:
+        with self.stream("GET", path, params=params, accept="application/jsonl") as response:
             rest = b""
             for part in response.iter_bytes():
                 *lines, rest = (rest + part).split(b"\n")
@@ -115,54 +147,3 @@ class Transport:
                     yield from decoder.feed(text)
             except ValueError as error:
                 raise ClientError(f"{self.url} did not stream events: {error}") from error
-
-    def _send(self, request: httpx.Request) -> httpx.Response:
-        patience = self._patience
-        while True:
-            if self._closed.is_set():
-                raise ClientError("this client has been closed")
-            response = self._http.send(request, stream=True)
-            if response.status_code < 300:
-                return response
-            try:
-                error = self._error(response)
-            finally:
-                response.close()
-            if response.status_code not in BUSY or error.retry_after is None or error.retry_after > patience:
-                raise error
-            patience -= error.retry_after
-            self._closed.wait(error.retry_after)
-
-    def _error(self, response: httpx.Response) -> ClientError:
-        status = response.status_code
-        detail, field = f"{self.url} answered with status {status}", None
-        if response.headers.get("Content-Type", "").startswith("application/problem+json"):
-            detail, field = problem_in(response.read(), detail)
-        seconds = response.headers.get("Retry-After", "")
-        retry_after = float(seconds[:10]) if seconds.isdecimal() else None
-        return kind_of(status)(detail, status=status, field=field, retry_after=retry_after)
-
-
-class _Failure(msgspec.Struct):
-    """The fields of a problem that errors show."""
-
-    detail: str
-    field: str | None = None
-
-
-def kind_of(status: int) -> type[ClientError]:
-    """The error that a status stands for."""
-    if status in BUSY:
-        return Unavailable
-    if status in (401, 403):
-        return Refused
-    return Rejected if 400 <= status < 500 else ClientError
-
-
-def problem_in(content: bytes | str, otherwise: str) -> tuple[str, str | None]:
-    """Return the detail and the field of a problem; of anything else, the other text."""
-    try:
-        found = msgspec.json.decode(content, type=_Failure)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return otherwise, None
-    return " ".join(found.detail.split())[:_MOST_CHARACTERS], found.field

@@ -121,7 +121,7 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
             library = tools.LocalLibrary(retriever, recorder)
         offered = tools.make_server(library, settings.collection)
         if port is None:
-            tools.serve_stdio(offered)
+            offered.run("stdio")
             return None
         try:
             tools.serve_http(offered, port)

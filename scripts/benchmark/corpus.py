@@ -1,7 +1,7 @@
 """Real text to benchmark on: any folder that can be indexed, or Python's own reference documentation."""
 
 import pydoc_data.topics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
@@ -39,7 +39,9 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
     """Return up to `count` passages of a folder, cut as an index cuts them."""
     chunker = Chunker(embedder, ChunkConfig())
     texts: list[str] = []
-    for page in _pages(source):
+    for page in read_sources([str(source)], Reading(CrawlLimits())):
+        if not isinstance(page, Page):
+            continue
         try:
             texts += [chunk.embedded_text for chunk in chunker.split(parse(page))]
         except ParseError:
@@ -88,8 +90,3 @@ def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], lengt
         if len(found) == count:
             return list(found)
     raise ValueError(f"the source has {len(found)} passages of {length} tokens, not {count}: give a larger --source")
-
-
-def _pages(source: Path) -> Iterable[Page]:
-    items = read_sources([str(source)], Reading(CrawlLimits()))
-    return (item for item in items if isinstance(item, Page))

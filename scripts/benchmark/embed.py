@@ -5,16 +5,16 @@ import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tokenizers
 
 from benchmark.corpus import read_chunks, texts_of_length
-from benchmark.machine import OtherWork
+from benchmark.measure import OtherWork, interleave, ratio, summarise
 from benchmark.peers import LangChain, Peer, Pilotlight, SentenceTransformerEager, Setup, TorchCompile, Vectors
-from benchmark.report import Result, Row
+from benchmark.report import Row
 from benchmark.runtimes import OnnxRuntime, OpenVino
-from benchmark.timing import interleave, ratio, summarise
 from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.model.spec import locate, read_spec
 
@@ -44,14 +44,8 @@ def contestants(setup: Setup) -> list[Peer]:
 
 
 def embed(
-    source: Path,
-    chunks: int,
-    repeat: int,
-    work: Path,
-    *,
-    lengths: Sequence[int] = LENGTHS,
-    only: Sequence[str] = (),
-) -> Result:
+    source: Path, chunks: int, repeat: int, work: Path, *, lengths: Sequence[int] = LENGTHS, only: Sequence[str] = ()
+) -> tuple[list[Row], dict[str, Any]]:
     """Measure single texts of exact lengths, `repeat` turns, and `chunks` passages in bulk, a third of the turns."""
     import torch
 
@@ -76,11 +70,8 @@ def embed(
         counts = [min(len(e.ids), spec.max_length) for e in tokenizer.encode_batch_fast(passages[:chunks])]
         turns = max(1, repeat // 3)
         rows += bulk(loaded, passages[:chunks], sum(counts), turns)
-    facts = {
-        "default": {"engine": cutter.plan.engine, "precision": cutter.precision},
-        "others_cores": others.cores(),
-    }
-    return Result(rows, facts)
+    default = {"engine": cutter.plan.engine, "precision": cutter.precision}
+    return rows, {"default": default, "others_cores": others.cores()}
 
 
 def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> list[Row]:
@@ -126,14 +117,10 @@ def load(peers: Sequence[Peer], only: Sequence[str], texts: Sequence[str]) -> tu
             continue
         if name == REFERENCE:
             reference = vectors
-        loaded[name] = (peer, lowest_cosine(vectors, reference) if reference is not None else 1.0)
+        cosine = 1.0 if reference is None else round(float(np.sum(vectors * reference, axis=1).min()), 5)
+        loaded[name] = (peer, cosine)
         gc.collect()
     return loaded, rows
-
-
-def lowest_cosine(left: Vectors, right: Vectors) -> float:
-    """Return the lowest cosine of unit vectors, row by row, rounded to 5 digits."""
-    return round(float(np.sum(left * right, axis=1).min()), 5)
 
 
 def compare(what: str, seconds: dict[str, list[float]], loaded: Loaded) -> list[Row]:

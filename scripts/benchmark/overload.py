@@ -1,6 +1,5 @@
 """A server under wrk: what it can do, and what becomes of ten times that. Needs the program wrk."""
 
-import http.client
 import json
 import shutil
 import statistics
@@ -89,7 +88,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
         watch = _Watch(servers[OURS])
         swamped = hammer(servers[OURS].port, CLIENTS * OVERLOAD, seconds, script)
         watched = watch.end()
-        recovery = _recovery(servers[OURS].port)
+        recovery = _recovery(servers[OURS])
     what = f"{{}} clients, {count:,} passages, {ours.precision}"
     middle = {name: _middle(runs) for name, runs in taken.items()}
     theirs = middle[BASELINE]["per_second"]
@@ -104,10 +103,9 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
 
 def _middle(runs: list[Row]) -> Row:
     """Return the medians of some runs, and their sums where something is counted."""
-    statuses = sum((Counter(run["statuses"]) for run in runs), Counter[str]())
     medians = {key: statistics.median(run[key] for run in runs) for key in ("per_second", *_TIMES)}
     counts = {key: sum(run[key] for run in runs) for key in ("runs", "failed")}
-    return {**medians, **counts, "statuses": dict(statuses)}
+    return {**medians, **counts, "statuses": dict(sum((Counter(run["statuses"]) for run in runs), Counter[str]()))}
 
 
 def ready_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> int:
@@ -163,17 +161,8 @@ def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator
 
 def hammer(port: int, clients: int, seconds: int, script: Path) -> Row:
     """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses."""
-    line = [
-        "wrk",
-        "-t1",
-        f"-c{clients}",
-        f"-d{seconds}",
-        "--timeout",
-        "30s",
-        "-s",
-        str(script),
-        f"http://127.0.0.1:{port}",
-    ]
+    address = f"http://127.0.0.1:{port}"
+    line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script), address]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stderr)
     answered = found["statuses"].get("200", 0)
@@ -202,7 +191,7 @@ class _Watch:
         began = time.monotonic()
         while not self._stop.wait(_PROBE_S):
             start = time.perf_counter()
-            if _get(self._server.port, "/livez") != 200:
+            if self._server.get("/livez")[0] != 200:
                 raise RuntimeError("/livez was not answered 200")
             self._took.append((time.perf_counter() - start) * 1000)
             resident = sum(rss for rss, _ in self._server.workers_memory())
@@ -222,21 +211,10 @@ class _Watch:
         }
 
 
-def _recovery(port: int) -> float:
+def _recovery(server: Server) -> float:
     """Return the seconds until ten searches in a row are answered."""
     start = time.monotonic()
     streak = 0
     while streak < 10:
-        streak = streak + 1 if _get(port, "/api/v1/search?q=after+the+storm") == 200 else 0
+        streak = streak + 1 if server.get("/api/v1/search?q=after+the+storm")[0] == 200 else 0
     return round(time.monotonic() - start, 3)
-
-
-def _get(port: int, path: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
-    finally:
-        connection.close()

@@ -1,7 +1,6 @@
 """Measurements as a Markdown table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
@@ -38,14 +37,6 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class Result:
-    """Rows, and what holds for all of them."""
-
-    rows: list[Row]
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
 def as_table(rows: Sequence[Row]) -> str:
     """Lay rows out as a Markdown table, with the columns that any of them fills; ours in bold."""
     columns = [name for name in _COLUMNS if any(name in row for row in rows)]
@@ -70,11 +61,11 @@ def as_matrix(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def as_text(result: Result) -> str:
+def as_text(rows: Sequence[Row], facts: dict[str, Any]) -> str:
     """Return the facts, the medians at a glance where much was measured, and the whole table."""
-    facts = [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in result.facts.items()]
-    many = len({row["name"] for row in result.rows if "median_ms" in row}) > 2
-    parts = ["\n".join(facts), as_matrix(result.rows) if many else "", as_table(result.rows)]
+    lines = [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in facts.items()]
+    many = len({row["name"] for row in rows if "median_ms" in row}) > 2
+    parts = ["\n".join(lines), as_matrix(rows) if many else "", as_table(rows)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ class OnnxRuntime:
 
         path = _export_onnx(self._setup)
         if self.precision == "int8":
-            path = quantise_onnx(path)
+            path = _quantise_onnx(path)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._setup.cores
         options.inter_op_num_threads = 1
@@ -132,60 +132,44 @@ class OpenVino:
 
 
 def _export_onnx(setup: Setup) -> Path:
-    from benchmark.pooled import Pooled, example
-
-    names = ["input_ids", "attention_mask"]
-    config = read_spec(setup.folder).config
-    return fuse_onnx(lambda: Pooled(setup.folder, "eager"), example(), names, config, setup.work)
-
-
-def fuse_onnx(
-    module: Callable[[], Any], example: tuple[Any, ...], names: Sequence[str], config: Mapping[str, Any], work: Path
-) -> Path:
-    """Export a module with inputs of these names, and fuse it with the transformer optimiser, once in a folder."""
+    """Export the model, and fuse it with the transformer optimiser, once in a folder."""
     import torch
     from onnxruntime.transformers.optimizer import optimize_model
 
-    plain, fused = work / "plain.onnx", work / "fused.onnx"
+    from benchmark.pooled import Pooled, example
+
+    plain, fused = setup.work / "plain.onnx", setup.work / "fused.onnx"
     if fused.exists():
         return fused
+    names, config = ["input_ids", "attention_mask"], read_spec(setup.folder).config
+    heads, size = config["num_attention_heads"], config["hidden_size"]
     with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
         warnings.simplefilter("ignore")
         # Plain attention and the older exporter give the graph whose patterns the optimiser knows.
         torch.onnx.export(
-            module(),
-            example,
+            Pooled(setup.folder, "eager"),
+            example(),
             str(plain),
             dynamo=False,
             opset_version=17,
-            input_names=list(names),
+            input_names=names,
             output_names=["vectors"],
             dynamic_axes={name: {0: "batch", 1: "sequence"} for name in names},
         )
         optimised = optimize_model(
-            str(plain),
-            model_type="bert",
-            num_heads=config["num_attention_heads"],
-            hidden_size=config["hidden_size"],
-            opt_level=1,
-            use_gpu=False,
+            str(plain), model_type="bert", num_heads=heads, hidden_size=size, opt_level=1, use_gpu=False
         )
         optimised.save_model_to_file(str(fused))
     return fused
 
 
-def quantise_onnx(path: Path) -> Path:
+def _quantise_onnx(path: Path) -> Path:
     """Quantise dynamically, per channel; return the path of the new model."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     target = path.with_name("quantised.onnx")
-    quantize_dynamic(
-        str(path),
-        str(target),
-        weight_type=QuantType.QInt8,
-        per_channel=True,
-        # shape inference does not know the fused operators; every tensor they give is fp32
-        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
-    )
+    # shape inference does not know the fused operators; every tensor they give is fp32
+    extra = {"DefaultTensorType": onnx.TensorProto.FLOAT}
+    quantize_dynamic(str(path), str(target), weight_type=QuantType.QInt8, per_channel=True, extra_options=extra)
     return target

@@ -2,20 +2,19 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmark.measure import interleave, summarise
 from benchmark.report import Row
 from benchmark.scale_corpus import REAL, SHARES, TOP, Truth, Vectors, name_of, queries, read_real, write_index
 from benchmark.serving import serving
-from benchmark.timing import interleave, summarise
 from embedder import Embeddings
 from indexer.filter import Filter
 from indexer.stores.store import Searchable
-from rag.query.request import SearchRequest
+from rag.query.request import Mode, SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
 
 QUERIES = 200
@@ -60,23 +59,25 @@ def built_at(source: Path, chunks: int, embedder: Embeddings, work: Path) -> dic
 
 
 def _times(
-    retriever: Retriever,
-    questions: Sequence[str],
-    vectors: Vectors,
-    filters: Mapping[float, Filter],
-    repeat: int,
+    retriever: Retriever, questions: Sequence[str], vectors: Vectors, filters: Mapping[float, Filter], repeat: int
 ) -> list[Row]:
     generation, ours = retriever.generation, retriever.embedder
+
+    def dense(only: Filter | None = None) -> Callable[[int], object]:
+        return lambda i: generation.search_vectors(vectors[i], CANDIDATES, only)
+
+    def whole(mode: Mode = "hybrid", only: Filter | None = None) -> Callable[[int], object]:
+        return lambda i: retriever.answer_query(SearchRequest(questions[i], k=10, mode=mode, filter=only))
+
     contestants: dict[str, Callable[[int], object]] = {
         "embed": lambda i: ours.encode([questions[i]], role="query"),
-        "dense": lambda i: generation.search_vectors(vectors[i], CANDIDATES),
+        "dense": dense(),
         "lexical": lambda i: generation.search_terms(generation.read_query(questions[i]), CANDIDATES),
-        "whole, hybrid": lambda i: retriever.answer_query(SearchRequest(questions[i], k=10)),
-        "whole, dense": lambda i: retriever.answer_query(SearchRequest(questions[i], k=10, mode="dense")),
+        "whole, hybrid": whole(),
+        "whole, dense": whole("dense"),
     }
     for share, only in filters.items():
-        contestants["dense" + _label(share)] = partial(_filtered, generation, vectors, only)
-        contestants["whole, hybrid" + _label(share)] = partial(_answered, retriever, questions, only)
+        contestants |= {"dense" + _label(share): dense(only), "whole, hybrid" + _label(share): whole("hybrid", only)}
     seconds = interleave(contestants, range(min(_MEASURED, len(questions))), repeat)
     embedding = np.median(seconds["embed"])
     rows = []
@@ -87,14 +88,6 @@ def _times(
             row["vs_embedding"] = round(float(np.median(values) / embedding), 2)
         rows.append(row)
     return rows
-
-
-def _filtered(generation: Searchable, vectors: Vectors, only: Filter, i: int) -> object:
-    return generation.search_vectors(vectors[i], CANDIDATES, only)
-
-
-def _answered(retriever: Retriever, questions: Sequence[str], only: Filter, i: int) -> object:
-    return retriever.answer_query(SearchRequest(questions[i], k=10, filter=only))
 
 
 def _label(share: float | None) -> str:
@@ -132,9 +125,5 @@ def _memory(folder: Path, questions: Sequence[str], chunks: int) -> Row:
         for question in questions:
             server.ask(question)
         rss, pss = (round(max(sizes)) for sizes in zip(*server.workers_memory(), strict=True))
-    return {
-        "name": f"memory of a serving worker, {chunks:,} chunks",
-        "contestant": "Pilotlight serve",
-        "rss_mb": rss,
-        "pss_mb": pss,
-    }
+    name = f"memory of a serving worker, {chunks:,} chunks"
+    return {"name": name, "contestant": "Pilotlight serve", "rss_mb": rss, "pss_mb": pss}

@@ -112,13 +112,7 @@ class Truth:
             self.rows[i] = np.take_along_axis(rows, best, axis=1)
 
 
-def write_index(
-    real: Real,
-    count: int,
-    index: Path,
-    embedder: Embedder,
-    truth: Truth | None = None,
-) -> dict[str, Any]:
+def write_index(real: Real, count: int, index: Path, embedder: Embedder, truth: Truth | None = None) -> dict[str, Any]:
     """Write an index of `count` passages, as a build does but for reading, cutting and embedding.
 
     A part of the documents, chosen at random, has each share as metadata `share`.
@@ -147,16 +141,9 @@ def write_index(
             files = writer.finish()
             clock = _lap(seconds, "finish", clock)
             created = datetime.now(UTC).isoformat(timespec="seconds")
+            fingerprint, counts = dict(embedder.fingerprint), writer.counts
             manifest = Manifest(
-                folder.name,
-                created,
-                dict(embedder.fingerprint),
-                writer.counts,
-                files,
-                {},
-                ["benchmark"],
-                {},
-                writer.languages,
+                folder.name, created, fingerprint, counts, files, {}, ["benchmark"], {}, writer.languages
             )
         finally:
             writer.close()

@@ -26,18 +26,22 @@ class Server:
     process: subprocess.Popen[bytes]
     port: int
 
-    def ask(self, query: str) -> str | None:
-        """Return the best passage's text; None while the server does not listen or is not ready."""
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Return status and body of an answer on a connection of its own; status 0 while the server does not listen."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_SECONDS)
         try:
-            connection.request("GET", f"/api/v1/search?k=1&q={quote(query)}")
+            connection.request("GET", path)
             answer = connection.getresponse()
-            body = answer.read()
+            return answer.status, answer.read()
         except ConnectionError:
-            return None
+            return 0, b""
         finally:
             connection.close()
-        return str(json.loads(body)["hits"][0]["text"]) if answer.status == 200 else None
+
+    def ask(self, query: str) -> str | None:
+        """Return the best passage's text; None while the server does not listen or is not ready."""
+        status, body = self.get(f"/api/v1/search?k=1&q={quote(query)}")
+        return str(json.loads(body)["hits"][0]["text"]) if status == 200 else None
 
     def first_answer(self, query: str) -> str:
         """Ask until there is an answer. Raises RuntimeError if the server ends or takes too long."""
@@ -57,28 +61,16 @@ class Server:
         end = time.monotonic() + _START_SECONDS
         streak = 0
         while streak < _STREAK:  # answers of several workers, each of which loads by itself
-            streak = streak + 1 if self._is_ready() else 0
+            streak = streak + 1 if self.get("/readyz")[0] == 200 else 0
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
             time.sleep(0.1)  # another process's readiness can only be asked for
 
-    def _is_ready(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_SECONDS)
-        try:
-            connection.request("GET", "/readyz")
-            return connection.getresponse().status == 200
-        except ConnectionError:
-            return False
-        finally:
-            connection.close()
-
     def workers_memory(self) -> list[tuple[float, float]]:
         """Return resident and proportional set size of each worker process, in MB."""
-        return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in self._workers()]
-
-    def _workers(self) -> list[str]:
         master = self.process.pid
-        return Path(f"/proc/{master}/task/{master}/children").read_text(encoding="utf-8").split()
+        workers = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="utf-8").split()
+        return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in workers]
 
 
 def serving(index: Path) -> AbstractContextManager[Server]:

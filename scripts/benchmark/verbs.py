@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import langchain_script, scale
-from benchmark.checkouts import checkouts
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
+from benchmark.measure import interleave, ratio, summarise
 from benchmark.overload import overload
 from benchmark.report import Row
 from benchmark.serving import serving
-from benchmark.timing import interleave, ratio, summarise
 from embedder import Embeddings
 from embedder.model.spec import locate
 from indexer.config import BuildConfig
@@ -139,5 +138,4 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "search": (scale.search, 5, 10_000),
     "cold": (cold, 7, 10_000),
     "overload": (overload, 60, 10_000),  # --repeat is seconds
-    "checkouts": (checkouts, 40, 10_000),
 }

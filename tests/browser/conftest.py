@@ -1,13 +1,11 @@
 import shutil
-import threading
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from werkzeug.serving import WSGIRequestHandler, make_server
+from playwright.sync_api import sync_playwright
 
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
+from tests.web.running import running
 from web.app import create_app
 
 CHROMIUM = shutil.which("chromium")
@@ -23,13 +21,8 @@ FLAGS = [
 ]
 
 
-class QuietHandler(WSGIRequestHandler):
-    def log(self, *args: object) -> None:
-        """Keep requests out of the test output."""
-
-
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser():
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     with sync_playwright() as playwright:
@@ -39,28 +32,23 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def retriever() -> FakeRetriever:
+def retriever():
     return FakeRetriever()
 
 
 @pytest.fixture
-def settings() -> Settings:
+def settings():
     return Settings()
 
 
 @pytest.fixture
-def server(retriever: FakeRetriever, settings: Settings) -> Iterator[str]:
-    server = make_server("127.0.0.1", 0, create_app(retriever, settings), threaded=True, request_handler=QuietHandler)
-    thread = threading.Thread(target=server.serve_forever, args=[0.02])
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def server(retriever, settings):
+    with running(create_app(retriever, settings)) as url:
+        yield url
 
 
 @pytest.fixture
-def context(browser: Browser, server: str) -> Iterator[BrowserContext]:
+def context(browser, server):
     context = browser.new_context(base_url=server)
     context.set_default_timeout(10_000)
     yield context
@@ -68,7 +56,7 @@ def context(browser: Browser, server: str) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
+def page(context):
     """A page that fails its test if a script fails or the content security policy is broken."""
     page = context.new_page()
     faults: list[str] = []
@@ -79,7 +67,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 
 @pytest.fixture
-def plain_page(browser: Browser, server: str) -> Iterator[Page]:
+def plain_page(browser, server):
     """A page of a browser that runs no scripts."""
     context = browser.new_context(base_url=server, java_script_enabled=False)
     yield context.new_page()

@@ -47,6 +47,6 @@ def titles(page: Page) -> Locator:
 def assert_legible(page: Page) -> None:
     """Have axe look at a page in light and in dark."""
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.emulate_media(color_scheme=scheme)
         found = AXE.run(page).response["violations"]
         assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == [], scheme

@@ -2,7 +2,6 @@
 
 import re
 import threading
-from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -11,8 +10,8 @@ from playwright.sync_api import Locator, Page, expect
 from rag.query.results import Hit
 from rag.settings import Settings
 from tests.browser.parts import EVIL, assert_legible, box, several, titles
-from tests.endpoint import FakeEndpoint, fake_endpoint
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.endpoint import fake_endpoint
+from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
 
@@ -21,19 +20,19 @@ FOLLOW = "How does snow fall on hills in winter?"
 
 
 @pytest.fixture
-def endpoint() -> Iterator[FakeEndpoint]:
+def endpoint():
     with fake_endpoint() as running:
         running.answers(SAID)
         yield running
 
 
 @pytest.fixture
-def settings(endpoint: FakeEndpoint, request: pytest.FixtureRequest) -> Settings:
+def settings(endpoint, request):
     return Settings(answer_url=endpoint.url, answer_model="small", **getattr(request, "param", {}))
 
 
 @pytest.fixture(autouse=True)
-def hits(retriever: FakeRetriever) -> None:
+def hits(retriever):
     def found(query: str) -> list[Hit]:
         own = several(query)
         if "snow" in query.lower():
@@ -60,7 +59,7 @@ def written(page: Page) -> None:
     expect(region(page).get_by_role("status")).to_have_text("The answer is written.")
 
 
-def test_an_answer_comes_as_it_is_written(page: Page, endpoint: FakeEndpoint) -> None:
+def test_an_answer_comes_as_it_is_written(page, endpoint):
     go_on = threading.Event()
     endpoint.answers("A partial index is built ", go_on, "over a subset [1]. ", "It has 73 colours.")
     page.goto("/?q=partial+index&language=en")
@@ -83,7 +82,7 @@ def test_an_answer_comes_as_it_is_written(page: Page, endpoint: FakeEndpoint) ->
     expect(region(page).get_by_text("supported by no passage that was found")).to_be_visible()
 
 
-def test_a_citation_opens_its_passage_and_escape_leads_back(page: Page) -> None:
+def test_a_citation_opens_its_passage_and_escape_leads_back(page):
     page.set_viewport_size({"width": 900, "height": 500})
     ask(page)
     written(page)
@@ -101,7 +100,7 @@ def test_a_citation_opens_its_passage_and_escape_leads_back(page: Page) -> None:
     expect(box(page)).to_have_value("partial index")
 
 
-def test_stopping_ends_the_call(page: Page, endpoint: FakeEndpoint) -> None:
+def test_stopping_ends_the_call(page, endpoint):
     endpoint.answers("A partial", threading.Event())
     ask(page)
     expect(said(page)).to_have_text("A partial")
@@ -116,7 +115,7 @@ def test_stopping_ends_the_call(page: Page, endpoint: FakeEndpoint) -> None:
     expect(said(page)).to_have_count(1)
 
 
-def test_asking_further(page: Page, retriever: FakeRetriever, endpoint: FakeEndpoint) -> None:
+def test_asking_further(page, retriever, endpoint):
     ask(page)
     written(page)
     endpoint.answers("Snow falls on hills in winter [1]. It is not short.")
@@ -164,7 +163,7 @@ HOSTILE = f"""# {EVIL}
 """
 
 
-def test_hostile_text_stays_text(page: Page, endpoint: FakeEndpoint, retriever: FakeRetriever) -> None:
+def test_hostile_text_stays_text(page, endpoint, retriever):
     retriever.hits = [make_hit(1, title=EVIL, section=f"\u202e{EVIL}")]
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -180,9 +179,7 @@ def test_hostile_text_stays_text(page: Page, endpoint: FakeEndpoint, retriever: 
     assert_legible(page)
 
 
-def test_what_goes_wrong_is_said_and_the_hits_stay(
-    page: Page, endpoint: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_wrong_is_said_and_the_hits_stay(page, endpoint, monkeypatch):
     endpoint.status = 500
     ask(page)
     status = region(page).get_by_role("status")

@@ -1,18 +1,17 @@
 """The search box on the page of another site, which has a strict content security policy, and may be hostile."""
 
 import gzip
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from flask import Flask, Response
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import EVIL, assert_legible
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import make_hit
 from tests.web.running import running
 
 pytestmark = pytest.mark.browser
@@ -72,7 +71,7 @@ class Site:
 
 
 @pytest.fixture
-def site(server: str) -> Iterator[Site]:
+def site(server):
     site = Site(server)
     app = Flask(__name__)
 
@@ -92,19 +91,19 @@ def site(server: str) -> Iterator[Site]:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path):
     return Settings(keys=str(tmp_path / "keys.json"))
 
 
 @pytest.fixture
-def key(settings: Settings, site: Site) -> str:
+def key(settings, site):
     made = KeyFile(settings.keys_file).add("site", "read", origins=[site.url])
     site.attributes = f' data-key="{made}"'
     return made
 
 
 @pytest.fixture
-def page(browser: Browser, retriever: FakeRetriever) -> Iterator[Page]:
+def page(browser, retriever):
     """A page that fails its test if anything is written to its console."""
     retriever.hits = several
     page = browser.new_page()
@@ -136,11 +135,11 @@ def box(page: Page) -> Locator:
     return page.get_by_role("combobox")
 
 
-def test_it_is_small() -> None:
+def test_it_is_small():
     assert len(gzip.compress((ROOT / "web" / "static" / "embed.js").read_bytes())) <= MOST_BYTES
 
 
-def test_a_reader_searches_by_keys_alone(page: Page, site: Site, key: str) -> None:
+def test_a_reader_searches_by_keys_alone(page, site, key):
     page.goto(site.url)
     expect(opener(page)).to_be_visible()
     for where in ("#name", "#note"):  # where somebody types, the keys are theirs
@@ -172,7 +171,7 @@ def test_a_reader_searches_by_keys_alone(page: Page, site: Site, key: str) -> No
     page.wait_for_url("https://docs.example/**")
 
 
-def test_what_was_indexed_is_text(page: Page, site: Site, key: str) -> None:
+def test_what_was_indexed_is_text(page, site, key):
     page.goto(site.url)
     opener(page).click()
     box(page).fill("index")
@@ -186,7 +185,7 @@ def test_what_was_indexed_is_text(page: Page, site: Site, key: str) -> None:
     expect(opener(page)).to_be_focused()
 
 
-def test_a_hostile_page_changes_nothing(page: Page, site: Site, key: str) -> None:
+def test_a_hostile_page_changes_nothing(page, site, key):
     site.head = '<link rel="stylesheet" href="/hostile.css"><script src="/prototypes.js"></script>'
     site.files = {
         "hostile.css": (HOSTILE_STYLE, "text/css"),
@@ -209,9 +208,7 @@ def test_a_hostile_page_changes_nothing(page: Page, site: Site, key: str) -> Non
     expect(page.get_by_role("option").first).to_have_css("letter-spacing", "normal")
 
 
-def test_pages_of_another_origin_get_no_answer_with_the_key(
-    browser: Browser, site: Site, key: str, retriever: FakeRetriever
-) -> None:
+def test_pages_of_another_origin_get_no_answer_with_the_key(browser, site, key, retriever):
     page = browser.new_page()
     page.goto(site.url.replace("127.0.0.1", "docs.test"))  # the same page, under another name
     opener(page).click()

@@ -1,11 +1,8 @@
 """What the page and the search box tell of hits, where the server keeps what people ask; and what its operator sees."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from flask import Flask
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from rag.serving.api_keys import KeyFile
 from tests.browser.parts import box
@@ -18,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Kept:
+def kept(tmp_path):
     found = Kept(tmp_path, anonymous="read", keys=str(tmp_path / "keys.json"))
     found.retriever.hits = [
         make_hit(rank, url=f"https://docs.example/{rank}", section_text="A whole section.") for rank in (1, 2, 3)
@@ -27,7 +24,7 @@ def kept(tmp_path: Path) -> Kept:
 
 
 @pytest.fixture
-def server(kept: Kept) -> Iterator[str]:
+def server(kept):
     with running(kept.app) as url:
         yield url
     kept.recorder.close()
@@ -39,7 +36,7 @@ def shown(page: Page) -> str:
     return str(page.locator("#results").get_attribute("data-search"))
 
 
-def test_thumbs_by_keyboard(page: Page, kept: Kept) -> None:
+def test_thumbs_by_keyboard(page, kept):
     page.goto("/?q=index")
     good = page.get_by_role("button", name="This answers it: passage 2")
     expect(good).to_have_attribute("aria-pressed", "false")
@@ -62,16 +59,14 @@ def test_thumbs_by_keyboard(page: Page, kept: Kept) -> None:
     assert found == [("chunk-2", -1)]
 
 
-def test_a_search_counts_once_it_was_looked_at(page: Page, kept: Kept) -> None:
+def test_a_search_counts_once_it_was_looked_at(page, kept):
     page.goto("/")
     with page.expect_response("**/api/v1/feedback"):
         box(page).fill("vacuum")
     assert kept.rows("SELECT query, seen FROM searches") == [("vacuum", 1)]
 
 
-def test_the_box_of_another_site_tells_what_is_opened(
-    browser: Browser, server: str, kept: Kept, tmp_path: Path
-) -> None:
+def test_the_box_of_another_site_tells_what_is_opened(browser, server, kept, tmp_path):
     site = Flask("site")
     with running(site) as address:
         key = KeyFile(tmp_path / "keys.json").add("box", "read", origins=(address,))

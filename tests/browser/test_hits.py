@@ -5,16 +5,16 @@ import threading
 
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import expect
 
 from rag.query.results import Hit
 from tests.browser.parts import EVIL, LONG, box, several, titles
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
 
 
-def test_hits_of_a_page_stand_together(page: Page, retriever: FakeRetriever) -> None:
+def test_hits_of_a_page_stand_together(page, retriever):
     retriever.hits = several
     page.goto("/?q=index")
     expect(titles(page)).to_have_text(["Indexes", "Teilindexe", "Note"])
@@ -24,7 +24,7 @@ def test_hits_of_a_page_stand_together(page: Page, retriever: FakeRetriever) -> 
     expect(page.locator("mark.near")).to_have_text("Schnee fällt auf die Hügel.")
 
 
-def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retriever: FakeRetriever) -> None:
+def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page, retriever):
     unmarked = make_hit(1, text="It is cold. Snow falls on the hills.", highlights=[], url="https://a.example/1")
     found = [unmarked, make_hit(2, url="https://a.example/2")]
 
@@ -50,7 +50,7 @@ def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page: Page, retrie
     assert not retriever.requests[-1].sentences
 
 
-def test_a_file_opens_in_the_page_at_its_passage(page: Page, plain_page: Page, retriever: FakeRetriever) -> None:
+def test_a_file_opens_in_the_page_at_its_passage(page, plain_page, retriever):
     text = "Before the passage.\n\n" + LONG
     hit = make_hit(url="file:///srv/notes/archive.zip!/a.md", title="Notes", section="Notes › Part", text=text)
     retriever.hits = [hit]
@@ -65,7 +65,7 @@ def test_a_file_opens_in_the_page_at_its_passage(page: Page, plain_page: Page, r
         expect(titles(each)).to_have_text("Notes")
 
 
-def test_a_section_can_be_read_in_place(page: Page, retriever: FakeRetriever) -> None:
+def test_a_section_can_be_read_in_place(page, retriever):
     at = LONG.index("partial")
     whole = "Heading.\n" * 30 + LONG.strip() + "\nThe end." * 30
     retriever.hits = [make_hit(text=LONG, highlights=[(at, at + 7)], section_text=whole)]
@@ -89,9 +89,7 @@ def test_a_section_can_be_read_in_place(page: Page, retriever: FakeRetriever) ->
 
 
 @pytest.mark.parametrize("clipboard", [True, False])
-def test_a_hit_is_copied_as_a_citation(
-    context: BrowserContext, page: Page, retriever: FakeRetriever, clipboard: bool
-) -> None:
+def test_a_hit_is_copied_as_a_citation(context, page, retriever, clipboard):
     if clipboard:
         context.grant_permissions(["clipboard-read", "clipboard-write"])
     else:  # as where there is no TLS
@@ -107,7 +105,7 @@ def test_a_hit_is_copied_as_a_citation(
 
 
 @pytest.mark.parametrize("typed", [True, False])
-def test_hostile_content_is_inert(page: Page, retriever: FakeRetriever, typed: bool) -> None:
+def test_hostile_content_is_inert(page, retriever, typed):
     retriever.hits = [
         make_hit(1, title=EVIL, section=EVIL, text=EVIL, highlights=[(0, 9)], url="https://x.example/" + EVIL),
         make_hit(2, title="Bad link", url="javascript:window.hacked=1", duplicates=["javascript:window.hacked=1"]),

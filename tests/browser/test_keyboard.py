@@ -1,15 +1,14 @@
 """The search page without a mouse, and as a screen reader has it: a combobox whose popup is a grid."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.parts import box, several, titles
-from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
 
 
-def test_arrows_choose_a_hit_and_enter_opens_it(page: Page, retriever: FakeRetriever) -> None:
+def test_arrows_choose_a_hit_and_enter_opens_it(page, retriever):
     retriever.hits = several
     page.route("https://docs.example/**", lambda route: route.fulfill(body="there"))
     page.goto("/")
@@ -43,7 +42,7 @@ def test_arrows_choose_a_hit_and_enter_opens_it(page: Page, retriever: FakeRetri
     expect(page).to_have_url("https://docs.example/docs/17/indexes.html#b")
 
 
-def test_every_control_is_reached_by_tab_and_shows_focus(page: Page, retriever: FakeRetriever) -> None:
+def test_every_control_is_reached_by_tab_and_shows_focus(page, retriever):
     retriever.hits = several
     page.set_viewport_size({"width": 800, "height": 900})
     page.goto("/?q=index")

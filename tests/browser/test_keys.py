@@ -1,29 +1,26 @@
 """The search page of a server that asks for a key."""
 
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import box, echo, titles
-from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path):
     return Settings(keys=str(tmp_path / "keys.json"))
 
 
 @pytest.fixture
-def key(settings: Settings) -> str:
+def key(settings):
     return KeyFile(settings.keys_file).add("reader", "read")
 
 
-def test_a_reader_with_a_key_searches(browser: Browser, key: str, server: str, retriever: FakeRetriever) -> None:
+def test_a_reader_with_a_key_searches(browser, key, server, retriever):
     retriever.hits = echo
     context = browser.new_context(base_url=server, http_credentials={"username": "anybody", "password": key})
     page = context.new_page()
@@ -33,7 +30,7 @@ def test_a_reader_with_a_key_searches(browser: Browser, key: str, server: str, r
     context.close()
 
 
-def test_without_a_key_the_page_says_what_to_do(browser: Browser, key: str, server: str) -> None:
+def test_without_a_key_the_page_says_what_to_do(browser, key, server):
     context = browser.new_context(base_url=server, http_credentials={"username": "anybody", "password": "guessed"})
     page = context.new_page()
     page.goto("/?q=index")

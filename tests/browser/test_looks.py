@@ -2,11 +2,11 @@
 
 import pytest
 from msgspec.structs import replace
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.browser.looks import LOOKS, Reach
+from tests.browser.looks import LOOKS
 from tests.browser.parts import assert_legible
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
 
@@ -18,7 +18,7 @@ def background(page: Page) -> str:
 
 
 @pytest.mark.parametrize("reach", LOOKS, ids=lambda reach: reach.__name__)
-def test_axe_finds_nothing_in_light_or_dark(page: Page, retriever: FakeRetriever, reach: Reach) -> None:
+def test_axe_finds_nothing_in_light_or_dark(page, retriever, reach):
     reach(page, retriever)
     assert_legible(page)
 
@@ -37,7 +37,7 @@ UNBROKEN = "pg_" + "x" * 300
         "/status",
     ],
 )
-def test_nothing_is_wider_than_a_small_screen(page: Page, retriever: FakeRetriever, path: str) -> None:
+def test_nothing_is_wider_than_a_small_screen(page, retriever, path):
     hit = make_hit(
         title=UNBROKEN,
         section=UNBROKEN,
@@ -59,7 +59,7 @@ def test_nothing_is_wider_than_a_small_screen(page: Page, retriever: FakeRetriev
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_colours_follow_the_system_until_they_are_chosen(browser: Browser, server: str) -> None:
+def test_colours_follow_the_system_until_they_are_chosen(browser, server):
     context = browser.new_context(base_url=server, color_scheme="dark")
     page = context.new_page()
     page.goto("/")
@@ -77,8 +77,8 @@ def test_colours_follow_the_system_until_they_are_chosen(browser: Browser, serve
 
 
 @pytest.mark.parametrize(("system", "shown"), [("light", "DARK"), ("dark", "LIGHT")])
-def test_the_first_press_changes_the_colours(browser: Browser, server: str, system: str, shown: str) -> None:
-    context = browser.new_context(base_url=server, color_scheme=system)  # type: ignore[arg-type]
+def test_the_first_press_changes_the_colours(browser, server, system, shown):
+    context = browser.new_context(base_url=server, color_scheme=system)
     page = context.new_page()
     page.goto("/")
     page.get_by_role("button", name="Theme: auto").click()

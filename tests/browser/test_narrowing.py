@@ -3,16 +3,15 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from rag.query.request import Filter
 from tests.browser.parts import box, echo, several, titles
-from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
 
 
-def test_mode_is_switched_at_once_and_back_works(page: Page, retriever: FakeRetriever) -> None:
+def test_mode_is_switched_at_once_and_back_works(page, retriever):
     page.goto("/?q=index")
     page.locator("fieldset").get_by_text("Meaning").click()
     expect(page).to_have_url(re.compile(r"/\?q=index&mode=dense$"))
@@ -26,7 +25,7 @@ def test_mode_is_switched_at_once_and_back_works(page: Page, retriever: FakeRetr
     expect(page).to_have_url(re.compile(r"/\?q=index$"))
 
 
-def test_filters_stay_while_typing_until_removed(page: Page, retriever: FakeRetriever) -> None:
+def test_filters_stay_while_typing_until_removed(page, retriever):
     retriever.hits = echo
     page.goto("/?language=en&meta.team=core")
     box(page).fill("first")
@@ -45,7 +44,7 @@ def test_filters_stay_while_typing_until_removed(page: Page, retriever: FakeRetr
     expect(titles(page)).to_have_text("About first")
 
 
-def test_mode_and_filter_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
+def test_mode_and_filter_without_javascript(plain_page, retriever):
     plain_page.goto("/?language=en&path=/guide")
     box(plain_page).fill("index")
     plain_page.locator("fieldset").get_by_text("Words").click()
@@ -60,7 +59,7 @@ def test_mode_and_filter_without_javascript(plain_page: Page, retriever: FakeRet
     ]
 
 
-def test_facets_narrow_and_the_focus_is_not_lost(page: Page, retriever: FakeRetriever) -> None:
+def test_facets_narrow_and_the_focus_is_not_lost(page, retriever):
     retriever.hits = several
     page.set_viewport_size({"width": 1280, "height": 800})
     page.goto("/?q=index")

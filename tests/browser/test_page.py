@@ -4,16 +4,16 @@ import re
 import threading
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from rag.query.results import Hit
 from tests.browser.parts import LONG, box, echo, titles
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
 
 
-def test_results_come_while_typing(page: Page, retriever: FakeRetriever) -> None:
+def test_results_come_while_typing(page, retriever):
     retriever.hits = echo
     page.goto("/")
     expect(box(page)).to_be_focused()
@@ -28,7 +28,7 @@ def test_results_come_while_typing(page: Page, retriever: FakeRetriever) -> None
     assert len(retriever.calls) < len("partial index")
 
 
-def test_the_address_can_be_shared_and_back_works(page: Page, retriever: FakeRetriever) -> None:
+def test_the_address_can_be_shared_and_back_works(page, retriever):
     retriever.hits = echo
     page.goto("/")
     box(page).fill("first")
@@ -48,7 +48,7 @@ def test_the_address_can_be_shared_and_back_works(page: Page, retriever: FakeRet
     expect(box(page)).to_have_value("first")
 
 
-def test_a_late_answer_does_not_replace_a_newer_one(page: Page, retriever: FakeRetriever) -> None:
+def test_a_late_answer_does_not_replace_a_newer_one(page, retriever):
     started, release = threading.Event(), threading.Event()
 
     def answer(query: str) -> list[Hit]:
@@ -88,7 +88,7 @@ window.fetch = async (url) => {
 """
 
 
-def test_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
+def test_without_javascript(plain_page, retriever):
     retriever.hits = lambda query: [
         make_hit(title=f"About {query}", text=LONG, highlights=[], section_text="All of the section.")
     ]
@@ -105,7 +105,7 @@ def test_without_javascript(plain_page: Page, retriever: FakeRetriever) -> None:
     expect(plain_page.get_by_role("button", name=re.compile("Copy|Theme"))).to_have_count(0)
 
 
-def test_a_query_as_long_as_the_api_takes(page: Page, retriever: FakeRetriever) -> None:
+def test_a_query_as_long_as_the_api_takes(page, retriever):
     retriever.hits = lambda query: [make_hit(title=f"{len(query)} characters")]
     page.goto("/")
     box(page).fill("語" * 9_000)
@@ -117,7 +117,7 @@ def test_a_query_as_long_as_the_api_takes(page: Page, retriever: FakeRetriever) 
     expect(page).to_have_url(re.compile(r"\?q=short$"))
 
 
-def test_nothing_is_asked_of_other_hosts(page: Page, server: str) -> None:
+def test_nothing_is_asked_of_other_hosts(page, server):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto("/")

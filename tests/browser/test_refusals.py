@@ -1,16 +1,14 @@
 """The search page and the operator's of a server that is too busy, or that does not answer just anybody."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from rag.errors import DeadlinePassed
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import assert_legible, box, echo, titles
-from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
 LATE = replace(Settings(), deadline=0.0)  # every request has waited for too long
@@ -19,7 +17,7 @@ PAGES = pytest.mark.parametrize("path", ["/?q=index", "/status"])
 
 
 @pytest.fixture
-def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
+def settings(request, tmp_path):
     return replace(getattr(request, "param", Settings()), keys=str(tmp_path / "keys.json"))
 
 
@@ -33,7 +31,7 @@ def is_said(page: Page, heading: str, path: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_too_busy_for_a_search(page: Page, retriever: FakeRetriever) -> None:
+def test_too_busy_for_a_search(page, retriever):
     retriever.error = DeadlinePassed()
     page.goto("/?q=index")
     is_said(page, "Busy right now", "/?q=index")
@@ -42,11 +40,11 @@ def test_too_busy_for_a_search(page: Page, retriever: FakeRetriever) -> None:
 
 
 @PAGES
-def test_a_key_is_needed(browser: Browser, server: str, settings: Settings, path: str) -> None:
+def test_a_key_is_needed(browser, server, settings, path):
     KeyFile(settings.keys_file).add("reader", "read")
     # without any, this browser would show its own dialogue
     credentials = {"username": "anybody", "password": "guessed"}
-    context = browser.new_context(base_url=server, http_credentials=credentials)  # type: ignore[arg-type]
+    context = browser.new_context(base_url=server, http_credentials=credentials)
     page = context.new_page()
     page.goto(path)
     is_said(page, "Key required", path)
@@ -54,7 +52,7 @@ def test_a_key_is_needed(browser: Browser, server: str, settings: Settings, path
 
 
 @PAGES
-def test_not_under_this_name(page: Page, server: str, path: str) -> None:
+def test_not_under_this_name(page, server, path):
     page.goto(server.replace("127.0.0.1", "docs.test") + path)
     is_said(page, "Not allowed", path)
     expect(page.get_by_text("This server only answers to names of this machine.")).to_be_visible()

@@ -5,13 +5,10 @@ picture is asserted: nothing leaves the screen, nothing is cut off unless it can
 """
 
 import struct
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
 
-from tests.browser.looks import LOOKS, Reach
-from tests.web.fakes import FakeRetriever
+from tests.browser.looks import LOOKS
 
 pytestmark = pytest.mark.browser
 
@@ -35,19 +32,19 @@ FAULTS = """() => {
 
 
 @pytest.fixture
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pictures(tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "pictures"
     folder.mkdir(exist_ok=True)
     return folder
 
 
 @pytest.mark.parametrize("reach", LOOKS, ids=lambda reach: reach.__name__)
-def test_it_fits_on_every_screen(page: Page, retriever: FakeRetriever, reach: Reach, pictures: Path) -> None:
+def test_it_fits_on_every_screen(page, retriever, reach, pictures):
     reach(page, retriever)
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
         for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=scheme)
             picture = pictures / f"{reach.__name__}-{width}-{scheme}.png"
             page.screenshot(path=picture)
             assert struct.unpack(">II", picture.read_bytes()[16:24]) == (width, height)

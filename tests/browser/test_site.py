@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.parts import assert_legible
 
@@ -17,7 +17,7 @@ SEARCH = "http://search.test"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     spec = importlib.util.spec_from_file_location("build_docs", ROOT / "scripts" / "build_docs.py")
     assert spec is not None
     assert spec.loader is not None
@@ -29,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_is_legible_for_everybody(page: Page, site: Path, name: str) -> None:
+def test_a_page_is_legible_for_everybody(page, site, name):
     page.route(f"{SEARCH}/embed.js", lambda route: route.fulfill(path=ROOT / "web" / "static" / "embed.js"))
     page.goto((site / f"{name}.html").as_uri())
     expect(page.get_by_role("button", name="Search", exact=True)).to_be_visible()

@@ -1,16 +1,15 @@
 """What the page says where there is no answer to show."""
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from rag.errors import QueryError
 from tests.browser.parts import box, echo, titles
-from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
 
 
-def test_errors_are_said_and_left_again(page: Page, retriever: FakeRetriever) -> None:
+def test_errors_are_said_and_left_again(page, retriever):
     retriever.hits = []
     page.goto("/")
     box(page).fill("zebra")
@@ -31,7 +30,7 @@ def test_errors_are_said_and_left_again(page: Page, retriever: FakeRetriever) ->
     expect(titles(page)).to_have_text("About zebra four")
 
 
-def test_unreachable_server_can_be_tried_again(page: Page, retriever: FakeRetriever) -> None:
+def test_unreachable_server_can_be_tried_again(page, retriever):
     retriever.hits = echo
     page.goto("/")
     page.route("**/?q=*", lambda route: route.abort())
@@ -42,7 +41,7 @@ def test_unreachable_server_can_be_tried_again(page: Page, retriever: FakeRetrie
     expect(titles(page)).to_have_text("About index")
 
 
-def test_a_page_that_waits_shows_the_answer_when_ready(page: Page, retriever: FakeRetriever) -> None:
+def test_a_page_that_waits_shows_the_answer_when_ready(page, retriever):
     retriever.ready = False
     page.goto("/?q=index")
     expect(page.get_by_role("heading", name="Not ready yet")).to_be_visible()

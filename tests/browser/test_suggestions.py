@@ -3,23 +3,22 @@
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from rag.query.results import Suggestion
 from tests.browser.parts import EVIL, assert_legible, box, echo, titles
-from tests.web.fakes import FakeRetriever
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(autouse=True)
-def suggesting(retriever: FakeRetriever) -> None:
+def suggesting(retriever):
     retriever.hits = echo
     names = ("Partial Indexes", "Partial updates", f"partial {EVIL}")
     retriever.suggestions = [Suggestion(name, "title") for name in names]
 
 
-def test_a_suggestion_is_chosen_by_keys_and_searched_for(page: Page, retriever: FakeRetriever) -> None:
+def test_a_suggestion_is_chosen_by_keys_and_searched_for(page, retriever):
     page.goto("/?language=en")
     options = page.locator("#suggestions").get_by_role("option")
     box(page).press_sequentially("partia")
@@ -45,7 +44,7 @@ def test_a_suggestion_is_chosen_by_keys_and_searched_for(page: Page, retriever: 
     expect(box(page)).to_have_value("")
 
 
-def test_what_was_meant_is_a_link(page: Page, plain_page: Page, retriever: FakeRetriever) -> None:
+def test_what_was_meant_is_a_link(page, plain_page, retriever):
     retriever.did_you_mean = "vacuum & co"
     for each in (page, plain_page):
         each.goto("/?q=vacum&language=en")

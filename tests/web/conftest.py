@@ -1,6 +1,4 @@
 import pytest
-from flask import Flask
-from flask.testing import FlaskClient
 
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
@@ -8,15 +6,15 @@ from web.app import create_app
 
 
 @pytest.fixture
-def retriever() -> FakeRetriever:
+def retriever():
     return FakeRetriever()
 
 
 @pytest.fixture
-def app(retriever: FakeRetriever) -> Flask:
+def app(retriever):
     return create_app(retriever, Settings())
 
 
 @pytest.fixture
-def client(app: Flask) -> FlaskClient:
+def client(app):
     return app.test_client()

@@ -4,8 +4,6 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -24,13 +22,13 @@ PREFIXED = {"X-Forwarded-Prefix": "/search"}
 
 
 @pytest.fixture
-def found(retriever: FakeRetriever) -> FakeRetriever:
+def found(retriever):
     retriever.hits = [make_hit(1)]
     return retriever
 
 
 def client_of(retriever: FakeRetriever, **settings: object) -> FlaskClient:
-    return create_app(retriever, Settings(**settings), FakeJobs()).test_client()  # type: ignore[arg-type]
+    return create_app(retriever, Settings(**settings), FakeJobs()).test_client()
 
 
 def below(client: FlaskClient, path: str, **headers: str) -> list[str]:
@@ -42,31 +40,31 @@ def below(client: FlaskClient, path: str, **headers: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["/?q=fsync", "/search/?q=fsync", "/status", "/search/status"])
-def test_every_address_of_a_page_is_below_the_prefix(found: FakeRetriever, path: str) -> None:
+def test_every_address_of_a_page_is_below_the_prefix(found, path):
     assert below(client_of(found, proxies=1), path, **PREFIXED) == []
     assert below(client_of(found, path_prefix="search/"), path) == []
 
 
 @pytest.mark.parametrize("prefix", ["/a b", "/a//b", "/a/../b", "/api/x"])
-def test_a_setting_that_is_no_path(found: FakeRetriever, prefix: str) -> None:
+def test_a_setting_that_is_no_path(found, prefix):
     with pytest.raises(SettingsError, match="--path-prefix"):
         client_of(found, path_prefix=prefix)
 
 
-def test_nobody_but_a_trusted_proxy_says_the_prefix(found: FakeRetriever) -> None:
+def test_nobody_but_a_trusted_proxy_says_the_prefix(found):
     assert below(client_of(found), "/?q=fsync", **PREFIXED) != []  # nobody is trusted
 
 
 @pytest.mark.parametrize(
     "said", ["//evil.example", "/a/../b", "/a b", '/"><script>', "https://evil.example", "/api", "/.."]
 )
-def test_what_is_no_path_is_not_taken(found: FakeRetriever, said: str) -> None:
+def test_what_is_no_path_is_not_taken(found, said):
     page = client_of(found, proxies=1).get("/?q=fsync", headers={"X-Forwarded-Prefix": said})
     assert said not in page.get_data(as_text=True)
     assert page.status_code == 200
 
 
-def test_addresses_in_answers_of_the_api(found: FakeRetriever) -> None:
+def test_addresses_in_answers_of_the_api(found):
     client = client_of(found, proxies=1, keys="", anonymous="read")
     client.environ_base["HTTP_X_FORWARDED_PREFIX"] = "/search"
     assert client.get("/search/openapi.json").get_json()["servers"] == [{"url": "/search/"}]
@@ -101,7 +99,7 @@ http {{
 
 
 @pytest.fixture
-def nginx(found: FakeRetriever, tmp_path: Path) -> Iterator[str]:
+def nginx(found, tmp_path):
     """Address of an nginx that takes /search off an address, and leaves /docs/find in it."""
     program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
     if program is None:
@@ -126,7 +124,7 @@ def nginx(found: FakeRetriever, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("prefix", ["/search", "/docs/find"])
-def test_behind_nginx(nginx: str, prefix: str) -> None:
+def test_behind_nginx(nginx, prefix):
     base = nginx + prefix
     with httpx.Client(trust_env=False, headers={"Accept": "text/html"}) as browser:
         page = browser.get(f"{base}/", params={"q": "fsync"})

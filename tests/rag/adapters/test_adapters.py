@@ -1,7 +1,6 @@
 """The adapters in chains of their frameworks, over a server and in the same process."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,20 +20,20 @@ from web.app import create_app
 
 
 @pytest.fixture
-def retriever() -> FakeRetriever:
+def retriever():
     found = FakeRetriever()
     found.hits = [make_hit(n, text=f"text {n}", metadata={"team": "core", "title": "x"}) for n in range(1, 9)]
     return found
 
 
 @pytest.fixture
-def client(retriever: FakeRetriever) -> Iterator[Client]:
+def client(retriever):
     with running(create_app(retriever, Settings())) as url, Client(url) as found:
         yield found
 
 
 @pytest.fixture(params=["over a server", "in the same process"])
-def searcher(request: pytest.FixtureRequest, retriever: FakeRetriever, client: Client) -> Any:
+def searcher(request, retriever, client):
     return client if request.param == "over a server" else retriever
 
 
@@ -67,29 +66,8 @@ def test_a_chain_of_langchain(searcher, retriever):
     assert retriever.requests[0].collection == "notes"
 
 
-def test_a_query_engine_of_llamaindex(searcher, retriever):
-    core = pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
-    from llama_index.core.llms import MockLLM
-    from llama_index.core.query_engine import RetrieverQueryEngine
-
-    from rag.adapters.llamaindex import PilotlightRetriever as Finder
-
-    finder = Finder(searcher, k=3, mode="lexical", filter={"path": "/x"}, collection="notes")
-    synthesizer = core.get_response_synthesizer(llm=MockLLM())  # which says what it was asked
-    engine = RetrieverQueryEngine(retriever=finder, response_synthesizer=synthesizer)
-    response = engine.query("is it?")
-    assert "text 3" in str(response)
-    assert "title: Partial Indexes" in str(response)
-    assert "content_type" not in str(response)
-    assert [node.node.node_id for node in response.source_nodes] == ["chunk-1", "chunk-2", "chunk-3"]
-    assert response.source_nodes[0].score == pytest.approx(0.71843)
-    assert str(asyncio.run(engine.aquery("is it?"))) == str(response)
-    assert retriever.calls == [("is it?", 3, "lexical")] * 2
-    assert retriever.requests[1].filter == Filter.parse({"path": "/x"})
-
-
 @pytest.fixture
-def ranker(retriever: FakeRetriever, client: Client) -> Client:
+def ranker(retriever, client):
     retriever.rerank_model = "dummy-cross"
     return client
 
@@ -102,17 +80,3 @@ def test_langchain_keeps_the_documents_that_answer_best(ranker):
     assert documents[2].metadata == {"n": 2}
     assert len(PilotlightReranker(ranker=ranker, top_n=None).compress_documents(documents, "vacuum")) == 3
     assert list(PilotlightReranker(ranker=ranker).compress_documents([], "vacuum")) == []
-
-
-def test_llamaindex_keeps_the_nodes_that_answer_best(ranker):
-    schema = pytest.importorskip("llama_index.core.schema")
-    from rag.adapters.llamaindex import PilotlightReranker
-
-    nodes = [
-        schema.NodeWithScore(node=schema.TextNode(text=text), score=0.5) for text in ("an index", "vacuum it", "vacuum")
-    ]
-    found = PilotlightReranker(ranker, top_n=2).postprocess_nodes(nodes, query_str="vacuum")
-    assert [node.node.get_content() for node in found] == ["vacuum", "vacuum it"]
-    assert 1 > found[0].score > found[1].score > 0.5
-    with pytest.raises(ValueError, match="a query is needed"):
-        PilotlightReranker(ranker).postprocess_nodes(nodes)

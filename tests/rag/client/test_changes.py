@@ -1,7 +1,6 @@
 """Documents pushed with the client, through a real application and queue."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.web.running import running
 from web.app import create_app
 
 
-def test_push_wait_and_withdraw(tmp_path: Path) -> None:
+def test_push_wait_and_withdraw(tmp_path):
     settings = Settings(index=str(tmp_path / "index"), keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("sender", "write")
     queue = PushedQueue(settings, (sys.executable, "-c", ""))

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from rag.errors import ClientError, JobConflict, JobMissing, Refused, Rejected, 
 from rag.query.request import Filter, SearchRequest
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
-from tests.endpoint import FakeEndpoint, fake_endpoint
+from tests.endpoint import fake_endpoint
 from tests.web.fakes import WHY, FakeRetriever, make_hit
 from tests.web.library import library
 from tests.web.running import running
@@ -23,20 +22,20 @@ from web.app import create_app
 
 
 @pytest.fixture
-def retriever() -> FakeRetriever:
+def retriever():
     found = FakeRetriever()
     found.hits = [make_hit(n, highlights=[(0, 1)], sentence=(2, 9), text=f"passage {n} \u2028 ü") for n in range(1, 8)]
     return found
 
 
 @pytest.fixture
-def endpoint() -> Iterator[FakeEndpoint]:
+def endpoint():
     with fake_endpoint() as found:
         yield found
 
 
 @pytest.fixture
-def client(retriever: FakeRetriever, endpoint: FakeEndpoint) -> Iterator[Client]:
+def client(retriever, endpoint):
     settings = Settings(answer_url=endpoint.url, answer_model="small")
     with running(create_app(retriever, settings)) as url, Client(url) as found:
         yield found

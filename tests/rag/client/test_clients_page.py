@@ -26,7 +26,6 @@ PRINTS = (
         "['https://docs.example/indexes/partial.html#part-1', 'https://",
     ),
     ("PilotlightReranker", "0.872138440"),
-    ("rag.adapters.llamaindex", "A partial index is an index built over a subset of a table."),
     ("ask_further", "For few rows [2]. ['For few rows [2].']\nFor few rows [2]. how do I make a"),
     ("openai", ""),
     ("citation.number", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),
@@ -43,8 +42,6 @@ def test_example(mark, printed, tmp_path, capsys, monkeypatch):
     retriever.rerank_model = "dummy"
     settings = Settings(keys=str(tmp_path / "keys.json"), anonymous="read")
     KeyFile(settings.keys_file).add("builder", "write", KEY)
-    if "llama" in mark:
-        pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
     example = example.replace('api_key="none"', f'api_key="{KEY}"')
     with fake_endpoint() as endpoint:
         endpoint.answers("For few rows", " [2].")

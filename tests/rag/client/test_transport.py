@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -32,7 +31,7 @@ class Scripted(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def scripted() -> Iterator[tuple[type[Scripted], str]]:
+def scripted():
     handler = type("Handler", (Scripted,), {"answers": [], "seen": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

@@ -29,16 +29,16 @@ def client_for(index: Path, role: str = "write", **more: Any) -> FlaskClient:
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Path:
+def index(tmp_path):
     return tmp_path / "index"
 
 
 @pytest.fixture
-def sender(index: Path) -> FlaskClient:
+def sender(index):
     return client_for(index)
 
 
-def test_what_is_accepted_is_on_the_disk(index: Path, sender: FlaskClient) -> None:
+def test_what_is_accepted_is_on_the_disk(index, sender):
     answer = sender.post(URL, json=PAGE | {"title": "Cats", "metadata": {"team": ["a", "b"]}, "date": "2026-01-31"})
     change = answer.get_json()
     assert (answer.status_code, change["state"], change["action"], change["id"]) == (202, "queued", "put", 1)
@@ -52,7 +52,7 @@ def test_what_is_accepted_is_on_the_disk(index: Path, sender: FlaskClient) -> No
     assert (queue["queued"], queue["documents"], queue["bytes"], queue["changes"]) == (1, 1, 10, [change])
 
 
-def test_bytes_with_their_charset(index: Path, sender: FlaskClient) -> None:
+def test_bytes_with_their_charset(index, sender):
     body = base64.b64encode("<p>Grün".encode("latin-1")).decode()
     fields = {"url": "https://wiki.test?b=c@d", "base64": body, "content_type": "Text/HTML; charset=latin-1"}
     answer = sender.post(URL, json=fields | {"collection": "notes"})
@@ -64,7 +64,7 @@ def test_bytes_with_their_charset(index: Path, sender: FlaskClient) -> None:
     assert (page.body.decode("latin-1"), page.content_type, page.charset) == ("<p>Grün", "text/html", "latin-1")
 
 
-def test_withdrawn(sender: FlaskClient) -> None:
+def test_withdrawn(sender):
     sender.post(URL, json=PAGE)
     address = {"query_string": {"url": "HTTPS://wiki.test:443/a"}}  # the same, in another spelling
     answer = sender.delete(URL, **address)
@@ -103,14 +103,14 @@ def test_withdrawn(sender: FlaskClient) -> None:
         ({"source": "x"}, 400, "source"),
     ],
 )
-def test_what_cannot_be_used_is_named(index: Path, fields: dict[str, Any], status: int, field: str) -> None:
+def test_what_cannot_be_used_is_named(index, fields, status, field):
     sender = client_for(index, max_bytes=100)
     given = {name: value for name, value in (PAGE | fields).items() if value is not None}
     assert assert_problem(sender.post(URL, json=given), status)["field"] == field
     assert not (index / "pushed").exists()
 
 
-def test_limits(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits(index, monkeypatch):
     sender = client_for(index)
     monkeypatch.setattr("rag.serving.pushed_queue.MOST_BYTES", 15)
     assert sender.post(URL, json=PAGE).status_code == 202
@@ -121,13 +121,13 @@ def test_limits(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.headers["Retry-After"] == "2"
 
 
-def test_a_full_disk(index: Path, sender: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(index, sender, monkeypatch):
     usage = type("Usage", (), {"free": 1_000_000})
     monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda folder: usage)
     assert "1 MB free" in str(assert_problem(sender.post(URL, json=PAGE), 507)["detail"])
 
 
-def test_where_nothing_is_built(index: Path) -> None:
+def test_where_nothing_is_built(index):
     sender = client_for(index)
     limits = sender.application.extensions["settings"]
     sender.application.extensions["pushes"] = PushedQueue(replace(limits, store="milvus://db:1/docs"))
@@ -135,26 +135,26 @@ def test_where_nothing_is_built(index: Path) -> None:
     assert_problem(sender.delete(URL, query_string={"url": PAGE["url"]}), 409)
 
 
-def test_reading_is_not_enough(index: Path, client: FlaskClient) -> None:
+def test_reading_is_not_enough(index, client):
     reader = client_for(index, "read")
     for method, url in (("POST", URL), ("DELETE", URL), ("GET", "/api/v1/changes"), ("GET", "/api/v1/changes/1")):
         assert reader.open(url, method=method, json=PAGE).status_code == 403
         assert client.open(url, method=method, json=PAGE).status_code == 401
 
 
-def test_a_form_of_another_site_sends_nothing(sender: FlaskClient) -> None:
+def test_a_form_of_another_site_sends_nothing(sender):
     """What a browser sends without asking has one of these types; and the key is never sent by itself."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         assert sender.post(URL, data=b'{"url": "https://a.test/", "text": "x"}', content_type=kind).status_code == 415
 
 
-def test_unknown_changes(sender: FlaskClient) -> None:
+def test_unknown_changes(sender):
     assert assert_problem(sender.get("/api/v1/changes/7"), 404)["field"] == "id"
     assert_problem(sender.get("/api/v1/changes/x"), 404)
     assert sender.get("/api/v1/changes?collection=never").get_json()["queued"] == 0
 
 
-def test_a_server_that_cannot_index(index: Path) -> None:
+def test_a_server_that_cannot_index(index):
     sender = client_for(index)
     sender.application.extensions["pushes"] = None
     assert_problem(sender.post(URL, json=PAGE), 501)

@@ -3,15 +3,14 @@
 import json
 
 import pytest
-from flask.testing import FlaskClient
 
 from rag.errors import NotReady
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import make_hit
 
 URL = "/api/v1/documents"
 
 
-def test_a_hit_leads_to_its_document(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_a_hit_leads_to_its_document(client, retriever):
     retriever.hits = [make_hit(1), make_hit(2)]
     hit = client.get("/api/v1/search?q=a").get_json()["hits"][1]
     document = client.get(f"{URL}/{hit['document']}").get_json()
@@ -20,19 +19,19 @@ def test_a_hit_leads_to_its_document(client: FlaskClient, retriever: FakeRetriev
 
 
 @pytest.mark.parametrize("id", ["0" * 32, "x", "%00", "é", " "])
-def test_unknown_document(client: FlaskClient, id: str) -> None:
+def test_unknown_document(client, id):
     response = client.get(f"{URL}/{id}")
     assert (response.status_code, response.get_json()["field"]) == (404, "id")
 
 
 @pytest.mark.parametrize("path", ["", "/x"])
-def test_collection_is_the_only_field(client: FlaskClient, path: str) -> None:
+def test_collection_is_the_only_field(client, path):
     assert client.get(f"{URL}{path}?collection=nowhere").get_json()["field"] == "collection"
     response = client.get(f"{URL}{path}?k=1")
     assert (response.status_code, response.get_json()["field"]) == (400, "k")
 
 
-def test_export_is_one_document_a_line(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_export_is_one_document_a_line(client, retriever):
     retriever.hits = [make_hit(1, title="Ünïcode\u2028"), make_hit(2)]
     response = client.get(URL)
     assert response.content_type == "application/jsonl"
@@ -40,7 +39,7 @@ def test_export_is_one_document_a_line(client: FlaskClient, retriever: FakeRetri
     assert [line["title"] for line in lines] == ["Ünïcode\u2028", "Partial Indexes"]
 
 
-def test_exports_are_bounded(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_exports_are_bounded(client, retriever):
     retriever.hits = [make_hit(rank) for rank in range(1, 4)]
     under_way = [client.get(URL, buffered=False) for _ in range(4)]
     assert client.get(URL).status_code == 503
@@ -50,6 +49,6 @@ def test_exports_are_bounded(client: FlaskClient, retriever: FakeRetriever) -> N
         assert response.data.count(b"\n") == 3
 
 
-def test_export_while_nothing_is_loaded(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_export_while_nothing_is_loaded(client, retriever):
     retriever.error = NotReady("loading")
     assert client.get(URL).status_code == 503

@@ -1,7 +1,7 @@
 """What is kept of searches, and what callers say of them, over the API."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ class Kept:
         self.settings = Settings(insights=True, index=str(folder), **settings)
         self.recorder = Recorder(self.settings)
         self.told: list[str] = []  # the feedback so far
-        self.recorder.add_feedback = self._add_feedback(self.recorder.add_feedback)  # type: ignore[method-assign]
+        self.recorder.add_feedback = self._add_feedback(self.recorder.add_feedback)
         self.app = create_app(self.retriever, self.settings, recorder=self.recorder)
         self.client = self.app.test_client()
         self.recorder.start()
@@ -51,7 +51,7 @@ class Kept:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[Kept]:
+def kept(tmp_path):
     found = Kept(tmp_path)
     yield found
     found.recorder.close()
@@ -66,7 +66,7 @@ def told(client: FlaskClient, **fields: Any) -> int:
     return client.post(FEEDBACK, json=fields).status_code
 
 
-def test_searches_of_every_way_are_kept(kept: Kept) -> None:
+def test_searches_of_every_way_are_kept(kept):
     kept.client.get(f"{SEARCH}?q=get&mode=dense")
     kept.client.post(SEARCH, json={"query": "post", "collection": "notes"})
     batch = kept.client.post(f"{SEARCH}/batch", json={"queries": [{"query": "one"}, {"query": "two"}]}).get_json()
@@ -83,7 +83,7 @@ def test_searches_of_every_way_are_kept(kept: Kept) -> None:
     ]
 
 
-def test_nothing_of_who_asked_is_kept(tmp_path: Path) -> None:
+def test_nothing_of_who_asked_is_kept(tmp_path):
     key = KeyFile(tmp_path / "keys.json").add("alice", "read")
     kept = Kept(tmp_path, keys=str(tmp_path / "keys.json"))
     id = searched(kept.client, "vacuum", headers={"Authorization": f"Bearer {key}"})
@@ -93,7 +93,7 @@ def test_nothing_of_who_asked_is_kept(tmp_path: Path) -> None:
     assert not any(name in content for name in (b"alice", key.encode(), b"127.0.0.1"))
 
 
-def test_nothing_is_kept_unless_it_is_set(tmp_path: Path, client: FlaskClient) -> None:
+def test_nothing_is_kept_unless_it_is_set(tmp_path, client):
     assert client.post(SEARCH, json={"query": "index"}).get_json()["search_id"] is None
     page = client.get("/?q=index").text
     assert "data-search=" not in page
@@ -103,21 +103,21 @@ def test_nothing_is_kept_unless_it_is_set(tmp_path: Path, client: FlaskClient) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_repeats_or_goes_on_is_no_search_of_its_own(kept: Kept) -> None:
+def test_what_repeats_or_goes_on_is_no_search_of_its_own(kept):
     for address in ("/?q=a&open=chunk-1", "/?q=a&sentences=true", "/?q=a&offset=10", f"{SEARCH}?q=a&offset=10"):
         assert kept.client.get(address).status_code == 200
     searched(kept.client, "b")
     assert kept.rows("SELECT query FROM searches") == [("b",)]
 
 
-def test_while_somebody_types_nothing_counts_until_it_was_seen(kept: Kept) -> None:
+def test_while_somebody_types_nothing_counts_until_it_was_seen(kept):
     pages = [kept.client.get(f"/?q={query}", headers={"X-Pilotlight-Typing": "1"}).text for query in ("va", "vacuum")]
     ids = [page.partition('data-search="')[2][:32] for page in pages]
     assert told(kept.client, search_id=ids[1], feedback="seen") == 204
     assert kept.rows("SELECT query, seen FROM searches ORDER BY query") == [("va", 0), ("vacuum", 1)]
 
 
-def test_feedback(kept: Kept) -> None:
+def test_feedback(kept):
     id, other = searched(kept.client), searched(kept.client, "other")
     assert told(kept.client, search_id=id, feedback="opened", hit="chunk-2") == 204
     assert told(kept.client, search_id=id, feedback="good", hit="chunk-2") == 204
@@ -146,11 +146,11 @@ def test_feedback(kept: Kept) -> None:
         ({"search_id": "0" * 32, "feedback": "good", "hit": "x", "more": 1}, "more"),
     ],
 )
-def test_what_is_no_feedback_is_refused(kept: Kept, fields: dict[str, Any], field: str) -> None:
+def test_what_is_no_feedback_is_refused(kept, fields, field):
     assert assert_problem(kept.client.post(FEEDBACK, json=fields), 400)["field"] == field
 
 
-def test_a_box_of_another_site_tells_what_was_seen_and_opened(tmp_path: Path) -> None:
+def test_a_box_of_another_site_tells_what_was_seen_and_opened(tmp_path):
     key = KeyFile(tmp_path / "keys.json").add("box", "read", origins=(SITE,))
     KeyFile(tmp_path / "keys.json").add("other", "read")
     kept = Kept(tmp_path, keys=str(tmp_path / "keys.json"))
@@ -167,7 +167,7 @@ def test_a_box_of_another_site_tells_what_was_seen_and_opened(tmp_path: Path) ->
     assert kept.rows("SELECT query, via, seen FROM searches ORDER BY query") == [("v", "box", 0), ("vacuum", "box", 1)]
 
 
-def test_what_cannot_be_written_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_written_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr("rag.insights.recorder.MOST_WAITING", 3)
     (tmp_path / "insights").write_text("in the way of the folder", encoding="utf-8")
     kept = Kept(tmp_path)

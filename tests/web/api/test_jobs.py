@@ -1,7 +1,5 @@
 """Jobs over REST; `tests/rag/serving/test_job_manager.py` has what they do."""
 
-from typing import Any
-
 import pytest
 from flask.testing import FlaskClient
 
@@ -14,7 +12,7 @@ URL = "/api/v1/index"
 
 
 @pytest.fixture
-def keyring(tmp_path: Any) -> KeyFile:
+def keyring(tmp_path):
     return KeyFile(tmp_path / "keys.json")
 
 
@@ -26,11 +24,11 @@ def client_with(keyring: KeyFile, role: str, jobs: FakeJobs | None) -> FlaskClie
 
 
 @pytest.fixture
-def writer(keyring: KeyFile) -> FlaskClient:
+def writer(keyring):
     return client_with(keyring, "write", FakeJobs())
 
 
-def test_start_follow_and_cancel(writer: FlaskClient) -> None:
+def test_start_follow_and_cancel(writer):
     started = writer.post(URL, json={"sources": ["site"], "add": True})
     job = started.get_json()
     assert (started.status_code, job["state"], job["add"]) == (202, "running", True)
@@ -57,28 +55,28 @@ def test_start_follow_and_cancel(writer: FlaskClient) -> None:
         ({"source": "site"}, "source"),
     ],
 )
-def test_bad_fields_are_named(writer: FlaskClient, fields: dict[str, Any], field: str) -> None:
+def test_bad_fields_are_named(writer, fields, field):
     response = writer.post(URL, json=fields)
     assert (response.status_code, response.get_json()["field"]) == (400, field)
 
 
-def test_a_source_that_is_not_allowed(writer: FlaskClient) -> None:
+def test_a_source_that_is_not_allowed(writer):
     response = writer.post(URL, json={"sources": ["/etc"]})
     assert (response.status_code, response.get_json()["field"]) == (403, "sources")
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-def test_unknown_job(writer: FlaskClient, method: str) -> None:
+def test_unknown_job(writer, method):
     response = writer.open(f"{URL}/20261121T000000-000000", method=method)
     assert (response.status_code, response.get_json()["field"]) == (404, "id")
 
 
-def test_reading_is_not_enough(keyring: KeyFile, client: FlaskClient) -> None:
+def test_reading_is_not_enough(keyring, client):
     reader = client_with(keyring, "read", FakeJobs())
     for method, url in (("POST", URL), ("GET", URL), ("GET", f"{URL}/x"), ("DELETE", f"{URL}/x")):
         assert reader.open(url, method=method, json={}).status_code == 403
         assert client.open(url, method=method, json={}).status_code == 401
 
 
-def test_a_server_without_jobs(keyring: KeyFile) -> None:
+def test_a_server_without_jobs(keyring):
     assert client_with(keyring, "write", None).post(URL, json={}).status_code == 501

@@ -6,13 +6,10 @@ from typing import Any
 import numpy as np
 import openai
 import pytest
-from flask import Flask
-from flask.testing import FlaskClient
 
 from rag.errors import DeadlinePassed, NotReady
 from rag.settings import Settings
 from tests.dummy import DummyEmbedder
-from tests.web.fakes import FakeRetriever
 from tests.web.running import running
 from web.app import create_app
 
@@ -24,7 +21,7 @@ RANKING = {"query": "vacuum", "documents": DOCUMENTS}
 
 
 @pytest.fixture(autouse=True)
-def model(retriever: FakeRetriever) -> None:
+def model(retriever):
     retriever.rerank_model = RERANKER
 
 
@@ -32,7 +29,7 @@ def expected(texts: list[str]) -> Any:
     return DummyEmbedder(dimension=8).encode(texts)
 
 
-def test_vectors(client: FlaskClient) -> None:
+def test_vectors(client):
     body = client.post(EMBED, json={"model": MODEL, "input": TEXTS, "user": "me", "dimensions": 8}).get_json()
     assert body == {
         "object": "list",
@@ -50,9 +47,7 @@ def test_vectors(client: FlaskClient) -> None:
     np.testing.assert_array_equal(np.frombuffer(raw, "<f4"), expected(["vacuum"])[0])
 
 
-def test_the_role_reaches_the_model(
-    client: FlaskClient, retriever: FakeRetriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_role_reaches_the_model(client, retriever, monkeypatch):
     roles = []
     embed = retriever.embed
     monkeypatch.setattr(retriever, "embed", lambda texts, role, model: roles.append(role) or embed(texts, role, model))
@@ -61,7 +56,7 @@ def test_the_role_reaches_the_model(
     assert roles == ["document", "query"]
 
 
-def test_the_client_of_openai(app: Flask) -> None:
+def test_the_client_of_openai(app):
     with running(app) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as theirs:
         assert [model.id for model in theirs.models.list()] == [MODEL, RERANKER]
         assert theirs.models.retrieve(MODEL).id == MODEL
@@ -77,7 +72,7 @@ def test_the_client_of_openai(app: Flask) -> None:
             theirs.embeddings.create(model=MODEL, input="a", dimensions=4)
 
 
-def test_documents_are_ranked(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_documents_are_ranked(client, retriever):
     body = client.post(RERANK, json=RANKING).get_json()
     assert [result["index"] for result in body["results"]] == [2, 1, 0]
     scores = [result["relevance_score"] for result in body["results"]]
@@ -92,9 +87,7 @@ def test_documents_are_ranked(client: FlaskClient, retriever: FakeRetriever) -> 
     assert [result["document"] for result in best] == [{"text": "vacuum"}, {"text": "vacuum the table"}]
 
 
-def test_fields_of_documents_are_read_in_the_order_asked_for(
-    client: FlaskClient, retriever: FakeRetriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fields_of_documents_are_read_in_the_order_asked_for(client, retriever, monkeypatch):
     read: list[list[str]] = []
     rerank = retriever.rerank
     monkeypatch.setattr(retriever, "rerank", lambda query, texts: read.append(texts) or rerank(query, texts))
@@ -129,9 +122,7 @@ def test_fields_of_documents_are_read_in_the_order_asked_for(
         (RERANK, {"model": "rerank-v3.5"}, 404, None),
     ],
 )
-def test_errors_name_the_field_in_the_form_of_openai_too(
-    client: FlaskClient, path: str, fields: dict[str, Any], status: int, field: str | None
-) -> None:
+def test_errors_name_the_field_in_the_form_of_openai_too(client, path, fields, status, field):
     answer = client.post(path, json=({"input": "a"} if path == EMBED else RANKING) | fields)
     body = answer.get_json()
     assert (answer.status_code, body.get("field")) == (status, field)
@@ -141,7 +132,7 @@ def test_errors_name_the_field_in_the_form_of_openai_too(
     assert body["message"] == body["detail"]
 
 
-def test_other_errors(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_other_errors(client, retriever):
     detail = client.post(EMBED, json={"input": [[1, 2], [3]]}).get_json()["detail"]
     assert "check_embedding_ctx_length=False" in detail
     retriever.error = NotReady("loading")
@@ -158,7 +149,7 @@ def test_other_errors(client: FlaskClient, retriever: FakeRetriever) -> None:
 
 
 @pytest.mark.parametrize("path", ["/rerank", "/v2/rerank", "/api/v1/embeddings", "/api/v1/insights"])
-def test_removed_addresses_name_their_successor(client: FlaskClient, path: str) -> None:
+def test_removed_addresses_name_their_successor(client, path):
     answer = client.post(path, json={}, headers={"Accept": "text/html"})
     assert (answer.status_code, answer.mimetype) == (410, "application/problem+json")
     assert "/v1/" in answer.get_json()["detail"].partition("was removed: ")[2]

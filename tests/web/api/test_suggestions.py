@@ -1,9 +1,6 @@
 """What is suggested while somebody types, over the API."""
 
-from pathlib import Path
-
 import pytest
-from flask.testing import FlaskClient
 
 from rag.query.request import Filter
 from rag.query.results import Suggestion
@@ -11,13 +8,12 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for
-from tests.web.fakes import FakeRetriever
 from web.app import create_app
 
 URL = "/api/v1/suggest"
 
 
-def test_fields_reach_the_retriever(client: FlaskClient, retriever: FakeRetriever) -> None:
+def test_fields_reach_the_retriever(client, retriever):
     retriever.suggestions = [Suggestion("Partial Indexes", "title"), Suggestion("How is it partial?", "question")]
     answer = client.get(URL + "?q=partial&k=3&collection=notes&language=en&language=de&meta.team=core").get_json()
     assert answer == {
@@ -43,12 +39,12 @@ def test_fields_reach_the_retriever(client: FlaskClient, retriever: FakeRetrieve
         ("q=a&collection=other", 404, "collection"),
     ],
 )
-def test_what_cannot_be_suggested_for_is_refused(client: FlaskClient, query: str, status: int, field: str) -> None:
+def test_what_cannot_be_suggested_for_is_refused(client, query, status, field):
     answer = client.get(f"{URL}?{query}")
     assert (answer.status_code, answer.get_json().get("field")) == (status, field)
 
 
-def test_titles_headings_and_questions_of_a_real_index(tmp_path: Path) -> None:
+def test_titles_headings_and_questions_of_a_real_index(tmp_path):
     site = Site(tmp_path)
     (site.source / "more.md").write_text("# 2. Vacuum twice\n\n## Vacuum\n\nSome words.\n", encoding="utf-8")
     site.build()

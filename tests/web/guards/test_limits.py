@@ -1,6 +1,5 @@
 """Limits: requests a second, bytes of a body, and seconds of waiting."""
 
-import io
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +10,6 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag import deadline
-from rag.errors import DeadlinePassed
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.serving.api_keys import KeyFile
@@ -19,7 +17,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import MAX_SEARCH_BYTES, PLACES, TokenBuckets
+from web.guards.limits import PLACES, TokenBuckets
 
 SEARCH = "/api/v1/search?q=index"
 
@@ -32,11 +30,11 @@ def make(retriever: FakeRetriever | None = None, **settings: Any) -> FlaskClient
 
 
 @pytest.fixture
-def buckets(tmp_path: Path) -> TokenBuckets:
+def buckets(tmp_path):
     return TokenBuckets(10, tmp_path / "buckets")
 
 
-def test_a_bucket_empties_and_fills(buckets: TokenBuckets) -> None:
+def test_a_bucket_empties_and_fills(buckets):
     assert [buckets.take("a", now=100.0) for _ in range(20)] == [0.0] * 20  # two seconds' worth at once
     assert buckets.take("a", now=100.0) == pytest.approx(0.1)
     assert buckets.take("b", now=100.0) == 0  # others have their own
@@ -46,14 +44,7 @@ def test_a_bucket_empties_and_fills(buckets: TokenBuckets) -> None:
     assert [buckets.take("a", now=200.0) for _ in range(21)] == [0.0] * 20 + [pytest.approx(0.1)]
 
 
-def test_less_than_one_a_second(tmp_path: Path) -> None:
-    buckets = TokenBuckets(0.1, tmp_path / "buckets")
-    assert buckets.take("a", now=100.0) == 0
-    assert buckets.take("a", now=100.0) == pytest.approx(10)
-    assert buckets.take("a", now=110.1) == 0
-
-
-def test_no_caller_is_let_in_too_often_while_others_crowd(buckets: TokenBuckets) -> None:
+def test_no_caller_is_let_in_too_often_while_others_crowd(buckets):
     for turn in range(20):
         assert buckets.take("busy", now=100.0 + turn / 1000) == 0
     for number in range(PLACES // 4):
@@ -67,7 +58,7 @@ def _take(path: Path, start: Any, results: Any) -> None:
     results.put([buckets.take("a", now=100.0) for _ in range(50)].count(0.0))
 
 
-def test_processes_share_the_buckets(tmp_path: Path) -> None:
+def test_processes_share_the_buckets(tmp_path):
     context = multiprocessing.get_context("spawn")
     start, results = context.Event(), context.Queue()
     workers = [context.Process(target=_take, args=(tmp_path / "buckets", start, results)) for _ in range(3)]
@@ -80,7 +71,7 @@ def test_processes_share_the_buckets(tmp_path: Path) -> None:
     assert sum(taken) == 20
 
 
-def test_too_many_requests(tmp_path: Path) -> None:
+def test_too_many_requests(tmp_path):
     file = KeyFile(tmp_path / "keys.json")
     keys = [file.add(name, "read") for name in ("one", "two")]
     client = make(rate_limit=0.01, anonymous="read", keys=str(file.path))
@@ -100,7 +91,7 @@ def test_too_many_requests(tmp_path: Path) -> None:
     assert client.get(SEARCH, headers=forged, environ_overrides={"REMOTE_ADDR": "192.0.2.1"}).status_code == 429
 
 
-def test_addresses_behind_a_proxy() -> None:
+def test_addresses_behind_a_proxy():
     client = make(rate_limit=0.01, proxies=1)
     for address in ("198.51.100.1", "198.51.100.2:4711", "[2001:db8::1]:80", "::ffff:192.0.2.7", "not an address"):
         # only the last is the proxy's own word
@@ -108,23 +99,6 @@ def test_addresses_behind_a_proxy() -> None:
         assert [client.get(SEARCH, headers=header).status_code for _ in range(2)] == [200, 429]
     for same in ("198.51.100.1:1", "198.51.100.2:2", "2001:db8::2", "[2001:db8::3]:99", "192.0.2.7"):
         assert client.get(SEARCH, headers={"X-Forwarded-For": same}).status_code == 429
-
-
-# Bodies
-
-
-@pytest.mark.parametrize("has_length", [True, False])
-def test_a_body_of_3_mb(has_length: bool) -> None:
-    body = io.BytesIO(b" " * 3_000_000)
-    response = make().post(
-        "/api/v1/search",
-        input_stream=body,
-        content_length=3_000_000 if has_length else None,
-        content_type="application/json",
-        environ_overrides={"wsgi.input_terminated": True},
-    )
-    assert_problem(response, 413)
-    assert body.tell() <= MAX_SEARCH_BYTES + 1
 
 
 # Deadlines
@@ -145,35 +119,18 @@ class Late(FakeRetriever):
 
 
 @pytest.mark.parametrize("passed", [deadline.check, lambda: None])
-def test_an_answer_that_comes_too_late_is_none(passed: Callable[[], object]) -> None:
+def test_an_answer_that_comes_too_late_is_none(passed):
     response = make(Late(passed)).get(SEARCH)
     assert "too busy" in str(assert_problem(response, 503)["detail"])
     assert int(response.headers["Retry-After"]) > 0
+    assert deadline.remaining() == float("inf")  # it ended with its request
 
 
-def test_a_deadline_can_be_lifted() -> None:
+def test_a_deadline_can_be_lifted():
     assert make(Late(deadline.lift)).get(SEARCH).status_code == 200
 
 
 @pytest.mark.parametrize(("path", "status"), [(SEARCH, 200), ("/api/v1/search?q=", 400), ("/api/v1/documents", 200)])
-def test_a_deadline_ends_with_its_request(path: str, status: int) -> None:
+def test_a_deadline_ends_with_its_request(path, status):
     assert make(deadline=5).get(path).status_code == status
     assert deadline.remaining() == float("inf")
-
-
-def test_a_deadline_that_has_passed_ends_with_its_request_too() -> None:
-    assert make(Late(deadline.check)).get(SEARCH).status_code == 503
-    assert deadline.remaining() == float("inf")
-
-
-def test_deadlines() -> None:
-    deadline.begin(5)
-    assert 4 < deadline.remaining() <= 5
-    deadline.check()
-    deadline.begin(0)
-    assert deadline.remaining() == 0
-    with pytest.raises(DeadlinePassed):
-        deadline.check()
-    deadline.lift()
-    assert deadline.remaining() == float("inf")
-    deadline.check()

@@ -1,125 +1,179 @@
-"""The log: what a line says, that it cannot be forged, and what it keeps to itself."""
+"""The log: what a line says, that it cannot be forged, and what it keeps to itself; and traces, sent to a collector."""
 
+import gzip
 import json
 import logging
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 
 import pytest
-from flask import Flask, g
-from flask.testing import FlaskClient
+from flask import g
 
+from rag.errors import SettingsError
+from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
+from web.app import create_app
 from web.guards.scoped_retriever import Caller
 from web.observe import logs
 
 
 @pytest.fixture
-def written() -> Iterator[StringIO]:
-    """What goes to the log as JSON."""
+def written():
+    """A function that returns the lines of the log, which is JSON."""
     stream, logger = StringIO(), logging.getLogger("pilotlight")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.JsonFormatter())
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    yield stream
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
     logger.removeHandler(handler)
     logger.setLevel(level)
 
 
-def lines(written: StringIO) -> list[dict[str, object]]:
-    return [json.loads(line) for line in written.getvalue().splitlines()]
-
-
-def test_a_search_is_one_line(client: FlaskClient, written: StringIO) -> None:
-    response = client.get("/api/v1/search?q=secret+words&k=3&mode=dense", headers={"X-Request-Id": "abc-1"})
-    assert response.headers["X-Request-Id"] == "abc-1"
-    [line] = lines(written)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", str(line.pop("time")))
-    assert isinstance(line.pop("ms"), float)
-    assert line == {
-        "level": "info",
-        "logger": "pilotlight.request",
-        "message": "request",
-        "request_id": "abc-1",
-        "method": "GET",
-        "route": "/api/v1/search",
-        "status": 200,
-        "collection": "default",
-        "mode": "dense",
-        "k": 3,
-        "hits": 1,
-    }
-    assert "secret" not in written.getvalue()
-
-
-def test_the_name_of_the_key_is_logged(app: Flask, written: StringIO) -> None:
+def test_a_search_is_one_line(app, written):
     @app.before_request
     def caller() -> None:
         g.caller = Caller("crawler", "read")
 
-    app.test_client().get("/api/v1/search?q=x")
-    assert lines(written)[0]["key"] == "crawler"
+    client = app.test_client()
+    response = client.get("/api/v1/search?q=secret+words&k=3&mode=dense", headers={"X-Request-Id": "abc-1"})
+    assert response.headers["X-Request-Id"] == "abc-1"
+    [line] = written()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", line.pop("time"))
+    assert isinstance(line.pop("ms"), float)
+    request = {"request_id": "abc-1", "method": "GET", "route": "/api/v1/search", "status": 200, "key": "crawler"}
+    search = {"collection": "default", "mode": "dense", "k": 3, "hits": 1}
+    assert line == {"level": "info", "logger": "pilotlight.request", "message": "request", **request, **search}
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 129, "-a", 'a"b', "é", "a,b"])
-def test_an_odd_request_id_is_replaced(client: FlaskClient, written: StringIO, given: str) -> None:
+def test_an_odd_request_id_is_replaced(client, written, given):
     headers = {"X-Request-Id": given.encode().decode("latin-1")}
     made = client.get("/api/v1/search?q=x", headers=headers).headers["X-Request-Id"]
     assert re.fullmatch("[0-9a-f]{16}", made)
-    assert lines(written)[0]["request_id"] == made
+    assert written()[0]["request_id"] == made
 
 
-def test_probes_are_quiet_until_they_fail(client: FlaskClient, retriever: FakeRetriever, written: StringIO) -> None:
+def test_probes_are_quiet_until_they_fail_and_a_path_forges_no_line(client, retriever, written):
     for path in ("/livez", "/readyz", "/metrics", "/static/page.css"):
         with client.get(path) as response:
             assert response.status_code == 200
-    assert lines(written) == []
+    assert written() == []
     retriever.ready = False
     client.get("/readyz")
-    assert [(line["route"], line["status"]) for line in lines(written)] == [("/readyz", 503)]
+    client.get("/a%0a{%22level%22:%22critical%22}")
+    assert [(line["route"], line["status"]) for line in written()] == [("/readyz", 503), ("none", 404)]
 
 
-def test_a_failure_is_found_by_the_request_id(client: FlaskClient, retriever: FakeRetriever, written: StringIO) -> None:
+def test_a_failure_is_found_by_the_request_id(client, retriever, written):
     retriever.error = ValueError("broken")
     made = client.get("/api/v1/search?q=x").headers["X-Request-Id"]
-    failure, request = lines(written)
-    assert "ValueError: broken" in str(failure["exception"])
+    failure, request = written()
+    assert "ValueError: broken" in failure["exception"]
     assert failure["request_id"] == request["request_id"] == made
     assert (request["level"], request["status"]) == ("error", 500)
 
 
-def test_a_path_cannot_forge_a_line(client: FlaskClient, written: StringIO) -> None:
-    client.get("/a%0a{%22level%22:%22critical%22}")
-    [line] = lines(written)
-    assert (line["route"], line["status"]) == ("none", 404)
-
-
-def test_text_quotes_what_is_not_plain() -> None:
-    record = logging.LogRecord("pilotlight.request", logging.INFO, "", 0, "request", None, None)
-    record.fields = {"route": "/api/v1/search", "query": 'a "b"\nlevel=critical', "k": 10}
-    text = logs.TextFormatter().format(record)
-    assert text.endswith(r' INFO request route=/api/v1/search query="a \"b\"\nlevel=critical" k=10')
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_the_server_logs_in_the_format_that_is_set(form: str) -> None:
+def test_the_server_logs_in_the_format_that_is_set(form):
     code = (
         "import logging, types\nfrom gunicorn.config import Config\nfrom web.observe import logs\n"
         f"logs.configure({form!r})\n"
-        "logging.getLogger('pilotlight').info('listening on %s', 'here')\n"
+        "fields = {'query': 'a \"b\"\\nlevel=critical', 'k': 10}\n"
+        "logging.getLogger('pilotlight').info('here', extra={'fields': fields})\n"
         "logging.getLogger('other').info('chatter')\n"
         "logs.ServerLogger(Config()).warning('watch out')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     first, second = done.stderr.splitlines()
     if form == "json":
-        assert json.loads(first)["message"] == "listening on here"
+        assert json.loads(first)["message"] == "here"
         assert json.loads(second)["level"] == "warning"
     else:
-        assert first.endswith(" INFO listening on here")
+        assert first.endswith(r' INFO here query="a \"b\"\nlevel=critical" k=10')
         assert second.endswith(" WARNING watch out")
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes OTLP over HTTP and keeps the spans."""
+
+    def do_POST(self):
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            about = {pair.key: pair.value.string_value for pair in resource.resource.attributes}
+            self.server.services.add(about["service.name"])
+            self.server.spans += [span for scope in resource.scope_spans for span in scope.spans]
+        self.send_response(200 if self.path == "/v1/traces" else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("name", ["", "search-of-docs"])
+def test_a_request_is_a_span_that_does_not_tell_its_query(monkeypatch, name):
+    pytest.importorskip("opentelemetry.instrumentation.flask", reason="the extra otel is not installed")
+    collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
+    collector.spans, collector.services = [], set()
+    thread = threading.Thread(target=collector.serve_forever)
+    thread.start()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_address[1]}")
+    if name:
+        monkeypatch.setenv("OTEL_SERVICE_NAME", name)
+    retriever = FakeRetriever()
+    app = create_app(retriever, Settings())
+    client = app.test_client()
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    client.get("/api/v1/search?q=secret+words", headers={"traceparent": parent})
+    retriever.error = ValueError("broken")
+    client.get("/api/v1/search?q=secret", environ_overrides={"REMOTE_ADDR": "203.0.113.9"})
+    app.extensions["stop_tracing"]()
+    collector.shutdown()
+    thread.join()
+    collector.server_close()
+    answered, failed = collector.spans
+    assert answered.name == failed.name == "GET /api/v1/search"
+    assert answered.trace_id.hex() == "0af7651916cd43dd8448eb211c80319c"
+    assert answered.parent_span_id.hex() == "b7ad6b7169203331"
+    assert (answered.status.code, failed.status.code) == (0, 2)  # 2 is ERROR
+    sent = b"".join(span.SerializeToString() for span in collector.spans)
+    assert b"secret" not in sent
+    assert b"203.0.113.9" not in sent
+    assert collector.services == {name or "pilotlight"}
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # and one that is down disturbs nobody
+    app = create_app(FakeRetriever(), Settings())
+    assert app.test_client().get("/api/v1/search?q=x").status_code == 200
+    app.extensions["stop_tracing"]()
+
+
+def test_a_missing_library_is_said_in_one_line(monkeypatch):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    monkeypatch.setattr(logs, "_TRACING", "opentelemetry_that_is_missing.flask")
+    message = r"OTEL_EXPORTER_OTLP_ENDPOINT is set, but traces need pip install 'pilotlight\[otel\]': install it or"
+    with pytest.raises(SettingsError, match=message):
+        logs.check_tracing()
+
+
+def test_nothing_is_imported_where_nothing_is_traced():
+    code = (
+        "import sys\nfrom tests.web.fakes import FakeRetriever\n"
+        "from rag.settings import Settings\nfrom web.app import create_app\n"
+        "client = create_app(FakeRetriever(), Settings()).test_client()\n"
+        "assert client.get('/api/v1/search?q=x').status_code == 200\n"
+        "print(*(name for name in sys.modules if name.startswith('opentelemetry')))\n"
+    )
+    off = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x", "OTEL_SDK_DISABLED": "true"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | off, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "\n"

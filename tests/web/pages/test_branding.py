@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from web.pages.assets import CONTRAST, DARK, LIGHT, contrast, legible
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 
 
-def test_pages_have_the_brand_even_without_a_key(tmp_path: Path) -> None:
+def test_pages_have_the_brand_even_without_a_key(tmp_path):
     logo = tmp_path / "logo.svg"
     logo.write_bytes(SVG)
     KeyFile(tmp_path / "keys.json").add("reader", "read")
@@ -40,7 +39,7 @@ def test_pages_have_the_brand_even_without_a_key(tmp_path: Path) -> None:
     assert "immutable" in client.get(style).headers["Cache-Control"]
 
 
-def test_without_one_there_is_ours() -> None:
+def test_without_one_there_is_ours():
     client = create_app(FakeRetriever(), Settings()).test_client()
     assert "/brand/" not in client.get("/").text
     assert client.get("/brand/logo").status_code == client.get("/brand/style.css").status_code == 404
@@ -55,13 +54,13 @@ def test_without_one_there_is_ours() -> None:
         ({"site_name": " "}, "must have 1 to 60 characters"),
     ],
 )
-def test_what_cannot_be_used_is_said(changes: dict[str, str], said: str) -> None:
+def test_what_cannot_be_used_is_said(changes, said):
     with pytest.raises(SettingsError, match=re.escape(said)):
-        create_app(FakeRetriever(), replace(Settings(), **changes))  # type: ignore[arg-type]
+        create_app(FakeRetriever(), replace(Settings(), **changes))
 
 
 @pytest.mark.parametrize("colour", [(255, 255, 0), (0, 0, 0), (255, 255, 255), (128, 128, 128), (10, 20, 90)])
-def test_any_colour_becomes_legible(colour: tuple[int, int, int]) -> None:
+def test_any_colour_becomes_legible(colour):
     for background in (LIGHT, DARK):
         assert contrast(legible(colour, background), background) >= CONTRAST
     assert legible((0, 0, 0), LIGHT) == (0, 0, 0)

@@ -1,11 +1,9 @@
 """Documents to read in the page, and the files that they were read from."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from flask.testing import FlaskClient
 from msgspec import structs
 
 from indexer.generation.documents import document_id
@@ -33,18 +31,18 @@ class OneDocument(FakeRetriever):
 
 
 @pytest.fixture
-def retriever() -> OneDocument:
+def retriever():
     retriever = OneDocument()
     retriever.hits = [make_hit(url=URL, document=document_id(URL))]
     return retriever
 
 
 @pytest.fixture
-def address() -> str:
+def address():
     return f"/document/{document_id(URL)}"
 
 
-def test_a_document_is_shown_with_the_passage_marked(client: FlaskClient, address: str) -> None:
+def test_a_document_is_shown_with_the_passage_marked(client, address):
     html = client.get(f"{address}?passage=p4&q=my+words").text
     assert "<h1>Notes</h1>" in html
     assert [f"<h2>Part {number}</h2>" in html for number in range(4)] == [True, True, True, False]
@@ -66,7 +64,7 @@ class Tables(FakeRetriever):
 
 
 @pytest.mark.parametrize("marked", [None, 0, 1])
-def test_what_passages_share_is_shown_once_and_the_marked_one_is_whole(address: str, marked: int | None) -> None:
+def test_what_passages_share_is_shown_once_and_the_marked_one_is_whole(address, marked):
     retriever = Tables()
     retriever.hits = [make_hit(url=URL, document=document_id(URL))]
     client = create_app(retriever, Settings()).test_client()
@@ -75,7 +73,7 @@ def test_what_passages_share_is_shown_once_and_the_marked_one_is_whole(address: 
     assert html.count("name | age") == (2 if marked == 1 else 1)
 
 
-def test_a_long_document_is_shown_in_parts(client: FlaskClient, retriever: OneDocument, address: str) -> None:
+def test_a_long_document_is_shown_in_parts(client, retriever, address):
     retriever.count = 40
     html = client.get(f"{address}?passage=p60&collection=notes").text
     assert html.count("&lt;Text&gt;") <= SHOWN + 12
@@ -88,9 +86,7 @@ def test_a_long_document_is_shown_in_parts(client: FlaskClient, retriever: OneDo
     assert client.get(f"{address}?section=0").status_code == 400
 
 
-def test_originals_are_handed_out_only_where_that_is_set(
-    retriever: OneDocument, client: FlaskClient, address: str, tmp_path: Path
-) -> None:
+def test_originals_are_handed_out_only_where_that_is_set(retriever, client, address, tmp_path):
     file = tmp_path / "a “b”.html"
     file.write_text("<script>alert(1)</script>")
     retriever.files[document_id(URL)] = file
@@ -108,7 +104,7 @@ def test_originals_are_handed_out_only_where_that_is_set(
     assert allowing.get(f"{address}/original").status_code == 404
 
 
-def test_pages_of_a_site_are_not_downloaded(retriever: OneDocument) -> None:
+def test_pages_of_a_site_are_not_downloaded(retriever):
     url = "https://docs.example/a.html"
     retriever.hits = [make_hit(url=url, document=document_id(url))]
     allowing = create_app(retriever, replace(Settings(), originals=True)).test_client()
@@ -117,7 +113,7 @@ def test_pages_of_a_site_are_not_downloaded(retriever: OneDocument) -> None:
     assert f'<a href="{url}" rel="noopener noreferrer">Open the page</a>' in html
 
 
-def test_all_of_a_program_is_shown_as_code(client: FlaskClient, retriever: OneDocument, address: str) -> None:
+def test_all_of_a_program_is_shown_as_code(client, retriever, address):
     retriever.hits = [structs.replace(hit, content_type="text/x-python") for hit in retriever.hits]
     html = client.get(address).text
     assert html.count("<pre") == html.count("&lt;Text&gt;") > 0

@@ -3,7 +3,6 @@
 import gzip
 
 import pytest
-from flask.testing import FlaskClient
 
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
@@ -11,11 +10,11 @@ from web.app import create_app
 
 
 @pytest.fixture
-def client() -> FlaskClient:
+def client():
     return create_app(FakeRetriever(), Settings(anonymous="none")).test_client()
 
 
-def test_every_page_may_load_it_without_a_key(client: FlaskClient) -> None:
+def test_every_page_may_load_it_without_a_key(client):
     response = client.get("/embed.js")
     assert response.mimetype == "text/javascript"
     assert response.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
@@ -27,7 +26,7 @@ def test_every_page_may_load_it_without_a_key(client: FlaskClient) -> None:
         found.close()
 
 
-def test_it_is_sent_packed_and_only_when_it_has_changed(client: FlaskClient) -> None:
+def test_it_is_sent_packed_and_only_when_it_has_changed(client):
     plain = client.get("/embed.js")
     packed = client.get("/embed.js", headers={"Accept-Encoding": "br, gzip"})
     assert "Content-Encoding" not in plain.headers

@@ -2,10 +2,8 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
-from flask.testing import FlaskClient
 
 from rag.serving.api_keys import KeyFile
 from rag.serving.scope import Scope
@@ -18,12 +16,12 @@ PATHS = ("/insights", "/api/v1/insights.csv")
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> KeyFile:
+def keys(tmp_path):
     return KeyFile(tmp_path / "keys.json")
 
 
 @pytest.fixture
-def operator(tmp_path: Path, keys: KeyFile) -> FlaskClient:
+def operator(tmp_path, keys):
     """A client with the operator's key, of a server that was asked some questions."""
     key = keys.add("operator", "write")
     kept = Kept(tmp_path, keys=str(keys.path), anonymous="read")
@@ -37,7 +35,7 @@ def operator(tmp_path: Path, keys: KeyFile) -> FlaskClient:
     return client
 
 
-def test_the_page(operator: FlaskClient) -> None:
+def test_the_page(operator):
     page = operator.get("/insights")
     assert page.status_code == 200
     assert "&lt;b&gt;bold&lt;/b&gt;" in page.text
@@ -48,7 +46,7 @@ def test_the_page(operator: FlaskClient) -> None:
     assert "Nothing was asked" in operator.get("/insights?collection=notes&days=1").text
 
 
-def test_tables(operator: FlaskClient) -> None:
+def test_tables(operator):
     assert len(operator.get("/api/v1/insights.csv?days=7&table=days").text.splitlines()) == 8
     reply = operator.get("/api/v1/insights.csv?table=unanswered")
     assert reply.mimetype == "text/csv"
@@ -57,12 +55,12 @@ def test_tables(operator: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize("query", ["days=0", "days=x", "table=users", "more=1", "collection="])
-def test_what_cannot_be_shown_is_refused(operator: FlaskClient, query: str) -> None:
+def test_what_cannot_be_shown_is_refused(operator, query):
     assert operator.get(f"/api/v1/insights.csv?{query}").status_code == (200 if query == "collection=" else 400)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_only_for_operators(operator: FlaskClient, keys: KeyFile, path: str) -> None:
+def test_only_for_operators(operator, keys, path):
     anyone = operator.application.test_client()
     assert anyone.get(path).status_code == 401
     reader, scoped = keys.add("reader", "read"), keys.add("scoped", "write", scope=Scope.of(["default"]))
@@ -73,7 +71,7 @@ def test_only_for_operators(operator: FlaskClient, keys: KeyFile, path: str) -> 
     assert asked_again.headers["WWW-Authenticate"].startswith("Basic")
 
 
-def test_a_server_that_keeps_nothing_says_so(tmp_path: Path, keys: KeyFile) -> None:
+def test_a_server_that_keeps_nothing_says_so(tmp_path, keys):
     key = keys.add("operator", "write")
     client = create_app(FakeRetriever(), Settings(index=str(tmp_path), keys=str(keys.path))).test_client()
     for path in PATHS:

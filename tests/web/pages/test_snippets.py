@@ -5,11 +5,11 @@ from web.pages.blocks import split_blocks
 from web.pages.snippets import CUT, make_section, make_snippet, make_text, mark
 
 
-def test_short_passage_is_shown_whole() -> None:
+def test_short_passage_is_shown_whole():
     assert make_snippet("A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
 
 
-def test_the_richest_run_of_matches_wins() -> None:
+def test_the_richest_run_of_matches_wins():
     text = "An index. " + "Nothing of note. " * 60 + "A partial index on fsync. " + "Nothing of note. " * 60
     spans = [(text.index(word), text.index(word) + len(word)) for word in ("index", "partial", "fsync")]
     later = text.index("index", 20)
@@ -17,7 +17,7 @@ def test_the_richest_run_of_matches_wins() -> None:
     assert "<mark>partial</mark> <mark>index</mark> on <mark>fsync</mark>" in snippet
 
 
-def test_a_sentence_is_marked_only_where_no_word_is() -> None:
+def test_a_sentence_is_marked_only_where_no_word_is():
     text = "Filler words go on. " * 60 + "Here & now it is said. " + "More filler follows. " * 60
     span = (text.index("Here"), text.index(" More"))
     assert 'go on. <mark class="near">Here &amp; now it is said.</mark> More filler' in make_snippet(text, [], span)
@@ -25,7 +25,7 @@ def test_a_sentence_is_marked_only_where_no_word_is() -> None:
     assert make_snippet("Short one.", [], (6, 400)) == '<p>Short <mark class="near">one.</mark></p>'
 
 
-def test_code_keeps_its_lines() -> None:
+def test_code_keeps_its_lines():
     html = make_text(CODE, [(CODE.index("SELECT"), CODE.index("SELECT") + 6)])
     assert "<p>The example makes a table and asks it:</p>" in html
     inside = html.partition("<code>")[2].partition("</code>")[0]
@@ -34,7 +34,7 @@ def test_code_keeps_its_lines() -> None:
 
 
 @pytest.mark.parametrize("length", [10, 60, 119])
-def test_a_path_is_never_cut(length: int) -> None:
+def test_a_path_is_never_cut(length):
     path = "/" + "/".join(["etc"] * (length // 4))
     text = " ".join(f"{path}/{number}" for number in range(60))
     for number in range(0, 60, 7):
@@ -62,7 +62,7 @@ def test_a_path_is_never_cut(length: int) -> None:
         ("See the file /etc/fstab for what is mounted where.", False),
     ],
 )
-def test_what_counts_as_code(text: str, is_code: bool) -> None:
+def test_what_counts_as_code(text, is_code):
     assert [block.kind == "code" for block in split_blocks(text)] == [is_code]
 
 
@@ -75,11 +75,11 @@ def test_what_counts_as_code(text: str, is_code: bool) -> None:
         ("Plain words.\n\n    total", [False, False]),
     ],
 )
-def test_code_goes_on_over_blank_lines_as_far_as_it_is_indented(text: str, are_code: list[bool]) -> None:
+def test_code_goes_on_over_blank_lines_as_far_as_it_is_indented(text, are_code):
     assert [block.kind == "code" for block in split_blocks(text)] == are_code
 
 
-def test_a_section_sets_its_passage_off() -> None:
+def test_a_section_sets_its_passage_off():
     section = "Before <b>.\nA partial index.\nAfter."
     assert make_section(section, "A partial index. ", [(2, 9)]) == (
         '<p>Before &lt;b&gt;.</p><div class="passage"><p>A <mark>partial</mark> index.</p></div><p>After.</p>'
@@ -89,14 +89,14 @@ def test_a_section_sets_its_passage_off() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 319, 320, 344, 345, 346, 700])
-def test_every_length_and_place_of_a_match_is_cut_safely(length: int) -> None:
+def test_every_length_and_place_of_a_match_is_cut_safely(length):
     text = ("ab cd. " * 101)[:length]
     for start in range(0, length, 37):
         snippet = make_snippet(text, [(start, start + 2)])
         assert snippet.count("<mark>") == snippet.count("</mark>")
 
 
-def test_everything_is_escaped() -> None:
+def test_everything_is_escaped():
     text = '<script>alert("x")</script> & <img src=x onerror=alert(1)>'
     assert mark(text, [(0, 8)], 0, len(text)) == (
         "<mark>&lt;script&gt;</mark>alert(&#34;x&#34;)&lt;/script&gt; &amp; &lt;img src=x onerror=alert(1)&gt;"
@@ -106,12 +106,12 @@ def test_everything_is_escaped() -> None:
 @pytest.mark.parametrize(
     "text", ["x" * 50_000, "word " * 20_000 + ";", "-" * 40_000 + "x", "a.b(" * 20_000, "'a" * 30_000, ")." * 30_000]
 )
-def test_long_lines_are_looked_at_in_bounded_time(text: str) -> None:
+def test_long_lines_are_looked_at_in_bounded_time(text):
     assert split_blocks(text)[-1].end == len(text)
     assert make_snippet(text, [(5, 7)]).count("<mark>") == 1
 
 
-def test_a_table_has_rows_and_cells_of_which_none_is_cut() -> None:
+def test_a_table_has_rows_and_cells_of_which_none_is_cut():
     rows = ["name | what it is", *(f"part {number} | a thing & more | {number}" for number in range(60))]
     html = make_text("\n".join(rows[:5]))
     assert html.startswith('<div class="rows" tabindex="0"><table><tr><td>name</td><td>what it is</td></tr><tr>')
@@ -135,11 +135,11 @@ def test_a_table_has_rows_and_cells_of_which_none_is_cut() -> None:
         ("ls | wc -l |\nsort | uniq |\nhead | tail;", ["code"]),
     ],
 )
-def test_headings_and_tables_are_told_from_text(text: str, kinds: list[str]) -> None:
+def test_headings_and_tables_are_told_from_text(text, kinds):
     assert [block.kind for block in split_blocks(text)] == kinds
 
 
-def test_breaks_that_only_wrapped_a_line_are_not_shown() -> None:
+def test_breaks_that_only_wrapped_a_line_are_not_shown():
     wrapped = (
         "the water pump has failed again, and the repair would cost 430 euros.\n"
         "I suggest that we buy a new one and share what it costs over the many\n"

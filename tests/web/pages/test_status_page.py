@@ -3,10 +3,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from flask import Flask
 from flask.testing import FlaskClient
 
-from tests.web.fakes import FakeRetriever
 from web.observe.metrics import Minute, Overview
 from web.pages.operator_pages import age, histogram, quantiles
 
@@ -39,8 +37,8 @@ def text_of(client: FlaskClient, path: str = "/status") -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", client.get(path).text))
 
 
-def test_it_says_what_is_served_and_what_the_last_build_did(client: FlaskClient, retriever: FakeRetriever) -> None:
-    retriever.describe = describe(REPORT)  # type: ignore[method-assign]
+def test_it_says_what_is_served_and_what_the_last_build_did(client, retriever):
+    retriever.describe = describe(REPORT)
     text = text_of(client)
     for words in (
         "Ready",
@@ -60,7 +58,7 @@ def test_it_says_what_is_served_and_what_the_last_build_did(client: FlaskClient,
     assert 'href="javascript' not in client.get("/status").text
 
 
-def test_speed_is_drawn_from_the_metrics(app: Flask, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speed_is_drawn_from_the_metrics(app, client, monkeypatch):
     minutes = [Minute(1_795_000_020, 30, 10), Minute(1_795_000_080, 0, 0)]
     stages = {"total": [(0.004, 10), (0.008, 80), (float("inf"), 10)], "embed": [(0.004, 100)]}
     monkeypatch.setattr(app.extensions["metrics"], "overview", lambda: Overview(stages, minutes))
@@ -73,7 +71,7 @@ def test_speed_is_drawn_from_the_metrics(app: Flask, client: FlaskClient, monkey
     assert '<rect class="failed" x="1" y="0.00" width="8" height="25.00"/>' in html
 
 
-def test_a_histogram_begins_and_ends_where_something_is() -> None:
+def test_a_histogram_begins_and_ends_where_something_is():
     assert histogram([(0.001, 0), (0.002, 5), (0.003, 0), (0.5, 10), (2.0, 0)]) == [
         ("≤ 2 ms", "5", 50.0),
         ("≤ 3 ms", "0", 0.0),
@@ -82,7 +80,7 @@ def test_a_histogram_begins_and_ends_where_something_is() -> None:
     assert histogram([(0.001, 0)]) == histogram([]) == []
 
 
-def test_quantiles_are_read_within_a_bucket() -> None:
+def test_quantiles_are_read_within_a_bucket():
     assert quantiles([(0.01, 100), (0.02, 100)]) == ["10 ms", "19 ms", "20 ms"]
     assert quantiles([(1.0, 0), (2.0, 0), (float("inf"), 4)]) == ["2 s", "2 s", "2 s"]
     assert quantiles([(1.0, 0)]) == []
@@ -98,6 +96,6 @@ def test_quantiles_are_read_within_a_bucket() -> None:
         (timedelta(days=2, hours=23), "2 days ago"),
     ],
 )
-def test_age(passed: timedelta, words: str) -> None:
+def test_age(passed, words):
     now = datetime(2026, 11, 21, tzinfo=UTC)
     assert age((now - passed).isoformat(), now) == words
