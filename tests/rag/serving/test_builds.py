@@ -1,10 +1,10 @@
-"""Indexes that follow their sources: real folders, a real site, real signals."""
+"""Indexes that follow their sources: real folders, real signals."""
 
 import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,9 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.layout import collection_dir, current_id
 from indexer.pipeline.progress import Progress, progress_for
 from rag.serving.builds import BuildOrder, SourceBuilds
-from rag.settings import Settings, load
+from rag.settings import load
 from rag.settings_file import ConfiguredSource
 from tests.dummy import DummyEmbedder
-from tests.indexer.server import Site
 
 CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
 HUNG = 30  # seconds, after which a test that waits for a change that never comes fails
@@ -29,15 +28,6 @@ def notes(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "cats.txt").write_text("Cats purr.")
     return folder
-
-
-@pytest.fixture
-def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr("indexer.crawl.fetch._BACKOFF", 0.01)
-    server = Site()
-    server.pages(index="<h1>Zoo</h1><p>Zebras have stripes.")
-    yield server
-    server.close()
 
 
 @pytest.fixture(autouse=True)
@@ -52,27 +42,16 @@ def _in_time() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def order(settings: Settings, sources: Sequence[ConfiguredSource], **more: Any) -> BuildOrder:
-    return BuildOrder(settings, CONFIG, DummyEmbedder(), sources, progress=quiet, **more)
+def builds(
+    tmp_path: Path, *sources: ConfiguredSource, said: Callable[[str], None] = print, **more: Any
+) -> SourceBuilds:
+    settings = load({"index": str(tmp_path / "index")}, {})
+    order = BuildOrder(settings, CONFIG, DummyEmbedder(), sources, progress=quiet, **more)
+    return SourceBuilds(order, said)
 
 
 def quiet() -> Progress:
     return progress_for(sys.stderr, quiet=True)
-
-
-def watch(tmp_path: Path, *sources: str, steps: list[Callable[[], object]]) -> tuple[SourceBuilds, list[str]]:
-    """Keep an index fresh; after each run comes the next step, and after the last the process is told to stop."""
-    said: list[str] = []
-    todo = iter([*steps, lambda: os.kill(os.getpid(), signal.SIGTERM)])
-
-    def say(text: str) -> None:
-        said.append(text)
-        next(todo)()
-
-    settings = load({"index": str(tmp_path / "index")}, {})
-    work = SourceBuilds(order(settings, list(map(ConfiguredSource, sources))), say)
-    work.watch()
-    return work, said
 
 
 def documents(index: Path) -> dict[str, str]:
@@ -84,14 +63,21 @@ def documents(index: Path) -> dict[str, str]:
 def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
     dogs = tmp_path / "dogs.txt"
     dogs.write_text("Dogs bark.")
-    work, said = watch(
-        tmp_path,
-        str(notes),
-        steps=[
+    said: list[str] = []
+    steps: Iterator[Callable[[], object]] = iter(
+        [
             lambda: dogs.rename(notes / "dogs.txt"),  # at once, so that it is never seen empty
             lambda: (notes / "cats.txt").unlink(),
-        ],
+            lambda: os.kill(os.getpid(), signal.SIGTERM),
+        ]
     )
+
+    def say(text: str) -> None:
+        said.append(text)
+        next(steps)()
+
+    work = builds(tmp_path, ConfiguredSource(str(notes)), said=say)
+    work.watch()
     assert [line.partition(", 0 failed")[0].partition(": generation")[0] for line in said] == [
         "default: 1 new, 0 changed, 0 gone, 0 unchanged",
         "default: 1 new, 0 changed, 0 gone, 1 unchanged",
@@ -116,8 +102,7 @@ def test_a_folder_that_is_taken_away_and_put_back(tmp_path: Path, notes: Path, m
         elif "failed" not in text and notes.exists():
             os.kill(os.getpid(), signal.SIGTERM)
 
-    settings = load({"index": str(tmp_path / "index")}, {})
-    SourceBuilds(order(settings, [ConfiguredSource(str(notes))]), say).watch()
+    builds(tmp_path, ConfiguredSource(str(notes)), said=say).watch()
     assert "failed, will retry" in said[1]
     assert said[-1].startswith("default: nothing has changed: 1 document,")
     assert all("failed, will" in line for line in said[1:-1]), "nothing was taken for gone meanwhile"
@@ -127,30 +112,23 @@ def test_collections_and_metadata(tmp_path: Path, notes: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "birds.md").write_text("---\nteam: birds\n---\n\nBirds sing.\n")
-    sources = [
-        ConfiguredSource(str(other), collection="team", metadata={"team": ("core",), "for": ("a", "b")}),
-        ConfiguredSource(str(notes)),
-    ]
-    settings = load({"index": str(tmp_path / "index")}, {})
+    birds = ConfiguredSource(str(other), collection="team", metadata={"team": ("core",), "for": ("a", "b")})
 
-    def once(metadata: dict[str, tuple[str, ...]]) -> dict[str, object]:
-        named = [*sources[:1], ConfiguredSource(str(notes), metadata=metadata)]
-        reports = SourceBuilds(order(settings, named)).once()
-        return {name: report.published for name, report in reports.items()}
+    def once(metadata: dict[str, tuple[str, ...]]) -> list[bool]:
+        reports = builds(tmp_path, birds, ConfiguredSource(str(notes), metadata=metadata)).once()
+        return [reports[name].published for name in ("default", "team")]
 
-    assert once({}) == {"default": True, "team": True}
-    assert list(documents(collection_dir(settings.index_dir, "team")).values()) == [
-        '{"team": "birds", "for": ["a", "b"]}'
-    ]
-    assert once({}) == {"default": False, "team": False}
-    assert once({"kind": ("note",)}) == {"default": True, "team": False}
-    assert list(documents(settings.index_dir).values()) == ['{"kind": "note"}']
+    index = tmp_path / "index"
+    assert once({}) == [True, True]
+    assert list(documents(collection_dir(index, "team")).values()) == ['{"team": "birds", "for": ["a", "b"]}']
+    assert once({}) == [False, False]
+    assert once({"kind": ("note",)}) == [True, False]
+    assert list(documents(index).values()) == ['{"kind": "note"}']
 
 
 def test_full_is_for_every_collection_and_for_one_time(tmp_path: Path, notes: Path) -> None:
-    settings = load({"index": str(tmp_path / "index")}, {})
     sources = [ConfiguredSource(str(notes)), ConfiguredSource(str(notes), collection="team")]
-    SourceBuilds(order(settings, sources)).once()
-    work = SourceBuilds(order(settings, sources, full=True))
+    builds(tmp_path, *sources).once()
+    work = builds(tmp_path, *sources, full=True)
     assert [report.published for report in work.once().values()] == [True, True]
     assert [report.published for report in work.once().values()] == [False, False]

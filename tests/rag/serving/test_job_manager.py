@@ -1,7 +1,6 @@
 """Jobs, each a real process; two `JobManager` over one folder are two workers of a server."""
 
 import sys
-import time
 
 import pytest
 
@@ -11,15 +10,9 @@ from indexer.urls import is_below, places
 from rag.errors import JobConflict, JobRefused
 from rag.serving.job_manager import JobManager
 from rag.settings import load
+from tests.rag.conftest import wait_for
 
-RUNNER = (sys.executable, "-m", "tests.rag.serving.job_dummy")
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        time.sleep(0.01)  # between two looks at another process
+RUNNER = (sys.executable, "-m", "tests.rag.serving.runners")
 
 
 def ended(jobs, job):

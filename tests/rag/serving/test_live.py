@@ -1,16 +1,24 @@
-"""Following the index: what a running server does when generations come, are broken, do not fit, or change back."""
+"""Following the index: what a server does when generations come, are broken, damaged, do not fit, or go back."""
 
 import threading
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
+from embedder.errors import EmbedderError
+from indexer.errors import IndexCorrupt
+from indexer.generation.layout import GENERATIONS
+from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS, read_manifest
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import drop_collection
 from indexer.publish.publish import roll_back
-from rag.errors import CollectionMissing, NotReady
+from indexer.publish.verification import SelfCheck
+from rag.errors import CollectionMissing, DocumentMissing, NotReady, OriginalMissing
 from rag.query.request import SearchRequest
-from rag.serving.live import LiveRetriever
+from rag.serving.live import FEWEST_OUTCOMES, LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import wait_for
@@ -143,35 +151,23 @@ def test_a_model_that_cannot_be_loaded_is_told(site):
     live.close()
 
 
-# Collections
-
-
-def test_collections_are_served_beside_one_another(site, live):
-    default, manuals = site.build(), site.build(collection="manuals")
-    live.start()
-    wait_for(lambda: collection(live, "manuals") and collection(live, "manuals")["ready"])
-    assert live.search(SearchRequest("vacuum")).generation == default
-    assert live.search(SearchRequest("vacuum", collection="manuals")).generation == manuals
-    status = live.status()
-    assert [item["name"] for item in status["collections"]] == ["default", "manuals"]
-    assert status["collections"][1] | {"created_at": ""} == {
-        "name": "manuals", "ready": True, "reason": "", "generation": manuals, "created_at": "", "documents": 3,
-        "chunks": 3,
-    }  # fmt: skip
-    with pytest.raises(CollectionMissing, match="no collection 'faq'; there are: default, manuals"):
-        live.search(SearchRequest("vacuum", collection="faq"))
-
-
 def test_collections_come_and_go(site, live):
-    site.build()
+    default = site.build()
     live.start()
     wait_for(lambda: live.ready)
     assert collection(live, "manuals") is None
     first = site.build(collection="manuals")
     wait_for(lambda: collection(live, "manuals") and collection(live, "manuals")["ready"])
+    assert live.search(SearchRequest("vacuum")).generation == default
+    assert live.search(SearchRequest("vacuum", collection="manuals")).generation == first
+    assert collection(live, "manuals") | {"created_at": ""} == {
+        "name": "manuals", "ready": True, "reason": "", "generation": first, "created_at": "", "documents": 3,
+        "chunks": 3,
+    }  # fmt: skip
+    with pytest.raises(CollectionMissing, match="no collection 'faq'; there are: default, manuals"):
+        live.search(SearchRequest("vacuum", collection="faq"))
     second = site.build(collection="manuals")
     wait_for(lambda: collection(live, "manuals")["generation"] == second)
-    assert first != second
     drop_collection(site.index, "manuals")
     wait_for(lambda: collection(live, "manuals") is None)
     with pytest.raises(CollectionMissing):
@@ -202,3 +198,126 @@ def test_a_cross_encoder_serves_searches_and_whoever_asks(site):
     assert len(models) == 1
     assert live.rerank("vacuum", []).logits.shape == (0,)
     live.close()
+
+
+def test_a_hit_leads_to_its_document_in_every_generation(site, live):
+    site.build()
+    live.start()
+    hit = live.search(SearchRequest("dead tuples", k=1)).hits[0]
+    before = live.document(hit.document)
+    assert (before["title"], before["url"]) == ("Vacuum", hit.url.partition("#")[0])
+    assert hit.text in [passage["text"] for passage in before["passages"]]
+    newest = site.build()
+    wait_for(lambda: live.status()["generation"] == newest)
+    assert live.document(hit.document) == before | {"generation": newest, "fetched_at": ANY}
+    for unknown in ("0" * 32, "", "x", hit.document.upper(), hit.document + "0"):
+        with pytest.raises(DocumentMissing, match="there is no document"):
+            live.document(unknown)
+
+
+def test_originals_are_those_of_documents_and_of_what_holds_them(site, live):
+    with zipfile.ZipFile(site.source / "old notes.zip", "w") as archive:
+        archive.writestr("deep/zebra.md", "# Zebras\n\nStripes of the zebra, in an archive.\n")
+    site.build()
+    live.start()
+    hits = {
+        query: live.search(SearchRequest(query, k=1, mode="lexical")).hits[0]
+        for query in ("dead tuples", "zebra stripes")
+    }
+    name, file = live.original(hits["zebra stripes"].document)
+    with file:
+        assert name == "old notes.zip"
+        assert file.read() == (site.source / name).read_bytes()
+    name, file = live.original(hits["dead tuples"].document)
+    file.close()
+    path = site.source / name
+    assert path.as_uri() == hits["dead tuples"].url.partition("#")[0]
+    secret = site.source.parent / "secret.txt"
+    secret.write_text("outside")
+    path.unlink()
+    path.symlink_to(secret)
+    with pytest.raises(OriginalMissing, match="not where it was"):
+        live.original(hits["dead tuples"].document)
+    with pytest.raises(DocumentMissing):
+        live.original("0" * 32)
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    with path.open("r+b") as file:  # in place, as a disk does
+        file.write(content)
+
+
+def cut(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+# The mapped files may not be cut, which ends a process that reads them.
+@pytest.mark.parametrize(("damage", "name"), [(flip, VECTORS), (flip, ROWS), (cut, DOCUMENTS)])
+def test_a_damaged_generation_is_left_for_the_one_before(site, live, monkeypatch, damage, name):
+    monkeypatch.setattr("rag.serving.follower.ROUND_SECONDS", 0.05)
+    first, second = site.build(), site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    assert live.status()["generation"] == second
+    damage(site.index / GENERATIONS / second / name)
+    wait_for(lambda: live.status()["generation"] == first and live.status()["reason"])
+    assert live.search(SearchRequest("partial index")).generation == first
+    status = live.status()
+    assert status["ready"]
+    assert name in status["reason"]
+    assert f"meanwhile generation {first} is served" in status["reason"]
+
+
+def test_a_search_that_meets_damage_is_not_ready_and_has_it_looked_at(site, live, monkeypatch):
+    monkeypatch.setattr("rag.serving.follower.ROUND_SECONDS", 1e9)  # it is not found by itself
+    first, second = site.build(), site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    flip(site.index / GENERATIONS / second / VECTORS)
+
+    def damaged(*_):
+        raise IndexCorrupt("documents.sqlite: cannot be read")
+
+    monkeypatch.setattr(live._follower.collections["default"].retriever.generation, "chunks", damaged)
+    with pytest.raises(NotReady, match="cannot be read"):
+        live.search(SearchRequest("partial index"))
+    wait_for(lambda: live.status().get("generation") == first)
+
+
+def test_files_that_are_gone_or_replaced_are_no_damage(site):
+    folder = site.index / GENERATIONS / site.build()
+    manifest = read_manifest(folder)
+    check = SelfCheck(folder, manifest)
+    whole = sum(record.size for record in manifest.files.values())
+    (folder / "other").write_bytes(b"another")
+    (folder / "other").replace(folder / VECTORS)  # what is open stays open
+    (folder / ROWS).unlink()
+    check.sizes()
+    assert sum(check.contents()) == whole
+    SelfCheck(folder / "nowhere", manifest).sizes()
+
+
+def test_searches_that_fail_take_the_worker_out_and_time_brings_it_back(site, live, monkeypatch):
+    site.build()
+    live.start()
+    wait_for(lambda: live.ready)
+    model = live._follower.model.embedder
+    real = model.encode
+
+    def broken(*_, **__):
+        raise EmbedderError("no memory")
+
+    monkeypatch.setattr(model, "encode", broken)
+    for _ in range(FEWEST_OUTCOMES):
+        with pytest.raises(EmbedderError):
+            live.search(SearchRequest("partial index"))
+    assert not live.ready
+    assert f"{FEWEST_OUTCOMES} of the last {FEWEST_OUTCOMES} searches failed" in live.status()["reason"]
+    monkeypatch.setattr(model, "encode", real)
+    for _ in range(FEWEST_OUTCOMES + 1):
+        live.search(SearchRequest("partial index"))
+    assert live.ready

@@ -23,7 +23,7 @@ from rag.settings import Settings, load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for
 
-RUNNER = (sys.executable, "-m", "tests.rag.serving.pushed_dummy")
+RUNNER = (sys.executable, "-m", "tests.rag.serving.runners")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def builders(index: Path) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
         try:
-            if b"pushed_dummy" in (folder / "cmdline").read_bytes():
+            if b"serving.runners" in (folder / "cmdline").read_bytes():
                 found += [int(folder.name)] if wanted in (folder / "environ").read_bytes().split(b"\0") else []
         except OSError:  # no process, or not any more
             continue

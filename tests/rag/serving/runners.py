@@ -1,4 +1,4 @@
-"""Does a job as `rag.commands.jobs`, with the dummy embedder: `python -m tests.rag.serving.job_dummy FOLDER`.
+"""Do the job of a folder, or without one index what was pushed, as `rag.commands.jobs` does, with the dummy embedder.
 
 A file `stop-here` among the sources holds it up until it is told to stop, a file `crash` ends the process.
 """
@@ -14,6 +14,7 @@ from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.commands.jobs import run_job
+from rag.serving.pushed_builder import PushedBuilder
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 
@@ -32,4 +33,7 @@ def work(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_job(Path(sys.argv[1]), work))
+    if len(sys.argv) > 1:
+        sys.exit(run_job(Path(sys.argv[1]), work))
+    server = os.getppid()
+    PushedBuilder(load(), lambda settings: DummyEmbedder()).keep(lambda: os.getppid() == server, idle=5.0)

@@ -1,29 +1,29 @@
-"""Publishing to Milvus: nothing is lost, nothing is live before it is whole, and what fails can be done again."""
+"""A store on another machine: publishing to it, and what a running server does when it goes, comes back or changes."""
 
 import os
-import secrets
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from indexer.errors import IndexMissing, StoreAddressError, StoreUnreachable
-from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
-from indexer.generation.likeness import TITLES
 from indexer.generation.previous import scan
 from indexer.pipeline.progress import progress_for
 from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
 from rag.commands.indexing import IndexRequest, index_sources
-from rag.errors import NotPublished, SettingsError
-from rag.serving.store_access import Publisher, milvus_at
+from rag.errors import FingerprintMismatch, NotPublished, NotReady, SettingsError
+from rag.query.request import SearchRequest
+from rag.serving.live import LiveRetriever
+from rag.serving.store_access import Publisher, check_servable, milvus_at, roll_back
 from rag.settings import load
 from tests.dummy import DummyEmbedder
+from tests.rag.conftest import wait_for
 
 
 def quiet():
@@ -31,9 +31,8 @@ def quiet():
 
 
 @pytest.fixture
-def place(milvus):
-    """Return the address of a store that has nothing yet."""
-    return milvus.place(f"docs_{secrets.token_hex(4)}")
+def place(fresh_milvus):
+    return fresh_milvus.place("docs")
 
 
 @pytest.fixture
@@ -42,14 +41,109 @@ def target(place):
         yield store
 
 
+@pytest.fixture
+def live(place, tmp_path, monkeypatch):
+    monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
+    settings = load({"index": str(tmp_path / "nothing"), "store": place}, {})
+    retriever = LiveRetriever(settings, lambda settings: DummyEmbedder())
+    yield retriever
+    retriever.close()
+
+
+@pytest.fixture
+def settings(site, place, monkeypatch):
+    monkeypatch.setattr("rag.commands.models.lazy_embedder", lambda settings, quiet: DummyEmbedder())
+    return load({"index": str(site.index), "store": place}, {})
+
+
 def publish(site, target, keep=2):
     publisher = Publisher(target, keep=keep, quiet=True)
     publisher(site.index)
     return publisher.done
 
 
+def add_page(site, turn=0):
+    (site.source / "new.md").write_text(f"# New {turn}\n\nfresh page number {turn}\n", encoding="utf-8")
+    return site.build()
+
+
 def ids_of(store):
     return [each.id for each in store.published()]
+
+
+def test_what_is_published_is_served(live, site, target):
+    live.start()
+    wait_for(lambda: live.status()["reason"] and "loading" not in live.status()["reason"])
+    assert not live.ready
+    first = site.build()
+    publish(site, target)
+    wait_for(lambda: live.ready)
+    answer = live.search(SearchRequest("dead tuples", k=1))
+    assert (answer.generation, answer.hits[0].title) == (first, "Vacuum")
+    assert live.document(answer.hits[0].document)["title"] == "Vacuum"
+    assert len(list(live.documents())) == live.describe()["documents"] == 3
+    second = add_page(site)
+    publish(site, target)
+    wait_for(lambda: live.status()["generation"] == second)
+    roll_back(target)
+    wait_for(lambda: live.status()["generation"] == first)
+
+
+def test_a_store_that_is_not_there_at_the_start(live, fresh_milvus, site, target):
+    generation = site.build()
+    publish(site, target)
+    fresh_milvus.kill()
+    live.start()
+    wait_for(lambda: not live.ready and "milvus://" in live.status()["reason"])
+    with pytest.raises(NotReady, match="milvus://"):
+        live.search(SearchRequest("vacuum"))
+    fresh_milvus.start()
+    wait_for(lambda: live.ready)
+    assert live.search(SearchRequest("vacuum", k=1)).generation == generation
+
+
+def test_no_query_fails_while_aliases_are_switched(live, site, target):
+    site.build()
+    publish(site, target)
+    live.start()
+    wait_for(lambda: live.ready)
+    seen, failures, stop = set(), [], threading.Event()
+
+    def ask():
+        while not stop.wait(0.02):  # to ask without a pause would only slow down what is waited for
+            try:
+                seen.add(live.search(SearchRequest("partial index", k=3)).generation)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for turn in range(4):
+        generation = add_page(site, turn)
+        publish(site, target, keep=1)  # the collection that is being searched goes at once
+        wait_for(lambda wanted=generation: wanted in seen or failures)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_what_is_checked_before_a_server_starts(site, target, fresh_milvus, settings, capsys):
+    ours = DummyEmbedder().fingerprint
+    site.build(DummyEmbedder(name="other"))
+    publish(site, target)
+    with pytest.raises(FingerprintMismatch, match="another embedder"):
+        check_servable(settings, ours)
+    site.build()
+    publish(site, target)
+    capsys.readouterr()
+    check_servable(settings, ours)
+    assert capsys.readouterr().err == ""
+    fresh_milvus.kill()
+    check_servable(settings, ours)
+    assert "the server starts, and will answer once the store does" in capsys.readouterr().err
 
 
 def test_a_store_without_tokens_says_so(site, target):
@@ -59,21 +153,9 @@ def test_a_store_without_tokens_says_so(site, target):
     ]
 
 
-def test_what_repeats_is_found_out_while_it_is_published(site, target):
-    for number in range(TITLES):
-        (site.source / f"type{number}.md").write_text(f"# Type {number}\n\nReturns a copy of the value.\n")
-    site.build()
-    publish(site, target)
-    with closing(Generation.open(site.index)) as ours, closing(target.open()) as theirs:
-        rows = np.arange(ours.manifest.counts.chunks)
-        assert np.count_nonzero(theirs.row_facts(rows).repeated) == TITLES
-        assert np.count_nonzero(ours.row_facts(rows).repeated) == TITLES
-
-
 def test_what_is_live_already_is_not_written_again_and_older_ones_are_removed(site, target):
     for turn in range(3):
-        (site.source / "new.md").write_text(f"# New\n\nfresh page number {turn}\n")
-        newest = site.build()
+        newest = add_page(site, turn)
         assert publish(site, target, keep=1)["copied"]
         assert publish(site, target, keep=1) == {"generation": newest, "target": target.name, "copied": False}
     assert ids_of(target) == [newest]
@@ -91,8 +173,7 @@ def broken(entries):
 def test_what_fails_leaves_the_old_one_live_and_can_be_done_again(site, target, monkeypatch):
     old = site.build()
     publish(site, target)
-    (site.source / "new.md").write_text("# New\n\na new page\n")
-    newest = site.build()
+    newest = add_page(site)
     for change, message in ((shortened, "chunks instead of"), (broken, "has gone")):
         with monkeypatch.context() as patch:
             patch.setattr("rag.serving.store_access.scan", lambda *place, change=change: change(scan(*place)))
@@ -124,8 +205,7 @@ publisher.Publisher(milvus_at(sys.argv[2]), keep=2, quiet=True)(Path(sys.argv[1]
 def test_a_process_that_is_killed_midway(site, target, place):
     old = site.build()
     publish(site, target)
-    (site.source / "new.md").write_text("# New\n\na new page\n")
-    newest = site.build()
+    newest = add_page(site)
     line = [sys.executable, "-c", KILLED, str(site.index), place]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "midway\n"
@@ -133,12 +213,6 @@ def test_a_process_that_is_killed_midway(site, target, place):
     assert (target.live_id(), ids_of(target)) == (old, [old])
     assert publish(site, target)["copied"]
     assert (target.live_id(), ids_of(target)) == (newest, [newest, old])
-
-
-@pytest.fixture
-def settings(site, place, monkeypatch):
-    monkeypatch.setattr("rag.commands.models.lazy_embedder", lambda settings, quiet: DummyEmbedder())
-    return load({"index": str(site.index), "store": place}, {})
 
 
 def test_index_publishes_to_the_store(site, settings, target):
@@ -167,16 +241,12 @@ def test_a_build_that_cannot_be_published_is_kept(site, settings, target, monkey
     assert report["store"]["generation"] == current_id(site.index) == target.live_id()
 
 
-def test_a_store_holds_one_collection(site, settings):
-    with pytest.raises(SettingsError, match="holds one collection"):
-        rollback(replace(settings, collection="manuals"), None)
-
-
-def test_generations_and_rollback_of_a_store(site, target, settings):
+def test_generations_rollback_and_verification_of_a_store(site, target, settings):
+    with pytest.raises(IndexMissing):
+        rollback(settings, None)
     older = site.build()
     publish(site, target)
-    (site.source / "new.md").write_text("# New\n\na new page\n")
-    newest = site.build()
+    newest = add_page(site)
     publish(site, target)
     target.close()
     listed, table = rollback(settings, None, only_list=True)
@@ -189,23 +259,20 @@ def test_generations_and_rollback_of_a_store(site, target, settings):
     with pytest.raises(IndexMissing, match="no generation 'x'"):
         rollback(settings, "x")
     assert rollback(settings, newest)[0]["generation"] == newest
-
-
-def test_a_store_is_verified(site, target, settings):
-    built = site.build()
-    publish(site, target)
     report, text = verify_verb(settings)
-    assert (report["ok"], report["generation"]) == (True, built)
+    assert (report["ok"], report["generation"]) == (True, newest)
     assert text.endswith("is intact")
     with pytest.raises(IndexMissing):
         verify_verb(settings, generation="20200101T000000-000000")
 
 
-def test_an_empty_store_has_no_generations(settings):
-    with pytest.raises(IndexMissing):
-        rollback(settings, None)
-
-
-def test_a_place_that_is_none_is_told(settings):
-    with pytest.raises(StoreAddressError, match="redis://"):
-        rollback(replace(settings, store="redis://host/x"), None)
+@pytest.mark.parametrize(
+    ("changed", "error", "said"),
+    [
+        ({"collection": "manuals"}, SettingsError, "holds one collection"),
+        ({"store": "redis://host/x"}, StoreAddressError, "redis://"),
+    ],
+)
+def test_a_store_that_cannot_be(settings, changed, error, said):
+    with pytest.raises(error, match=said):
+        rollback(replace(settings, **changed), None)
