@@ -4,13 +4,11 @@ import shutil
 import subprocess
 import sys
 from collections import namedtuple
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from indexer.errors import BuildLocked, IndexUnwritable
-from indexer.publish.collections import writer_lock
 from tests.faults.conftest import NEEDS_ROOM, ROOT, Disturb, Job, Undisturb, of_every_kind
 from tests.faults.world import ACTIONS, World, assert_tidy, live, rebuild, state
 
@@ -50,15 +48,13 @@ def test_the_disk_fills_at_steps_of_every_kind(
     assert told
 
 
-@pytest.mark.parametrize("action", ["build", "remove", "import"])
-def test_a_disk_that_is_too_full_to_begin(
-    index: Path, world: World, action: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_too_full_to_begin(index: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 1000, 1000))
     before = state(index)
-    with pytest.raises(IndexUnwritable, match=r"0 MB free, and \d+ MB are needed"):
-        ACTIONS[action](world, index)
+    for action in ("build", "remove", "import"):
+        with pytest.raises(IndexUnwritable, match=r"0 MB free, and \d+ MB are needed"):
+            ACTIONS[action](world, index)
     assert state(index) == before
     assert_tidy(index)
 
@@ -73,37 +69,21 @@ with writer_lock(Path(sys.argv[1])):
 """
 
 
-@pytest.fixture
-def holder(index: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process, which holds the lock of the index."""
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(index)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"held\n"
-        yield child
-        child.kill()
-
-
-def test_another_process_holds_the_lock(index: Path, world: World, holder: subprocess.Popen[bytes]) -> None:
+def test_another_process_holds_the_lock(index: Path, world: World) -> None:
     before = state(index)
-    for action in (ACTIONS[name] for name in ACTIONS if name != "export"):
-        with pytest.raises(
-            BuildLocked, match=f"process {holder.pid} on .*, since 20.*; wait for it to end, or stop it"
-        ):
-            action(world, index)
-    assert state(index) == before
-    holder.kill()
-    holder.wait()
-    rebuild(index, *world.sources)
-    assert_tidy(index)
-
-
-def test_a_damaged_note_in_the_lock_does_no_harm(index: Path, world: World) -> None:
     (index / "lock").write_bytes(b"\xff garbage")
-    with writer_lock(index):
+    command, pipe = [sys.executable, "-c", HOLD, str(index)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=ROOT) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        told = f"process {holder.pid} on .*, since 20.*; wait for it to end, or stop it"
+        for action in (ACTIONS[name] for name in ACTIONS if name != "export"):
+            with pytest.raises(BuildLocked, match=told):
+                action(world, index)
         (index / "lock").write_bytes(b"[]")
         with pytest.raises(BuildLocked, match="only just started"):
             rebuild(index, *world.sources)
+        holder.kill()
+    assert state(index) == before
     rebuild(index, *world.sources)
     assert_tidy(index)

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import product
@@ -67,16 +67,14 @@ def assert_refused(folder: Path, name: str) -> None:
         {"counts": {"documents": 2}}, {"counts": {"documents": "2", "chunks": 3, "dimension": 64}}, {"files": {}},
         {"files": {"documents.sqlite": {"sha256": "x", "size": 1}}}, {"files": {"../../etc/passwd": {}}},
         {"fingerprint": None}, {"sources": [1]}, {"sources": "x"}, {"report": 1}, {"settings": []}, {"created_at": 1},
+        b"[]", b"{}", b"null", b"[" * 100_000, b'{"schema_version": 1}', b"\xff",
     ],
 )  # fmt: skip
-def test_manifests_that_say_nonsense(folder: Path, change: dict[str, object]) -> None:
-    rewrite(folder, change)
-    assert_refused(folder, MANIFEST)
-
-
-@pytest.mark.parametrize("content", [b"[]", b"{}", b"null", b"[" * 100_000, b'{"schema_version": 1}', b"\xff"])
-def test_manifests_that_are_something_else(folder: Path, content: bytes) -> None:
-    (folder / MANIFEST).write_bytes(content)
+def test_manifests_that_say_nonsense(folder: Path, change: dict[str, object] | bytes) -> None:
+    if isinstance(change, bytes):
+        (folder / MANIFEST).write_bytes(change)
+    else:
+        rewrite(folder, change)
     assert_refused(folder, MANIFEST)
 
 
@@ -109,24 +107,20 @@ def sql(script: str) -> Callable[[Path], None]:
 
 
 def rows(array: Callable[[npt.NDArray[np.void]], npt.NDArray[Any]]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        stored = np.load(folder / "rows.npy")
-        np.save(folder / "rows.npy", array(stored), allow_pickle=True)
-
-    return damage
+    return lambda folder: np.save(folder / "rows.npy", array(np.load(folder / "rows.npy")), allow_pickle=True)
 
 
-def vectors(make: Callable[[int, int], faiss.Index]) -> Callable[[Path], None]:
+def vectors(make: Callable[[int], faiss.Index]) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         counts = read_manifest(folder).counts
-        index = make(counts.chunks, counts.dimension)
+        index = make(counts.dimension)
         index.add(np.ones((counts.chunks, index.d), np.float32))
         faiss.write_index(index, str(folder / "vectors.faiss"))
 
     return damage
 
 
-def words(numbers: Callable[[int], list[int]]) -> Callable[[Path], None]:
+def words(numbers: Callable[[int], Iterable[int]]) -> Callable[[Path], None]:
     def damage(folder: Path) -> None:
         shutil.rmtree(folder / "lexical")
         writer = LexicalWriter(folder / "lexical")
@@ -135,6 +129,9 @@ def words(numbers: Callable[[int], list[int]]) -> Callable[[Path], None]:
         writer.finish()
 
     return damage
+
+
+NONSENSE = (lambda old: b"nonsense" * 20, lambda old: old[: len(old) // 2], lambda old: b"")  # instead of content
 
 
 def other_schema(folder: Path) -> None:
@@ -160,18 +157,6 @@ def overwrite(name: str, content: Callable[[bytes], bytes]) -> Callable[[Path], 
     return damage
 
 
-def nonsense(content: bytes) -> bytes:
-    return b"nonsense" * 20
-
-
-def half(content: bytes) -> bytes:
-    return content[: len(content) // 2]
-
-
-def nothing(content: bytes) -> bytes:
-    return b""
-
-
 @pytest.mark.parametrize(
     ("damage", "name"),
     [
@@ -180,31 +165,24 @@ def nothing(content: bytes) -> bytes:
         (sql("DELETE FROM documents WHERE id = 0"), "documents.sqlite"),
         (sql("DROP TABLE documents"), "documents.sqlite"),
         (sql("DROP TABLE chunks"), "documents.sqlite"),
-        (overwrite("documents.sqlite", nonsense), "documents.sqlite"),
-        (overwrite("documents.sqlite", nothing), "documents.sqlite"),
         (rows(lambda stored: stored[1:]), "rows.npy"),
         (rows(lambda stored: stored["signature"]), "rows.npy"),
         (rows(lambda stored: stored[:, np.newaxis]), "rows.npy"),
         (rows(lambda stored: np.array([os.system] * len(stored))), "rows.npy"),
-        (overwrite("rows.npy", half), "rows.npy"),
-        (overwrite("rows.npy", nonsense), "rows.npy"),
-        (overwrite("rows.npy", nothing), "rows.npy"),
-        (vectors(lambda count, dimension: faiss.IndexFlatL2(dimension)), "vectors.faiss"),
-        (vectors(lambda count, dimension: faiss.IndexFlatIP(dimension)), "vectors.faiss"),
-        (vectors(lambda count, dimension: faiss.IndexHNSWFlat(dimension, 16)), "vectors.faiss"),
-        (vectors(lambda count, dimension: _new_store(dimension + 2)), "vectors.faiss"),
-        (vectors(lambda count, dimension: faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_bf16)),
+        (vectors(lambda dimension: faiss.IndexFlatL2(dimension)), "vectors.faiss"),
+        (vectors(lambda dimension: faiss.IndexFlatIP(dimension)), "vectors.faiss"),
+        (vectors(lambda dimension: faiss.IndexHNSWFlat(dimension, 16)), "vectors.faiss"),
+        (vectors(lambda dimension: _new_store(dimension + 2)), "vectors.faiss"),
+        (vectors(lambda dimension: faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_bf16)),
          "vectors.faiss"),
-        (overwrite("vectors.faiss", nonsense), "vectors.faiss"),
-        (overwrite("vectors.faiss", half), "vectors.faiss"),
-        (overwrite("vectors.faiss", nothing), "vectors.faiss"),
-        (words(lambda count: list(range(count - 1))), "lexical"),
-        (words(lambda count: list(range(count + 1))), "lexical"),
+        (words(lambda count: range(count - 1)), "lexical"),
+        (words(lambda count: range(count + 1)), "lexical"),
         (words(lambda count: []), "lexical"),
         (other_schema, "lexical"),
-        (overwrite("lexical/meta.json", nonsense), "lexical"),
-        (overwrite("lexical/meta.json", half), "lexical"),
-        *((overwrite(name, how), "lexical") for name in SEGMENT for how in (nonsense, half, nothing)),
+        *((overwrite(name, how), name) for name in ("rows.npy", "vectors.faiss") for how in NONSENSE),
+        *((overwrite("documents.sqlite", how), "documents.sqlite") for how in NONSENSE[::2]),
+        *((overwrite(name, how), "lexical") for name in ("lexical/meta.json", *SEGMENT) for how in NONSENSE[:2]),
+        *((overwrite(name, NONSENSE[2]), "lexical") for name in SEGMENT),
     ],
 )  # fmt: skip
 def test_files_that_say_nonsense(folder: Path, damage: Callable[[Path], None], name: str) -> None:
@@ -224,7 +202,7 @@ def test_files_that_say_nonsense(folder: Path, damage: Callable[[Path], None], n
         rows(lambda stored: np.zeros_like(stored)),
         rows(lambda stored: np.full_like(stored, -1)),
         words(lambda count: [0] * count),
-        words(lambda count: [1000 + row for row in range(count)]),
+        words(lambda count: range(1000, 1000 + count)),
     ],
 )  # fmt: skip
 def test_what_shows_only_later_is_told_then(index: Path, folder: Path, damage: Callable[[Path], None]) -> None:
