@@ -18,7 +18,7 @@ from indexer.crawl.journal import Journal
 from indexer.crawl.links import ONLY_LINKS, read_links, robots_of
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.renderer import Renderer
-from indexer.crawl.robots import Robots, fetch_robots
+from indexer.crawl.robots import fetch_robots
 from indexer.crawl.sessions import Session, Sessions
 from indexer.crawl.sitemap import TYPES, WELL_KNOWN, ListReader, is_listing
 from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError, counted
@@ -96,7 +96,6 @@ class _Crawl:
         self._is_open = False  # whether the start page has been read
         self._why_nowhere: str | None = None  # why the start page has no links; empty if it has; None: it was not read
         self._follows = True  # whether links of pages are followed
-        self._robots = Robots("", limits.user_agent)
         self._frontier: deque[tuple[str, int]] = deque()  # addresses, and links from the start
         self._fetches: deque[tuple[str, int, Future[Read]]] = deque()
         self._seen: set[str] = set()  # addresses enqueued or refused
@@ -149,14 +148,11 @@ class _Crawl:
         site = self._site = origin(start)
         self._robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
         self._fetcher.turns.delay = max(self._limits.delay, self._robots.delay)
-        self._renderer.enter_site(site, self._robots, self._fetcher, self._readers.borrowed)
+        pages, lend = self._limits.max_pages, self._readers.borrowed
+        self._renderer.enter_site(site, self._robots, self._fetcher, lend)
+        self._lists = ListReader(site, self._robots, self._fetcher, self._within, pages, lend)
         if not self._robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
-
-    @property
-    def _lists(self) -> ListReader:
-        pages, lend = self._limits.max_pages, self._readers.borrowed
-        return ListReader(self._site, self._robots, self._fetcher, self._within, pages, lend)
 
     def enqueue_sitemaps(self) -> list[Item]:
         """Enqueue the pages of the site's sitemaps, as if the start page had links to them.
@@ -302,6 +298,9 @@ class _Crawl:
                 session.add_witness(answer.url)
             return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
         page = answer.as_page(self._source, url)
+        journal = self._journal if answer.is_fresh and answer.content_type in CONTENT_TYPES else None
+        if journal and session is None:  # else it may be a login page
+            journal.put(url, answer)
         if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
         wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._context.wanted(page))
@@ -320,14 +319,12 @@ class _Crawl:
         if not (noindex or links.noindex) and self._renderer.wants(page, links):
             page, links = self._renderer.draw(page, links, self._context.wanted)
         if session and session.kinds and links.asks_password:  # the login page, or one like it
-            if self._journal:
-                self._journal.forget(url)
-            if not answer.is_fresh:
-                return self._fetch(url, types)
             self._check_session(session, answer.url, is_certain=True)
             raise NotWanted("asks for a password")
         if session and answer.is_fresh:
             session.add_witness(answer.url)
+        if journal and session:
+            journal.put(url, answer)
         if not self._is_open:
             self._why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
         page = replace(
@@ -348,15 +345,12 @@ class _Crawl:
             return kept
         request = Request(scope=self._check_redirect, types=types, validators=self._validators, lists=TYPES)
         try:
-            answer = self._fetcher.get(url, request)
+            return self._fetcher.get(url, request)
         except FetchError as error:
             session = self._fetcher.session(url)
             if session and session.kinds and (error.status in (401, 403) or isinstance(error, _RedirectRefused)):
                 self._check_session(session, url, is_certain=error.status == 401)
             raise
-        if self._journal and not answer.is_unchanged and answer.content_type in CONTENT_TYPES:
-            self._journal.put(url, answer)
-        return answer
 
     def _validators(self, url: str) -> Mapping[str, str]:
         record = self._unchanging(url)

@@ -77,12 +77,6 @@ class Journal:
             database = self._database or self._connect()
             database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (url, time.time(), *row))
 
-    def forget(self, url: str) -> None:
-        """Remove the answer of an address."""
-        with self._lock:
-            if self._database is not None:
-                self._database.execute("DELETE FROM answers WHERE requested = ?", (url,))
-
     def drop(self) -> None:
         """Remove the journal."""
         self.close()

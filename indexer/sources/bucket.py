@@ -1,9 +1,4 @@
-"""A bucket: what it lists and holds, through the client of object stores, and the client's errors in our words.
-
-The client cannot name an object with an empty step, `.`, `..` or a control character in its name, and a listing that
-has one fails. So a prefix is listed whole first, and folder by folder where that fails: only the folder of such an
-object is then left out.
-"""
+"""A bucket: what it lists and holds, through the client of object stores, and the client's errors in our words."""
 
 import errno
 import os
@@ -120,42 +115,28 @@ class Bucket:
         with self._source_errors():
             self._store = getattr(store, kind.client)(address.bucket, client_options=client, retry_config=_RETRY)
 
-    def entries(self) -> tuple[Listing, dict[bytes, str]]:
-        """Return the objects below the prefix, or the one of its name; and why folders are not listed, by path.
-
-        Raises SourceError: they cannot be listed, in part or at all, for another reason than the name of one.
-        """
+    def files(self) -> Listing:
+        """Return the objects below the prefix, or the one of its name. Raises SourceError: they cannot be listed."""
         import obstore
 
-        prefix, found, unlisted = self._address.prefix, Listing(), dict[bytes, str]()
+        prefix, found = self._address.prefix or None, Listing()
         with self._source_errors():
-            todo = [prefix]
-            while todo:
-                folder, size = todo.pop(), len(found)
-                try:
-                    for chunk in obstore.list(self._store, folder or None, chunk_size=_CHUNK):
-                        found.add(map(_file, chunk))
-                        self._check_count(len(found))
-                    continue
-                except self._invalid_path as error:
-                    _, _, name = one_line(str(error).partition("\n")[0]).partition("invalid path: ")
-                    found.cut(size)  # it may have yielded some
-                try:
-                    listed = obstore.list_with_delimiter(self._store, folder or None)
-                except self._invalid_path:
-                    name = name or "its name is not valid"
-                    reason = f"cannot be listed, as it holds an object that cannot be named: {name}"
-                    if folder == prefix:
-                        raise SourceError(f"{self._address.source}: {reason}; rename it") from None
-                    unlisted[folder.encode("utf-8", "surrogateescape")] = reason
-                    continue
-                found.add(map(_file, listed["objects"]))
-                todo += listed["common_prefixes"]
-                self._check_count(len(found) + len(unlisted))
-            if not found and not unlisted and prefix:
-                with suppress(FileNotFoundError):
-                    found.add([_file(obstore.head(self._store, prefix))])
-        return found, unlisted
+            try:
+                for chunk in obstore.list(self._store, prefix, chunk_size=_CHUNK):
+                    found.add(map(_file, chunk))
+                    if len(found) > _MAX_OBJECTS:
+                        many = f"more than {_MAX_OBJECTS:,} objects; name a longer prefix"
+                        raise SourceError(f"{self._address.source}: {many}")
+                if not found and prefix:
+                    with suppress(FileNotFoundError):
+                        found.add([_file(obstore.head(self._store, prefix))])
+            except self._invalid_path as error:  # an empty step, `.`, `..` or a control character
+                _, _, name = one_line(str(error).partition("\n")[0]).partition("invalid path: ")
+                what = (
+                    f"cannot be listed, as it holds an object that cannot be named: {name or 'its name is not valid'}"
+                )
+                raise SourceError(f"{self._address.source}: {what}; rename it, or name other prefixes") from None
+        return found
 
     def read(self, path: bytes, types: frozenset[str] | None) -> Content | str:
         """Return the content of an object; or its media type, if that is none of `types`.
@@ -187,10 +168,6 @@ class Bucket:
         except self.errors as error:
             # not chained, as the error may quote a signed request
             raise SourceError(f"{self._address.source}: {_explain(error, self._address)}") from None
-
-    def _check_count(self, count: int) -> None:
-        if count > _MAX_OBJECTS:
-            raise SourceError(f"{self._address.source}: more than {_MAX_OBJECTS:,} objects; name a longer prefix")
 
 
 def brief(error: Exception) -> str:

@@ -4,8 +4,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from itertools import groupby
-from operator import attrgetter
 
 from indexer.errors import FetchError, SourceError
 from indexer.read.container import with_parts
@@ -48,28 +46,21 @@ class _BucketReading:
     def items(self) -> Generator[Item, None, None]:
         """Yield the items of each object. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
-        entries, unlisted = self._bucket.entries()
-        with closing(entries):
-            if not entries and not unlisted and (manifest is None or source not in manifest.sources):
+        with closing(self._bucket.files()) as listing:
+            if not listing and (manifest is None or source not in manifest.sources):
                 raise SourceError(f"{source}: there are no objects of this name, or below it")
-            self._files.note_lists(entries)
-            sizes = [file.size for file in self._wanted(entries) if isinstance(file, StoredFile)]
+            self._files.note_lists(listing)
+            sizes = [file.size for file in self._wanted(listing) if isinstance(file, StoredFile)]
             if sum(sizes) > context.limits.max_total_bytes:
                 raise SourceError(f"{source}: larger than {context.limits.max_total_bytes:,} bytes")
             context.report_due(len(sizes))
-            for file in (file for same in _by_name(entries) for file in same[1:] if file.size):
-                yield Skip(self._files.url(file.path), "has the name of another object but for a slash at an end")
-            for folder, reason in unlisted.items():
-                yield Failure(f"{self._files.url(folder)}/", reason)
-                yield from self._files.kept_below(folder, reason)
-            with closing(self._read_ahead(self._wanted(entries))) as items:
+            with closing(self._read_ahead(self._wanted(listing))) as items:
                 for item in items:
                     yield from with_parts(item, context.limits.max_bytes, context.no_images)
 
-    def _wanted(self, entries: Listing) -> Iterator[StoredFile | Skip | Failure]:
-        first = (same[0] for same in _by_name(entries))
+    def _wanted(self, listing: Listing) -> Iterator[StoredFile | Skip | Failure]:
         empty = "empty, as what marks a folder is"
-        return self._files.wanted(first, lambda file: "" if file.size else empty, has_media_types=True)
+        return self._files.wanted(listing, lambda file: "" if file.size else empty, has_media_types=True)
 
     def _read_ahead(self, wanted: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
         """Yield the items of each object in order, while the next ones are fetched."""
@@ -118,9 +109,3 @@ class _BucketReading:
         kind, modified = content.content_type, file.note
         page = self._files.page(found, content.body, content_type=kind, charset=content.charset, last_modified=modified)
         return [page], ""
-
-
-def _by_name(entries: Iterable[StoredFile]) -> Iterator[list[StoredFile]]:
-    """Yield the objects of each name, of which there may be several; first, one that has content."""
-    for _, same in groupby(entries, key=attrgetter("path")):
-        yield sorted(same, key=lambda file: not file.size)

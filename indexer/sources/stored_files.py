@@ -13,7 +13,7 @@ from indexer.config import LinkTemplate
 from indexer.errors import SourceError
 from indexer.read.access_list import FILE
 from indexer.read.formats import MAIL, content_type_of, is_source_code, reader_of, refusal_of
-from indexer.records import Failure, Known, Page, PageRecord, Skip
+from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
 
 _CACHE = 8_192  # kB of SQLite's cache; a smaller listing is never written to the disk
@@ -57,11 +57,6 @@ class Listing:
         except sqlite3.OperationalError as error:
             what = f"the list of its files cannot be kept in the folder for temporary files ({error})"
             raise SourceError(f"{what}: make room there, or name another one in SQLITE_TMPDIR") from error
-
-    def cut(self, size: int) -> None:
-        """Remove all but the first files."""
-        self._database.execute("DELETE FROM files WHERE place >= ?", (size,))
-        self._size = size
 
     def close(self) -> None:
         """Remove the listing."""
@@ -148,15 +143,7 @@ class StoredFiles:
         """Return the records of a file, and of its members, that cannot be read this time."""
         record = self._earlier.page_behind(self._name(path))
         below = self._earlier.pages(f"{record.url if record else self.url(path)}!/")
-        return self._keep([*([record] if record else []), *below], reason)
-
-    def kept_below(self, folder: bytes, reason: str) -> list[Known]:
-        """Return the records of all files of a folder that cannot be listed this time."""
-        prefix = f"{self._name(folder)}/"
-        of_source = (record for record in self._earlier.pages() if record.source == self._source)
-        return self._keep((record for record in of_source if record.requested.startswith(prefix)), reason)
-
-    def _keep(self, records: Iterable[PageRecord], reason: str) -> list[Known]:
+        records = [*([record] if record else []), *below]
         return [Known(replace(record, source=self._source), kept=reason) for record in records]
 
     def page(

@@ -6,25 +6,21 @@ from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-import httpx
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.crawl.answers import Answer
 from indexer.crawl.crawler import CrawlServices, crawl
 from indexer.crawl.fetch import Fetcher
-from indexer.crawl.journal import Journal, base_of
 from indexer.crawl.sessions import Redaction, Sessions
 from indexer.credentials import Basic, Credential, InEnvironment, InFile
 from indexer.errors import CredentialsError, SessionEnded
-from indexer.generation.layout import BUILDING, JOURNAL
 from indexer.pipeline.build import build as build_index
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from tests.dummy import DummyEmbedder
-from tests.indexer.crawl.doors import FORM, Door, noting
+from tests.indexer.crawl.doors import Door, noting
 from tests.indexer.server import Reply, Site, page, redirect
 
 LIMITS = CrawlLimits(allow_private=True, timeout=20.0, concurrency=1)
@@ -232,17 +228,3 @@ def test_a_source_is_not_read_without_its_credentials_by_mistake(
     assert (index / "CURRENT").read_text() == live
     assert build(index, start, Credential(site.url)).documents == 1, "its login page, as anyone sees it"
     build(index, start)
-
-
-def test_a_login_page_in_the_journal_is_not_taken_for_a_page(
-    door: Open, member: Callable[[Site], Credential], tmp_path: Path
-) -> None:
-    """As where a build was killed between getting it and looking at it."""
-    site = door(pages=2, how="form")
-    start, index, given = f"{site.url}/p0", tmp_path / "index", member(site)
-    (index / BUILDING).mkdir(parents=True)
-    journal = Journal(index / BUILDING / JOURNAL, base_of(None, [given]))
-    form = page(FORM, "Login").encode()
-    journal.put(start, Answer(start, form, "text/html", None, httpx.Headers(), "2026-11-21T00:00:00+00:00"))
-    journal.close()
-    assert build(index, start, given).documents == 2

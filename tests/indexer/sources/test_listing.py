@@ -16,9 +16,6 @@ def test_files_come_by_path_and_then_as_they_came_as_often_as_wanted() -> None:
         listing.add(iter(FILES[1:]))
         assert len(listing) == 3
         assert list(listing) == list(listing) == [FILES[1], FILES[0], FILES[2]]
-        listing.cut(1)
-        listing.add([FILES[1]])
-        assert (len(listing), list(listing)) == (2, [FILES[1], FILES[0]])
 
 
 def test_a_disk_that_is_full_is_said() -> None:

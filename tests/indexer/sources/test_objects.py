@@ -1,6 +1,5 @@
 import gzip
 import logging
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +91,7 @@ def test_a_prefix_is_whole_steps_and_may_be_one_object(store: Store) -> None:
     with pytest.raises(SourceError, match="larger than 50 bytes"):
         read("s3://docs", CrawlLimits(max_total_bytes=50))
     store.put("../b.md", "# Odd")
-    with pytest.raises(SourceError, match=r'^s3://docs: cannot be listed, .*"\.\./b\.md".*; rename it$'):
+    with pytest.raises(SourceError, match=r'^s3://docs: cannot be listed, .*"\.\./b\.md".*; rename it, or'):
         read("s3://docs")
 
 
@@ -157,37 +156,15 @@ def test_odd_names_are_read(store: Store, work: Work) -> None:
     assert not work.build(store.source).published
 
 
-def test_names_that_cannot_be_asked_for_cost_their_folder_and_are_named(store: Store, work: Work) -> None:
-    bad = "guide/b\t.md"
-    zoo(store)
-    store.put("guide/deep/fish.md", "# Fish\n\nFish swim.")
-    store.put("other/birds.md", "# Birds\n\nBirds sing.")
-    assert work.build(store.source).documents == 4
-    store.put(bad, "# Odd\n\nText.")
-    store.put("other/birds.md", "# Birds\n\nBirds fly.")
-    del store.objects["cats.md"]
-    report = work.build(store.source)
-    [failure] = report.failed
-    assert (failure.url, report.embedded) == ("s3://docs/guide/", 1)
-    assert "cannot be listed, as it holds an object that cannot be named: " in failure.reason
-    assert re.sub(r"[\x00-\x1f]", "", failure.reason) == failure.reason
-    assert {url for url in work.content() if url != "pages"} == {
-        f"s3://docs/{name}" for name in ("guide/dogs.md", "guide/deep/fish.md", "other/birds.md")
-    }
-    del store.objects[bad]
-    assert not work.build(store.source).failed
-
-
 def test_names_that_differ_by_a_slash(store: Store) -> None:
     store.put("cats.md", "# Cats\n\nCats sleep.")
     store.put("/cats.md", "# Others\n\nOther cats.")
     store.put("gone.md/", "# Folder\n\nWith text.")
     items = list(read_objects(SourceContext(store.source, LIMITS)))
     assert [(item.url, item.reason) for item in items if isinstance(item, Skip)] == [
-        ("s3://docs/cats.md", "has the name of another object but for a slash at an end"),
         ("s3://docs/gone.md", "not there under this name: it was removed meanwhile, or ends with a slash"),
     ]
-    assert [item.body for item in items if isinstance(item, Page)] == [store.objects["cats.md"].body]
+    assert {item.body for item in items if isinstance(item, Page)} == {store.objects["cats.md"].body}
 
 
 def test_archives_and_mail(store: Store, work: Work) -> None:
