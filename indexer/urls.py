@@ -1,8 +1,7 @@
 """Addresses in one normal form, so that a page is known by one name.
 
-An address is parsed and serialised by the URL standard, as browsers do it: hosts by UTS 46, odd forms of IPv4,
-backslashes, tabs. What `normalise` changes beyond that never leads to another page: fragment, user name, tracking
-parameters, session ids, an empty query and the root dot of a host go, and escapes in a path have one spelling.
+They are parsed and serialised by the URL standard, as browsers do it. What `normalise` changes beyond that never leads
+to another page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
 """
 
 import ipaddress

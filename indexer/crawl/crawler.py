@@ -1,7 +1,6 @@
 """One site, breadth first. The order of the pages depends on the site alone, never on which fetch ends first.
 
-Fetcher threads work ahead on a window of the frontier; their results are taken in its order, and links join the
-frontier only when their page is taken. A page of the build before is requested on condition that it changed.
+Fetcher threads work ahead on a window of the frontier; links join it only when their page is taken, in its order.
 """
 
 from collections import Counter, deque
@@ -58,12 +57,9 @@ class CrawlServices:
 def crawl(context: SourceContext, services: CrawlServices | None = None) -> Generator[Item, None, None]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
-    Pages that may be followed but not indexed are yielded too, marked `noindex`, and so are pages of the same content;
-    of these the links of one are followed. Of pages that are unchanged or out of reach, the records are yielded.
-
-    Args:
-        context: the source is the address of the start page; its scheme, host and port bound the crawl.
-        services: shared by the sources of a build.
+    The source of the context is the address of the start page; its scheme, host and port bound the crawl. Pages that
+    may be followed but not indexed are yielded too, marked `noindex`, and so are pages of the same content; of these
+    the links of one are followed. Of pages that are unchanged or out of reach, the records are yielded.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.

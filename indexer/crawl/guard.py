@@ -1,7 +1,6 @@
 """The one way out to the network: TCP connections only to addresses that have been checked.
 
-A name is resolved once, all its addresses are checked, and the connection goes to a checked address, so there is no
-second look-up that could answer differently. Redirects are not followed here: each hop is a new request.
+A name is resolved once, and the connection goes to a checked address: no second look-up could answer differently.
 """
 
 import ipaddress

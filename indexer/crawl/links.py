@@ -42,13 +42,7 @@ class Links:
 def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -> Links:
     """Find the links of a page to its own site (same scheme, host and port), and its robots directives.
 
-    Args:
-        page: as it was fetched.
-        lend: gives the process that reads it.
-        wanted: the parts that are read together with the links.
-
-    Raises:
-        FetchError: the markup cannot be read, or takes too much time or memory.
+    Raises FetchError: the markup cannot be read, or takes too much time or memory.
     """
     is_named_markdown = page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
     if page.content_type not in MARKUP | _MARKDOWN and not is_named_markdown:

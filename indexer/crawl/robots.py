@@ -1,7 +1,6 @@
 """robots.txt of one site (RFC 9309): 4xx means no rules, 5xx and silence mean hands off.
 
-The lines for this crawler are selected here, by product tokens; Protego reads only those, so that many groups with many
-rules take no more memory than the file.
+The lines for this crawler are selected here; Protego reads only those, so many groups take no more than the file.
 """
 
 import re

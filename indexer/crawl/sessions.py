@@ -1,8 +1,7 @@
 """Sessions with origins for the length of a build: headers and cookies of requests, and answers without secrets.
 
-One page cannot tell whether a session has ended: any page may be for other users, or may hold a form for a password.
-So a few pages that were read are kept as witnesses: one that strangers are refused, and the session is not, shows that
-the session lives.
+One page cannot tell whether a session has ended: any may be for other users, or hold a form for a password. So a few
+that were read are kept as witnesses: one that strangers are refused, and the session is not, shows that it lives.
 """
 
 import base64

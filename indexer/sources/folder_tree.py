@@ -1,8 +1,4 @@
-"""A folder that is held by its descriptor: files are reached step by step, and nothing outside it at all.
-
-Each step opens one name below a folder that is open already, and follows no link. `openat2` would do the same in one
-call, on Linux alone; this holds wherever there are descriptors of folders.
-"""
+"""A folder held by its descriptor: files are reached step by step, no link is followed, nothing outside is opened."""
 
 import os
 import stat
@@ -83,13 +79,9 @@ def is_index(names: Iterable[tuple[str, int]]) -> bool:
 def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[str, BinaryIO]:
     """Return the name of a document's file, or of the archive or e-mail that it is in, and the file at its beginning.
 
-    Args:
-        url: address of the document.
-        source: file or folder that it was read from; nothing outside is opened, and no link below is followed.
-        within: folders that the source may not leave; none means that it may be anywhere.
-
-    Raises:
-        SourceError: it was not read from a folder, or is not there any more.
+    Nothing outside of the file or folder `source` that it was read from is opened, and no link below it is followed;
+    the source itself may not leave the folders `within`, if there are any. Raises SourceError: it is not there any
+    more.
     """
     parts = urlsplit(url.partition(INSIDE)[0])
     if parts.scheme != "file" or parts.netloc or "://" in source:

@@ -22,11 +22,7 @@ _POINTER, _MAX_POINTER = b"version https://git-lfs.github.com/spec/", 1_024  # b
 
 
 def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> Generator[Item, None, None]:
-    """Read the files of a commit; a remote repository is fetched first.
-
-    Args:
-        context: the source, see `GitAddress`.
-        mirrors: copies of remote repositories; without them, only local ones are read.
+    """Read the files of a commit; a remote repository is fetched first, which needs `mirrors`.
 
     Raises:
         SourceError: there is no such repository or ref, or it cannot be read.

@@ -83,16 +83,9 @@ class Git:
     def start(
         self, *arguments: str, config: Config | None = None, most: int | None = None, stdin: int = subprocess.DEVNULL
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command and yield its process, which is killed at the end.
+        """Start a command with these settings and yield its process, which is killed at the end.
 
-        Args:
-            arguments: of git.
-            config: settings by name.
-            most: bytes of the largest file that it may write.
-            stdin: as for Popen.
-
-        Raises:
-            SourceError: it cannot be started.
+        No file that it writes may be larger than `most` bytes. Raises SourceError: it cannot be started.
         """
         lines = []
         for name, values in {**_SETTINGS, **(config or {})}.items():

@@ -24,11 +24,7 @@ def read_objects(context: SourceContext) -> Generator[Item, None, None]:
     All objects are listed before the first is read, so a listing that fails leaves out nothing. Of objects that cannot
     be read this time, the records are yielded.
 
-    Args:
-        context: the source, see `BucketAddress`.
-
-    Raises:
-        SourceError: there is no such bucket or prefix, it may not be listed, or the store does not answer.
+    Raises SourceError: there is no such bucket or prefix, it may not be listed, or the store does not answer.
     """
     yield from _BucketReading(context, BucketAddress.read(context.source)).items()
 

@@ -1,8 +1,7 @@
 """Documents that were sent, on disk beside the index: the latest version of each address, and what became of it.
 
-One SQLite file. A change is on the disk before it is told to be accepted, and the changes are numbered in the order in
-which they were accepted, by whichever process. An address that was withdrawn stays in the file without its document, so
-that it goes from a generation that has it, also from an older one that was made live again.
+Changes are numbered in the order in which they were accepted. An address that was withdrawn stays in the file without
+its document, so that it goes from a generation that has it, also from an older one that was made live again.
 """
 
 import fcntl
@@ -116,10 +115,7 @@ class PushedStore:
         return self._accept(page.url, _PUT, page.fetched_at, facts)
 
     def remove(self, url: str) -> Change:
-        """Accept that the document of an address is to go; that is on the disk when this returns.
-
-        What was stated of it stays, and with it who may be told of it.
-        """
+        """Accept that the document of an address is to go; what was stated of it stays, and with it who may be told."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with self.read() as reader:
             last = reader.described(url)

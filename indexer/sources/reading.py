@@ -44,18 +44,10 @@ class Reading:
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     """Read every source; of pages with the same address or the same content only the first is yielded.
 
-    Pushed documents come first, so that they stand for their addresses whatever a site has there.
-
-    Sites are read at the same time, up to `limits.sites` of them, and yield an item each in turn, so that the order
-    depends on their pages and not on their speed. Sources on one host, and paths, are read one after another. A source
-    whose template is to be learnt yields nothing in its first turns.
-
-    Args:
-        sources: http or https addresses, repositories, buckets, folders or files, and `pushed_store.SOURCE`.
-        reading: settings and services.
-
-    Raises:
-        SourceError: a source cannot be read at all.
+    Pushed documents come first, so that they stand for their addresses whatever a site has there. Sites are read at the
+    same time, up to `limits.sites` of them, and yield an item each in turn, so that the order depends on their pages
+    and not on their speed. Sources on one host, and paths, are read one after another. A source whose template is to be
+    learnt yields nothing in its first turns. Raises SourceError: a source cannot be read at all.
     """
     due: dict[str, int] = {}
     unique = _Unique(reading.rested)

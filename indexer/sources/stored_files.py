@@ -69,14 +69,10 @@ class StoredFiles:
     def __init__(
         self, context: SourceContext, root: str, *, ref: str = "", commit: str = "", read_anyway: Collection[str] = ()
     ) -> None:
-        """Take a source.
+        """Take a source, and what comes before the path in an address of a file that is the same over all versions.
 
-        Args:
-            context: the source.
-            root: what comes before the path in an address of a file that is the same over all versions.
-            ref: for the template of addresses.
-            commit: for the template of addresses.
-            read_anyway: readers of files that are read although they have not changed.
+        `ref` and `commit` are for the template of addresses; files of the readers in `read_anyway` are read although
+        they have not changed.
         """
         self._context, self._root, self._read_anyway = context, root, read_anyway
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
@@ -92,12 +88,9 @@ class StoredFiles:
     def wanted(
         self, files: Iterable[StoredFile], refusal: Callable[[StoredFile], str], *, has_media_types: bool = False
     ) -> Iterator[StoredFile | Skip | Failure]:
-        """Yield the files that are to be read, and why others are not; a hidden folder is told once.
+        """Yield the files to be read, and why others are not, as `refusal` may say; a hidden folder is told once.
 
-        Args:
-            files: in order.
-            refusal: returns why a file is not read, or nothing.
-            has_media_types: whether the source knows the type of a file whose name has no ending.
+        `has_media_types` says whether the source knows the type of a file whose name has no ending.
         """
         hidden: set[bytes] = set()
         for file in files:

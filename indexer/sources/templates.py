@@ -1,9 +1,7 @@
 """Learns the templates of sources, the text that pages share around their own, and keeps them with the index.
 
-A template is learnt from the first pages of a source, which are held back until then: which they are depends on the
-source alone. Pages that were read before it was known, and that have some of it, are read again. It holds for later
-builds too, so that unchanged pages need not be read again; it is learnt again when all pages are read again, or when
-most of the sample has changed, as after a redesign.
+A template is learnt from the first pages of a source, which are held back until then, and holds for later builds too,
+until all pages are read again, or most of the sample has changed, as after a redesign.
 """
 
 from collections import Counter
@@ -53,10 +51,8 @@ class Templates:
     ) -> None:
         """Start from the result of `kept` after an earlier build.
 
-        Args:
-            kept: templates by source.
-            is_new: whether the earlier build did not read a page in its present form.
-            reads_text: whether the text of pages is read here, and not by a cluster.
+        `is_new` returns whether the earlier build did not read a page in its present form; `reads_text` says whether
+        the text of pages is read here, and not by a cluster.
         """
         self._known = dict(kept or {})
         self._studied: set[str] = set()

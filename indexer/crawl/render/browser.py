@@ -90,11 +90,7 @@ class Browser:
         self._is_closed = False
 
     def draw(self, order: Order, stop: threading.Event) -> Drawn:
-        """Draw one document; it is drawn once more if the browser is lost meanwhile.
-
-        Args:
-            order: the document.
-            stop: ends the drawing when it is set, and `wake` is called.
+        """Draw one document, once more if the browser is lost; `stop`, when set, and `wake` end the drawing.
 
         Raises:
             RendererMissing: the browser cannot be started.
