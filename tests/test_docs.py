@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 TEXTS = [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PACKAGES = ("embedder", "indexer", "rag", "web")
 SHELLS = {"sh", "console"}
 # read by completion, by scripts/run, by mcp, for a store, and with torch by the embedder; no settings
 SCRIPT_VARIABLES = {f"PILOTLIGHT_{name}" for name in ("COMPLETE", "DOCS_PORT", "ISA", "KEY", "MILVUS_TOKEN")}
@@ -234,3 +235,17 @@ def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):
     assert lines[0].startswith("{'chunks': 3, 'dimension': 64, 'documents': 2}")
     assert lines[1].startswith("1.000  Cats: 'Cats purr when they are content.")
     assert len(lines) == 4
+
+
+def test_contributing_answers_three_questions_a_room():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rooms = {}
+    for room, questions, files in re.findall(r"^\| `([a-z_/]+)/` \| (.+;.+;.+) \| (`.+`) \|$", text, re.MULTILINE):
+        rooms[room] = re.findall(r"`([^`]+)`", files)
+        assert len(rooms[room]) == questions.count(";") + 1 == 3, room
+    folders = {path.parent for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    parents = {str(folder.relative_to(ROOT)) for folder in folders if len(list(folder.glob("*.py"))) > 1}
+    assert parents <= {*rooms, "indexer/stores/milvus"}
+    assert [
+        f"{room}/{name}" for room, names in rooms.items() for name in names if not (ROOT / room / name).exists()
+    ] == []

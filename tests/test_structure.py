@@ -159,3 +159,18 @@ def test_what_counts_as_a_machine_path(line, matches):
 def test_no_pickle():
     wrong = [path for path in python_files() if {"pickle", "joblib", "dill", "cloudpickle"} & set(imports(path))]
     assert relative(wrong) == []
+
+
+def test_no_folder_has_a_name_that_tools_skip():
+    assert {"build", "dist"} & {part for path in python_files() for part in path.relative_to(ROOT).parts} == set()
+
+
+def test_no_function_has_many_positional_parameters():
+    wrong = set()
+    for path in (path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                positional = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+                if len(positional) - (positional[:1] in (["self"], ["cls"])) > 7:
+                    wrong.add(f"{path.relative_to(ROOT)}: {node.name}")
+    assert wrong == set()

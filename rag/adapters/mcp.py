@@ -136,6 +136,7 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
     @server.tool(annotations=READS)
     def search(
         query: Annotated[str, Field(min_length=1, max_length=LONGEST, description="a whole question, or words")],
+        *,
         k: Annotated[int, Field(ge=1, le=MOST_HITS, description="passages wanted")] = HITS,
         mode: Annotated[Mode, Field(description="by meaning and words, meaning alone, words alone")] = "hybrid",
         collection: Annotated[str, Field(description="which collection")] = collection,
