@@ -150,3 +150,21 @@ def test_tools_on_an_index(index):
                 assert wrong.is_error
 
     anyio.run(ask)
+
+
+def test_a_copied_package_serves_without_a_compiler_and_a_damaged_one_is_refused(index, tmp_path, monkeypatch):
+    made, copy = tmp_path / "made", tmp_path / "copy"
+    assert "the native encoder, " in run("search", "vacuum", "--index", index, "--cache-dir", made).stderr
+    assert run("search", "vacuum", "--index", index, "--cache-dir", made).stderr == ""
+    (copy / "packages").mkdir(parents=True)
+    for folder in (made / "packages").iterdir():
+        shutil.copytree(folder, copy / "packages" / folder.name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    found = run("search", "partial index", "--index", index, "--json", "--cache-dir", copy)
+    assert json.loads(found.stdout)["hits"][0]["title"] == "Partial indexes"
+    refused(run("search", "x", "--index", index, "--cache-dir", tmp_path / "none"), "apt-get install g++")
+    (folder,) = (copy / "packages").iterdir()
+    victim = max(folder.iterdir(), key=lambda path: path.stat().st_size)
+    victim.write_bytes(victim.read_bytes()[:-1])
+    refused(run("search", "x", "--index", index, "--cache-dir", copy), f"{victim} is damaged")

@@ -64,17 +64,6 @@ def test_what_is_too_much_is_refused_at_once_and_nothing_else(running: Running) 
 
 
 @pytest.mark.model
-def test_overload_is_answered_200_or_503_and_ends_with_it(index: Path) -> None:
-    with serving(index, "--queue", "2", "--workers", "2") as url, ThreadPoolExecutor(24) as pool:
-        search = f"{url}/api/v1/search?q=partial+index"
-        asked = [pool.submit(request, search) for _ in range(600)]
-        assert all(request(f"{url}/livez")[0] == 200 for _ in range(20))
-        statuses = [answer.result()[0] for answer in asked]
-        assert set(statuses) == {200, 503}
-        assert all(request(search)[0] == 200 for _ in range(20))
-
-
-@pytest.mark.model
 def test_a_killed_worker_is_replaced_and_the_others_go_on(index: Path) -> None:
     # whose process is found by its name
     with serving(index, "--workers", "2", python=sys.executable) as url, ThreadPoolExecutor(4) as pool:

@@ -200,31 +200,6 @@ def test_alone_it_shows_its_help(run: Run) -> None:
     assert out == run("--help")[1]
 
 
-@pytest.mark.parametrize(
-    ("verb", "has", "lacks"),
-    [
-        ("search", "--synonyms", "--port"),
-        ("search", "--mode", "--log-format"),
-        ("serve", "--port", "--json"),
-        ("mcp", "--http", "--json"),
-        ("import", "--model", "--threads"),
-        ("remove", "--keep-generations", "--ray"),
-        ("rollback", "--store", "--model"),
-        ("keys", "--index", "--store"),
-    ],
-)
-def test_help_has_what_the_command_uses(run: Run, verb: str, has: str, lacks: str) -> None:
-    text = run(verb, "--help")[1]
-    assert has in text.split()
-    assert lacks not in text.split()
-    assert "(default: )" not in text
-    usage, described, *_ = text.split("\n\n")
-    assert usage.startswith(f"Usage: pilotlight {verb} [OPTIONS]")
-    described = described.strip()
-    assert described[0].isupper()
-    assert described.endswith(".")
-
-
 def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setenv("PILOTLIGHT_MODLE", "x")
     monkeypatch.setenv("PILOTLIGHT_SERVICE_HOST", "10.0.0.1")  # set by Kubernetes

@@ -1,7 +1,6 @@
 """Queries that wait share a run of the model, and share nothing else."""
 
 import queue
-import signal
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -154,36 +153,6 @@ def test_an_interrupted_leader_leaves_its_followers_to_the_next(callers, embedde
         callers.vector("beta")
     for text in ("gamma", "delta"):
         assert np.array_equal(callers.vector(text), vector_of(text))
-
-
-def test_a_caller_that_is_interrupted_while_it_waits_holds_nobody_up(callers, embedder):
-    callers.lead("alpha", embedder)
-
-    caught = threading.Event()
-
-    def raise_once(number, frame):
-        if not caught.is_set():
-            caught.set()
-            raise KeyboardInterrupt
-
-    def interrupt():
-        wait_for(lambda: callers.batcher.waiting == 1)
-        callers.add("gamma")
-        while not caught.wait(0.05):  # again, for one that comes just before the caller waits does not wake it
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, raise_once)
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            callers.batcher.encode(["beta"])[0]
-        thread.join()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    embedder.open()
-    assert np.array_equal(callers.vector("gamma"), vector_of("gamma"))
-    assert ["gamma"] in embedder.runs
 
 
 def test_every_one_of_many_callers_gets_its_own_vector():

@@ -97,32 +97,6 @@ def test_tokens_are_a_third_of_a_hybrid_ranking():
     assert by_row(ranking, "tokens") == pytest.approx({2: 0.8, 3: 0.6, 7: 0.4})
 
 
-def test_tokens_order_a_dense_ranking():
-    ranking = fuse(found([(0.9, 7), (0.8, 2), (0.5, 4)]), None, no_vectors, maxsim_of({7: 0.2, 2: 0.6, 4: 0.6}))
-    assert ranking.rows.tolist() == [2, 4, 7]
-    assert ranking.scores.tolist() == ranking.columns["tokens"].tolist() == pytest.approx([0.6, 0.6, 0.2])
-    deeper = extend(ranking, fuse(found([(0.9, 7), (0.1, 1)]), None, no_vectors, maxsim_of({7: 0.2, 1: 0.9})))
-    assert deeper.rows.tolist() == [2, 4, 7, 1]
-    assert (deeper.first, deeper.scores[-1]) == (3, pytest.approx(0.2)), "no better than what was found before"
-    assert deeper.columns["tokens"].tolist() == pytest.approx([0.6, 0.6, 0.2, 0.9])
-
-
-@pytest.mark.parametrize(
-    ("scores", "logits", "expected"),
-    [
-        ([2, 4, 6], [9, -1, 4], [2 + 4 * 0.5, 2 + 4 * 0.25, 2 + 4 * 0.75]),
-        ([3], [-7], [3]),
-        ([3, 3], [1, 2], [3, 3]),  # the search saw no difference, nor any scale
-    ],
-)
-def test_reranked_scores_stay_in_their_range(scores, logits, expected):
-    rows = np.arange(len(scores))
-    ranking = rerank(Ranking(rows, floats(*scores), {}), rows, floats(*logits), floats(*logits))
-    assert dict(zip(ranking.rows.tolist(), ranking.scores.tolist(), strict=True)) == pytest.approx(
-        dict(enumerate(expected))
-    )
-
-
 def test_what_was_read_comes_first():
     ranking = Ranking(np.arange(5), floats(9, 8, 7, 6, 5), {"dense": floats(1, 2, 3, 4, 5)})
     read = rerank(ranking, np.array([0, 2, 3]), floats(0, 1, 10), floats(0.1, 0.2, 0.3))

@@ -146,16 +146,6 @@ def test_a_search_scores_as_many_as_there_is_time_for(monkeypatch):
         assert queue.model.runs[-1] == (count or 1)  # nothing is run for none
 
 
-def test_a_pace_that_left_no_time_is_forgotten(monkeypatch):
-    clock = Clock(monkeypatch, pace=10.0)
-    queue = clock.queue()
-    queue.warm()
-    clock.pace = 0.001
-    counts = [len(within(1.0, queue.score_best, "one", ["one two three"])) for _ in range(60)]
-    assert counts[0] == 0
-    assert counts[-1] == 1
-
-
 def test_searches_go_before_those_who_can_wait(monkeypatch):
     model, order = DummyCrossEncoder(), []
     gate, inside = threading.Event(), threading.Event()
