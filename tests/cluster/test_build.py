@@ -116,18 +116,15 @@ def killing(machines: Machines, folder: Path, stages: list[str], kill: Callable[
         yield pool.submit(work)
 
 
-def test_nodes_that_are_lost_cost_nothing_but_time(connected: Machines, pages: Path, tmp_path: Path) -> None:
-    """One is killed while it cuts a page, another while it embeds."""
+@pytest.mark.parametrize("is_node", [True, False])
+def test_what_is_lost_costs_nothing_but_time(connected: Machines, pages: Path, tmp_path: Path, is_node: bool) -> None:
+    """One node, or process, is killed while it cuts a page, another while it embeds."""
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
-    with killing(connected, tmp_path, ["cut", "embed"], lambda node, pid: connected.kill(node)) as killed:
-        result = make(tmp_path / "cluster", pages, cluster)
-    assert len(set(killed.result())) == 2
-    assert result == make(tmp_path / "local", pages)
 
+    def kill(node: str, pid: int) -> None:
+        _ = connected.kill(node) if is_node else os.kill(pid, signal.SIGKILL)
 
-def test_processes_that_are_killed_cost_nothing_but_time(connected: Machines, pages: Path, tmp_path: Path) -> None:
-    cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
-    with killing(connected, tmp_path, ["cut", "embed"], lambda node, pid: os.kill(pid, signal.SIGKILL)) as killed:
+    with killing(connected, tmp_path, ["cut", "embed"], kill) as killed:
         result = make(tmp_path / "cluster", pages, cluster)
     assert len(killed.result()) == 2
     assert result == make(tmp_path / "local", pages)
@@ -158,11 +155,8 @@ def test_a_node_with_another_torch_is_refused(connected: Machines, tmp_path: Pat
         connected.kill(node)
 
 
-def test_a_node_with_another_model_is_refused(connected: Machines) -> None:
+def test_nodes_that_cannot_be_used_are_refused(connected: Machines) -> None:
     with pytest.raises(NodeDiffers, match="has dimension 32, and this machine 64"):
         dummy_cluster(partial(DummyEmbedder, 32))
-
-
-def test_a_task_needs_a_node_that_is_large_enough(connected: Machines) -> None:
     with pytest.raises(ClusterError, match="no node of the cluster has 2 cores for a task"):
         Cluster(DummyEmbedder, DummyEmbedder().fingerprint, cores=2)

@@ -163,7 +163,7 @@ def test_a_build_that_fails_leaves_the_live_index_and_no_lock(
     ("module", "names"),
     [
         ("indexer.generation.generation", "bs4 lxml httpx httpcore langchain_text_splitters markdown_it torch"),
-        ("indexer.pipeline.build", "torch transformers sentence_transformers langchain rag web"),
+        ("indexer.pipeline.build", "torch transformers sentence_transformers langchain ray rag web"),
     ],
 )
 def test_serving_and_building_import_only_what_they_need(module: str, names: str) -> None:

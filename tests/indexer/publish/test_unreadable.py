@@ -96,30 +96,3 @@ def test_a_generation_is_not_taken_for_damaged(
     assert current_id(index) == live
     assert (index / "generations" / live).stat().st_ino == inode, "it was not replaced"
     assert [entry.problem for entry in list_generations(index)] == ["", ""]
-
-
-def test_an_export_names_the_file_of_the_index(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[str] = []
-    monkeypatch.setattr("indexer.publish.archive.sync", lambda path: synced.append(path.name))
-    export_archive(index, tmp_path / "a.tar")
-    assert synced == [tmp_path.name], "the name of the archive is on disk too"
-    (tmp_path / "a.tar").unlink()
-
-    class Failing:
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: object) -> int:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-        def __enter__(self) -> "Failing":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return
-
-    real = Path.open
-    monkeypatch.setattr(Path, "open", lambda path, *args: Failing() if path.name == "rows.npy" else real(path, *args))
-    with pytest.raises(IndexUnreadable, match=r"rows\.npy: Input/output error; the file itself may be intact"):
-        export_archive(index, tmp_path / "a.tar")
-    assert [path.name for path in tmp_path.iterdir() if "a.tar" in path.name] == []

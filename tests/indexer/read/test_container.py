@@ -10,7 +10,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import ParseError
 from indexer.read import container
 from indexer.read.container import expand
-from indexer.records import Failure, Known, Page, Skip
+from indexer.records import Failure, Known, Page
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path
 from tests.indexer.conftest import make_page
@@ -120,16 +120,6 @@ def test_too_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container, "_MOST_MEMBERS", 2)
     with pytest.raises(ParseError, match="more than 2 files"):
         list(container.members(zipped(FILES), 1000, ""))
-
-
-def test_archives_of_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "z.zip").write_bytes(zipped({"a.md": "# A", "a.png": b""}))
-    for source in (tmp_path, tmp_path / "z.zip"):
-        items = list(read_path(SourceContext(str(source), CrawlLimits(max_bytes=1000))))
-        assert [(type(item), item.url) for item in items] == [
-            (Page, f"{(tmp_path / 'z.zip').as_uri()}!/a.md"),
-            (Skip, f"{(tmp_path / 'z.zip').as_uri()}!/a.png"),
-        ]
 
 
 def test_an_index_of_an_archive_is_kept_up_to_date(tmp_path: Path, work: Work) -> None:

@@ -7,17 +7,13 @@ import re
 import tarfile
 import time
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexer.crawl.answers import canonical_of
-from indexer.crawl.robots import Robots
-from indexer.crawl.sitemap import read_listing
-from indexer.errors import FetchError, ParseError
+from indexer.errors import ParseError
 from indexer.read.container import expand
 from indexer.read.formats import CONTAINER, MAIL, content_type_of, reader_of
 from indexer.records import Document, Failure
@@ -79,13 +75,6 @@ SEEDS = {
 
 if os.environ.get("FUZZ_FILES"):  # a folder of real documents
     SEEDS |= {path.name: path.read_bytes() for path in sorted(Path(os.environ["FUZZ_FILES"]).iterdir())}
-_LISTS = (
-    b"<?xml version='1.0'?><urlset xmlns='x'><url><loc>/a</loc></url><!-- x --></urlset>",
-    b"<sitemapindex><sitemap><loc>http://t.test/s.xml</loc></sitemap></sitemapindex>",
-    b"<feed><entry><link rel='alternate' href='/a'/></entry></feed>",
-    b"User-agent: *\nDisallow: /x*$\nAllow: /x/y\nCrawl-delay: 5\nSitemap: /s.xml\n",
-    b"# T\n\n- [A](/a): first\n",
-)
 
 
 def read(name: str, body: bytes) -> Document:
@@ -230,26 +219,3 @@ def test_whatever_comes_a_reader_reads_or_refuses_it(name: str) -> None:
             assert "not what it says it is" not in reason
 
     check()
-
-
-@pytest.mark.parametrize("kind", ["application/xml", "application/gzip", "text/plain"])
-def test_whatever_comes_a_list_is_read_or_refused(kind: str) -> None:
-    @settings(max_examples=_EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(body=st.one_of(damaged_list(), st.binary(max_size=200)), link=st.text(max_size=80))
-    def check(body: bytes, link: str) -> None:
-        packed = gzip.compress(body, mtime=0) if kind == "application/gzip" else body
-        with suppress(FetchError):
-            read_listing(make_page(packed, kind, "http://t.test/llms.txt"))
-        robots = Robots(body.decode("utf-8", "replace"), "Pilotlight/1")
-        assert robots.allows("http://t.test/x") in (True, False)
-        assert 0 <= robots.delay <= 60
-        assert len(robots.sitemaps) <= len(body)
-        assert canonical_of("http://t.test/", [f"<{link}>; rel=canonical", link]) != "http://t.test/"
-
-    check()
-
-
-@st.composite
-def damaged_list(draw: st.DrawFn) -> bytes:
-    """A sitemap, an index, a feed or a robots.txt with pieces cut out, repeated or replaced."""
-    return _damage(draw, draw(st.sampled_from(_LISTS)))

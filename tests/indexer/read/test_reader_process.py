@@ -162,12 +162,3 @@ def test_answers_are_cleaned() -> None:
     assert marked.wholes == (Whole(0, 2, "a | b"), Whole(2, 4))
     assert marked.marks == ((1, "n"), (2, "m 1"))
     assert (content.declared.language, content.declared.date) == ("en", None)
-
-
-def test_long_titles_and_headings_are_cut_between_words() -> None:
-    title, language = "word " * 60, {"language": None, "date": None, "metadata": {}}
-    content = from_json({"title": title, "sections": [[["語" * 300], "a" * 201, "text", [], []]], **language})
-    assert content.title == f"{('word ' * 39).strip()}…"
-    [section] = content.sections
-    assert section.path == (f"{'語' * 199}…",)
-    assert section.anchor is None, "a part of it leads nowhere"
