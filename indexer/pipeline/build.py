@@ -19,14 +19,7 @@ from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES, current_id
 from indexer.generation.manifest import ANALYSIS, TOKENS, read_manifest
-from indexer.generation.previous import (
-    PreviousGeneration,
-    indexed_with,
-    is_indexed,
-    notes_of,
-    record_of,
-    sections_of,
-)
+from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, drafting, open_earlier
 from indexer.pipeline.plan import Plan, complete
 from indexer.pipeline.progress import READING, Progress

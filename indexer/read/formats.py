@@ -3,26 +3,12 @@
 from pathlib import PurePosixPath
 
 _CODE = {  # media type: suffixes
-    "text/x-python": ".py .pyi",
-    "text/javascript": ".js .mjs .cjs .jsx",
-    "text/typescript": ".ts .tsx",
-    "text/x-c": ".c .h",
-    "text/x-c++": ".cc .cpp .cxx .hh .hpp .hxx",
-    "text/x-csharp": ".cs",
-    "text/x-java": ".java",
-    "text/x-kotlin": ".kt .kts",
-    "text/x-scala": ".scala",
-    "text/x-swift": ".swift",
-    "text/x-go": ".go",
-    "text/x-rust": ".rs",
-    "text/x-ruby": ".rb",
-    "text/x-perl": ".pl .pm",
-    "text/x-php": ".php",
-    "text/x-lua": ".lua",
-    "text/x-r": ".r",
-    "text/x-shellscript": ".sh .bash .zsh",
-    "application/sql": ".sql",
-}
+    "text/x-python": ".py .pyi", "text/javascript": ".js .mjs .cjs .jsx", "text/typescript": ".ts .tsx",
+    "text/x-c": ".c .h", "text/x-c++": ".cc .cpp .cxx .hh .hpp .hxx", "text/x-csharp": ".cs", "text/x-java": ".java",
+    "text/x-kotlin": ".kt .kts", "text/x-scala": ".scala", "text/x-swift": ".swift", "text/x-go": ".go",
+    "text/x-rust": ".rs", "text/x-ruby": ".rb", "text/x-perl": ".pl .pm", "text/x-php": ".php", "text/x-lua": ".lua",
+    "text/x-r": ".r", "text/x-shellscript": ".sh .bash .zsh", "application/sql": ".sql",
+}  # fmt: skip
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _READERS = {  # reader: media type: suffixes
     "html": {"text/html": ".html .htm", "application/xhtml+xml": ".xhtml"},
@@ -43,29 +29,20 @@ _READERS = {  # reader: media type: suffixes
     "notebook": {"application/x-ipynb+json": ".ipynb"},
     "mail": {"message/rfc822": ".eml"},
     "json_text": {
-        "application/json": ".json",
-        "application/x-ndjson": ".jsonl .ndjson",
-        "application/jsonl": "",
+        "application/json": ".json", "application/x-ndjson": ".jsonl .ndjson", "application/jsonl": "",
         "application/x-jsonlines": "",
     },
     "source_code": {**_CODE, "application/javascript": "", "application/x-sh": ""},
     "container": {
-        "application/zip": ".zip",
-        "application/x-zip-compressed": "",
-        "application/x-tar": ".tar",
-        "application/gzip": ".tgz .tar.gz",
-        "application/x-gzip": "",
-        "application/x-bzip2": ".tbz2 .tar.bz2",
+        "application/zip": ".zip", "application/x-zip-compressed": "", "application/x-tar": ".tar",
+        "application/gzip": ".tgz .tar.gz", "application/x-gzip": "", "application/x-bzip2": ".tbz2 .tar.bz2",
         "application/x-xz": ".txz .tar.xz",
     },
-}
+}  # fmt: skip
 _IMAGES = {  # read by OCR, and by nothing else
-    "image/png": ".png",
-    "image/jpeg": ".jpg .jpeg",
-    "image/tiff": ".tif .tiff",
-    "image/webp": ".webp",
+    "image/png": ".png", "image/jpeg": ".jpg .jpeg", "image/tiff": ".tif .tiff", "image/webp": ".webp",
     "image/bmp": ".bmp",
-}
+}  # fmt: skip
 _KINDS = (*_READERS.items(), ("scans", _IMAGES))
 _READER_OF = {kind: reader for reader, kinds in _KINDS for kind in kinds}
 _TYPE_OF = {suffix: kind for _, kinds in _KINDS for kind, suffixes in kinds.items() for suffix in suffixes.split()}
@@ -114,12 +91,7 @@ def content_type_of(name: str) -> str | None:
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF) -> str:
-    """Say why a file is not read, by the end of its name; empty if it is.
-
-    Args:
-        name: of the file, which may be a path.
-        no_images: why images are not read, if they are not.
-    """
+    """Say why a file is not read, by the end of its name, or by `no_images` if it is an image; empty if it is read."""
     content_type = content_type_of(name)
     if content_type is None:
         return f"file type {PurePosixPath(name).suffix.lower() or 'without suffix'} is not read"

@@ -291,7 +291,4 @@ def plain_readings() -> Iterator[tuple[dict[str, object], Any]]:
         {"path": "/a", "metadata": {"team": ["x", "y"]}},
         lambda d: "/a/" in d.url and bool({"x", "y"} & set(d.metadata["team"])),
     )
-    yield (
-        {"date": {"from": "2025-12-31"}, "language": "en"},
-        lambda d: d.date == "2026-01-01" and d.language == "en",
-    )
+    yield ({"date": {"from": "2025-12-31"}, "language": "en"}, lambda d: d.date == "2026-01-01" and d.language == "en")

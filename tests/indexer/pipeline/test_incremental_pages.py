@@ -66,9 +66,7 @@ def test_a_site_out_of_reach_is_an_error(work: Work, site: Site) -> None:
 def test_a_page_behind_a_redirect(work: Work, site: Site) -> None:
     """The validators are those of the page; if the redirect itself is out of reach, the page is known too."""
     pages = routes(
-        site,
-        index=Versioned(page(f"<p>Start.</p>{link('old')}"), '"i"'),
-        new=Versioned(page("<p>Moved here."), '"n"'),
+        site, index=Versioned(page(f"<p>Start.</p>{link('old')}"), '"i"'), new=Versioned(page("<p>Moved here."), '"n"')
     )
     site.routes["/old"] = redirect("/new", 301)
     work.build(site.url)

@@ -113,13 +113,7 @@ def test_front_matter_by_other_lines(text: str, names: tuple[str, ...] | None) -
 
 @pytest.mark.parametrize(
     ("given", "names"),
-    [
-        (None, None),
-        ([], ()),
-        (["user:ann", "group:a:b"], ("group:a:b", "user:ann")),
-        ([7], ()),
-        ({"users": "x"}, ()),
-    ],
+    [(None, None), ([], ()), (["user:ann", "group:a:b"], ("group:a:b", "user:ann")), ([7], ()), ({"users": "x"}, ())],
 )
 def test_what_a_reader_process_gives(given: object, names: tuple[str, ...] | None) -> None:
     assert checked_names(given) == names

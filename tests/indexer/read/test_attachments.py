@@ -66,8 +66,7 @@ def test_forwarded_messages_and_what_came_with_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "where"),
-    [("../../etc/passwd.txt", "passwd.txt"), ("C:\\temp\\x.txt", "x.txt"), ("/abs.txt", "abs.txt")],
+    ("name", "where"), [("../../etc/passwd.txt", "passwd.txt"), ("C:\\temp\\x.txt", "x.txt"), ("/abs.txt", "abs.txt")]
 )
 def test_names_lead_nowhere(name: str, where: str) -> None:
     message = mail()
