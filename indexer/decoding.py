@@ -308,22 +308,18 @@ _JOINING = (
     "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
 )
 _PICTURES = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+_HIDDEN = "\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff9-\ufffc"
+_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff9-\ufffc]|"
-    f"(?<![{_JOINING}])(?<![{_JOINING}]\u200c)\u200c|\u200c(?![{_JOINING}])|"
+    f"[{_HIDDEN}]|(?<![{_JOINING}])(?<![{_JOINING}]\u200c)\u200c|\u200c(?![{_JOINING}])|"
     f"(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d|\u200d(?![{_JOINING}{_PICTURES}])|"
     f"(?<![{_PICTURES}#*0-9])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
 )
 # Letters nobody sees, which name a region after a black flag; elsewhere they only hide something.
 _TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
 _JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-
-# Every character that one of these, or a line end, may be about: most texts have none.
-_UNUSUAL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-    "\ufff9-\ufffc\ud800-\udfff\U000e0000-\U000e0fff]"
-)
+_CONTROL = re.compile(f"[{_CONTROLS}]")
+_UNUSUAL = re.compile(f"[{_HIDDEN}{_CONTROLS}\r\u200c\u200d\ufe0f\U000e0000-\U000e0fff]")  # most texts have none
 
 
 def visible(text: str) -> str:

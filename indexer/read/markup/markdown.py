@@ -150,14 +150,10 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
     ruler.at("fence", blocks.read_fence, everywhere)
     ruler.at("html_block", blocks.read_html, {"alt": ["paragraph", "reference", "blockquote"]})
     ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
-    for name, rule in (("boxes", blocks.read_box), ("colons", blocks.read_colons), ("lines", blocks.read_line)):
-        ruler.before("fence", name, rule, everywhere)
-    for name, rule in (
-        ("modules", blocks.read_module),
-        ("highlights", blocks.read_highlight),
-        ("tags", blocks.read_tags),
-    ):
-        ruler.before("fence", name, rule)
+    for rule in (blocks.read_box, blocks.read_colons, blocks.read_line):
+        ruler.before("fence", rule.__name__, rule, everywhere)
+    for rule in (blocks.read_module, blocks.read_highlight, blocks.read_tags):
+        ruler.before("fence", rule.__name__, rule)
     parser.core.ruler.before("block", "hide_pipes", _hide_pipes)
     parser.core.ruler.before("inline", "before_inline", _before_inline)
     parser.core.ruler.push("footnotes", _place_footnotes)
@@ -235,7 +231,7 @@ def _place_footnotes(state: StateCore) -> None:
         placed.append(token)
         for child in token.children or ():
             due += texts.pop(child.meta.get("footnote", ""), ())
-    if placed:
+    if texts or placed:
         state.tokens = [*placed, *due, *(token for tokens in texts.values() for token in tokens)]
 
 

@@ -43,8 +43,7 @@ def text(*rows: str, styles: str = "", after: str = "", kind: str = "worksheet")
     return found[0].text if found else ""
 
 
-def words(place: str, content: str) -> str:
-    return f'<c r="{place}" t="inlineStr"><is><t>{content}</t></is></c>'
+words = '<c r="{}" t="inlineStr"><is><t>{}</t></is></c>'.format
 
 
 def number(place: str, value: object, style: int = 0) -> str:
@@ -59,14 +58,6 @@ def row(place: int, contents: str) -> str:
         for column, content in pairs
         if content
     )
-
-
-def rows(*contents: str) -> list[str]:
-    return [row(place, content) for place, content in enumerate(contents, start=1)]
-
-
-def merged(*ranges: str) -> str:
-    return "<mergeCells>" + "".join(f'<mergeCell ref="{one}"/>' for one in ranges) + "</mergeCells>"
 
 
 def test_numbers_and_dates_are_as_their_cells_show_them() -> None:
@@ -96,7 +87,9 @@ def test_numbers_and_dates_are_as_their_cells_show_them() -> None:
     ],
 )  # fmt: skip
 def test_merged_cells(contents: tuple[str, ...], ranges: list[str], expected: str) -> None:
-    assert text(*rows(*contents), after=merged(*ranges)) == expected
+    rows = (row(place, content) for place, content in enumerate(contents, start=1))
+    merged = "".join(f'<mergeCell ref="{one}"/>' for one in ranges)
+    assert text(*rows, after=f"<mergeCells>{merged}</mergeCells>") == expected
 
 
 def test_formulas_without_a_value_and_sheets_that_are_charts_are_noted() -> None:

@@ -17,19 +17,12 @@ def text(*shapes: str, **parts: str) -> str:
     return found[0].text if found else ""
 
 
-def words(content: str) -> str:
-    return f"<a:p><a:r><a:t>{content}</a:t></a:r></a:p>"
-
-
-def box(*paragraphs: str) -> str:
-    properties = "<p:nvSpPr><p:cNvPr id='2' name='Text Box 1'/></p:nvSpPr>"
-    return f"<p:sp>{properties}<p:txBody>{''.join(paragraphs)}</p:txBody></p:sp>"
-
-
-def frame(content: str, described: str = "") -> str:
-    properties = f"<p:nvGraphicFramePr><p:cNvPr id='3' name='x' descr='{described}'/></p:nvGraphicFramePr>"
-    graphic = f"<a:graphic><a:graphicData>{content}</a:graphicData></a:graphic>"
-    return f"<p:graphicFrame>{properties}{graphic}</p:graphicFrame>"
+words = "<a:p><a:r><a:t>{}</a:t></a:r></a:p>".format
+box = "<p:sp><p:nvSpPr><p:cNvPr id='2' name='Text Box 1'/></p:nvSpPr><p:txBody>{}</p:txBody></p:sp>".format
+frame = (
+    "<p:graphicFrame><p:nvGraphicFramePr><p:cNvPr id='3' name='x'/></p:nvGraphicFramePr>"
+    "<a:graphic><a:graphicData>{}</a:graphicData></a:graphic></p:graphicFrame>"
+).format
 
 
 def cell(content: str = "", spans: str = "") -> str:
@@ -48,10 +41,8 @@ FORMS = (
     "<mc:Choice Requires='a14'>{}</mc:Choice><mc:Fallback>{}</mc:Fallback></mc:AlternateContent>"
 )
 A14 = "<a14:m xmlns:a14='http://schemas.microsoft.com/office/drawing/2010/main'>{}</a14:m>"
-D = "http://schemas.openxmlformats.org/drawingml/2006/diagram"
+D, C, A = (f"http://schemas.openxmlformats.org/drawingml/2006/{name}" for name in ("diagram", "chart", "main"))
 R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-C = "http://schemas.openxmlformats.org/drawingml/2006/chart"
-A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 
 
 @pytest.mark.parametrize(

@@ -21,20 +21,17 @@ def text(body: str, **parts: str) -> str:
     return "\n\n".join(section.text for section in sections(body, **parts))
 
 
-def run(content: str) -> str:
-    return f"<w:r>{content}</w:r>"
-
-
-def words(content: str) -> str:
-    return run(f'<w:t xml:space="preserve">{content}</w:t>')
+run = "<w:r>{}</w:r>".format
+words = '<w:r><w:t xml:space="preserve">{}</w:t></w:r>'.format
+control = '<w:sdt><w:sdtPr><w:alias w:val="NO"/></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>'.format
+mark = "<w:r><w:fldChar w:fldCharType='{}'>{}</w:fldChar></w:r>".format
+math = "<m:oMath>{}</m:oMath>".format
+letters = "<m:r><m:t>{}</m:t></m:r>".format
+part = "<m:{0}><m:r><m:t>{1}</m:t></m:r></m:{0}>".format
 
 
 def line(*inline: str) -> str:
     return f"<w:p>{''.join(inline)}</w:p>"
-
-
-def control(content: str) -> str:
-    return f'<w:sdt><w:sdtPr><w:alias w:val="NO"/></w:sdtPr><w:sdtContent>{content}</w:sdtContent></w:sdt>'
 
 
 def cell(content: str, properties: str = "") -> str:
@@ -45,32 +42,8 @@ def row(*cells: str, properties: str = "") -> str:
     return f"<w:tr><w:trPr>{properties}</w:trPr>{''.join(cells)}</w:tr>"
 
 
-@pytest.mark.parametrize(
-    ("inline", "expected"),
-    [
-        (words("one ") + control(words("two ") + control(words("three"))), "one two three"),
-        (run('<w:sym w:font="MS Gothic" w:char="2610"/>') + words(" due"), "☐ due"),
-        (run('<w:rPr><w:rFonts w:ascii="Symbol"/></w:rPr><w:t>\uf061\uf0b3</w:t>') + words(" 5"), "α≥ 5"),
-        (run('<w:ruby><w:rt><w:r><w:t>NO</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>東京</w:t></w:r></w:rubyBase></w:ruby>'),
-         "東京"),
-        (run('<w:fldChar w:fldCharType="begin"><w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData></w:fldChar>')
-         + run("<w:instrText>FORMCHECKBOX</w:instrText><w:fldChar w:fldCharType='end'/>") + words(" yes"), "☒ yes"),
-    ],
-)  # fmt: skip
-def test_runs(inline: str, expected: str) -> None:
-    assert text(f"<w:p>{inline}</w:p>") == expected
-
-
-@pytest.mark.parametrize(
-    "table",
-    [
-        row(cell("a"), control(cell("b"))) + control(row(cell("c"), cell("d"))),
-        row(cell("a"), cell("b")) + row(cell("NO"), cell("NO"), properties="<w:del/>") + row(cell("c"), cell("d")),
-    ],
-)
-def test_rows_and_cells_in_whatever_stands_around_them(table: str) -> None:
-    for around in ("{}", control("{}")):
-        assert text(around.format(f"<w:tbl><w:tblPr/><w:tblGrid/>{table}</w:tbl>")) == "a | b\nc | d"
+def table(*rows: str) -> str:
+    return f"<w:tbl><w:tblPr/><w:tblGrid/>{''.join(rows)}</w:tbl>"
 
 
 def box(content: str) -> str:
@@ -80,34 +53,6 @@ def box(content: str) -> str:
     return run(
         f"<mc:AlternateContent>{choice}<mc:Fallback><w:pict>{inner}</w:pict></mc:Fallback></mc:AlternateContent>"
     )
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (f"<w:p>{words('The boat ')}{box(paragraph('Mind the gap.'))}{words('leaves.')}</w:p>",
-         "The boat leaves.\n\nMind the gap."),
-        ("<w:p><w:r><w:pict><v:shape><v:textpath string='DRAFT ONLY'/></v:shape></w:pict></w:r></w:p>", "DRAFT ONLY"),
-        ("<w:p><w:r><w:drawing><wp:inline><wp:docPr id='1' name='Picture 1' descr='A map of the old harbour'/>"
-         "</wp:inline></w:drawing></w:r></w:p>", "A map of the old harbour"),
-        (f"<w:p>{words('x')}<w:r><w:drawing><wp:inline><wp:docPr descr='image1.png'/></wp:inline></w:drawing></w:r>"
-         "</w:p>", "x"),
-    ],
-)  # fmt: skip
-def test_what_stands_beside_the_text_is_a_paragraph_of_its_own(body: str, expected: str) -> None:
-    assert text(body) == expected
-
-
-def math(content: str) -> str:
-    return f"<m:oMath>{content}</m:oMath>"
-
-
-def letters(content: str) -> str:
-    return f"<m:r><m:t>{content}</m:t></m:r>"
-
-
-def part(name: str, content: str) -> str:
-    return f"<m:{name}>{letters(content)}</m:{name}>"
 
 
 @pytest.mark.parametrize(
@@ -248,26 +193,30 @@ def test_what_cannot_be_read_is_noted() -> None:
     )
 
 
-def mark(kind: str, content: str = "") -> str:
-    return run(f"<w:fldChar w:fldCharType='{kind}'>{content}</w:fldChar>")
-
-
-def table(*rows: str) -> str:
-    return f"<w:tbl>{''.join(rows)}</w:tbl>"
-
-
+ROWS = [row(cell("a"), control(cell("b"))), row(cell("NO"), cell("NO"), properties="<w:del/>")]
+ROWS.append(control(control(row(cell("c"), cell("d")))))
+CHECKED = "<w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData>"
+RUBY = "<w:ruby><w:rt><w:r><w:t>NO</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>東京</w:t></w:r></w:rubyBase></w:ruby>"
+PICTURE = "<w:drawing><wp:inline><wp:docPr id='1' name='Picture 1' descr='{}'/></wp:inline></w:drawing>".format
 MORE = {
+    "controls": (line(words("one "), control(words("two ") + control(words("three")))), "one two three"),
+    "a field of a form": (line(mark("begin", CHECKED), run("<w:instrText>FORM</w:instrText>"), mark("end", ""),
+                               words(" yes")), "☒ yes"),
+    "letters of a font": (line(run('<w:rPr><w:rFonts w:ascii="Symbol"/></w:rPr><w:t>\uf061\uf0b3</w:t>')), "α≥"),
+    "ruby": (line(run(RUBY)), "東京"),
+    "rows and cells in controls": (table(*ROWS) + control(table(*ROWS)), "a | b\nc | d\n\na | b\nc | d"),
+    "a text box": (line(words("The boat "), box(paragraph("Mind the gap.")), words("leaves.")),
+                   "The boat leaves.\n\nMind the gap."),
+    "WordArt": (line(run("<w:pict><v:shape><v:textpath string='DRAFT ONLY'/></v:shape></w:pict>")), "DRAFT ONLY"),
+    "pictures": (line(run(PICTURE("A map of the old harbour")), run(PICTURE("image1.png"))),
+                 "A map of the old harbour"),
     "a text box in a cell": (
         table(row("<w:tc>" + line(words("a"), box(paragraph("inside"))) + "</w:tc>", cell("b"))),
         "a inside | b",
     ),
     "cases": (
-        line(
-            math(
-                "<m:d><m:dPr><m:begChr m:val='{'/><m:endChr m:val=''/></m:dPr><m:e>"
-                f"<m:eqArr>{part('e', 'x=1')}{part('e', 'y=2')}</m:eqArr></m:e></m:d>"
-            )
-        ),
+        line(math("<m:d><m:dPr><m:begChr m:val='{'/><m:endChr m:val=''/></m:dPr><m:e>"
+                  f"<m:eqArr>{part('e', 'x=1')}{part('e', 'y=2')}</m:eqArr></m:e></m:d>")),
         "{x=1; y=2",
     ),
     "deleted cells": (
@@ -280,8 +229,8 @@ MORE = {
     ),
     "an instruction in pieces": (
         line(
-            mark("begin"), run("<w:instrText>HYPER</w:instrText>"), run("<w:instrText>LINK x</w:instrText>"),
-            mark("separate"), words("the port"), mark("end"), words("."),
+            mark("begin", ""), run("<w:instrText>HYPER</w:instrText>"), run("<w:instrText>LINK x</w:instrText>"),
+            mark("separate", ""), words("the port"), mark("end", ""), words("."),
         ),
         "the port.",
     ),
@@ -294,7 +243,7 @@ MORE = {
         line(
             mark("begin", "<w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/>"
                  "<w:listEntry w:val='blue'/></w:ddList></w:ffData>"),
-            run("<w:instrText>FORMDROPDOWN</w:instrText>"), mark("end"),
+            run("<w:instrText>FORMDROPDOWN</w:instrText>"), mark("end", ""),
         ),
         "blue",
     ),
