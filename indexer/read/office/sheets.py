@@ -37,8 +37,9 @@ class _Sheet:
 
     name: str
     rows: Iterable[list[str]] = ()
-    width: int = 0  # columns
-    merged: list[Range] = field(default_factory=list)
+    height: int = 0
+    width: int = 0
+    merged: list[Range] = field(default_factory=list)  # may reach beyond the sheet
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)  # first and last
     boxes: Iterable[str] = ()  # paragraphs of text boxes
@@ -77,11 +78,13 @@ def _filled(sheet: _Sheet) -> Iterator[list[str]]:
     starting: defaultdict[int, list[Range]] = defaultdict(list)
     left = _MOST_MERGED
     for top, first, bottom, last in sorted(sheet.merged):
-        left -= (bottom - top + 1) * (last - first + 1)
+        bottom, last = min(bottom, sheet.height - 1), min(last, sheet.width - 1)
+        left -= max(0, bottom - top + 1) * max(0, last - first + 1)
         if left < 0:
             notes.add("a table with too many merged cells: only some were repeated")
             break
-        starting[top].append((top, first, bottom, last))
+        if 0 <= first <= last:
+            starting[top].append((top, first, bottom, last))
     filling: list[tuple[Range, str]] = []
     for place, row in enumerate(sheet.rows):
         filling = [one for one in filling if one[0][2] >= place]
@@ -120,7 +123,7 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         if values.width * values.total_height > _MOST_CELLS:
             raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {meta.name[:50]}")
         left = values.start[1] if values.start is not None else 0
-        sheet = _Sheet(meta.name, width=values.width)
+        sheet = _Sheet(meta.name, height=values.end[0] + 1 if values.end else 0, width=values.width)
         data = b""
         if package is not None and number < len(names) and names[number] in package:
             data = package.read(names[number])
@@ -130,9 +133,7 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
             sheet.boxes = _boxes(package, names[number])
         sheet.rows = _shown_rows(values, left, _formats(data, codes))
         sheet.merged = [
-            (top, first - left, min(bottom, values.end[0]), min(last, values.end[1]) - left)
-            for (top, first), (bottom, last) in values.merged_cell_ranges or ()
-            if values.end is not None and left <= first <= values.end[1]
+            (top, first - left, bottom, last - left) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
         ]
         yield sheet
         is_read = True
@@ -271,12 +272,7 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
             if row.get(f"{_TABLE}visibility") in _HIDDEN:
                 sheet.hidden_rows.update(range(len(rows), len(rows) + count))
             rows += [texts] * count
-        sheet.rows, sheet.width = rows, max(map(len, rows), default=0)
-        sheet.merged = [
-            (top, first, min(bottom, len(rows) - 1), min(last, sheet.width - 1))
-            for top, first, bottom, last in sheet.merged
-            if first < sheet.width
-        ]
+        sheet.rows, sheet.height, sheet.width = rows, len(rows), max(map(len, rows), default=0)
         yield sheet
 
 
