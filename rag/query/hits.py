@@ -192,30 +192,24 @@ def explain(ranked: Ranked, index: int, rules: list[BoostRule], matches: list[Ma
     )
 
 
-def mark_sentences(hits: list[Hit], vector: Vectors, encode: Callable[[list[str]], Vectors]) -> list[Hit]:
-    """Return the hits, with the sentence nearest to a query marked in those that have no word of it."""
-    nearest = iter(nearest_sentences(vector, [hit.text for hit in hits if not hit.highlights], encode))
-    return [hit if hit.highlights else replace(hit, sentence=next(nearest)) for hit in hits]
-
-
-def nearest_sentences(
-    query: Vectors, texts: Sequence[str], encode: Callable[[list[str]], Vectors]
-) -> list[Span | None]:
-    """Return for each text the span of the sentence nearest to a query; None where there are not two to choose from.
+def mark_sentences(hits: list[Hit], query: Vectors, encode: Callable[[list[str]], Vectors]) -> list[Hit]:
+    """Return the hits; those without a word of a query get the sentence nearest to it, if there are two to choose from.
 
     Args:
+        hits: of a page.
         query: unit vector, float32 (dim,).
-        texts: passages.
         encode: embeds documents as unit vectors, float32 (n, dim); called once for all passages, or not at all.
     """
-    candidates = [
-        found if len(found) > 1 else [] for found in (split_sentences(text)[:_MOST_SENTENCES] for text in texts)
+    candidates: list[list[Span]] = []
+    for hit in hits:
+        found = [] if hit.highlights else split_sentences(hit.text)[:_MOST_SENTENCES]
+        candidates.append(found if len(found) > 1 else [])
+    sentences = [hit.text[start:end] for hit, found in zip(hits, candidates, strict=True) for start, end in found]
+    likeness = iter((encode(sentences) @ query).tolist() if sentences else ())
+    return [
+        replace(hit, sentence=max(found, key=lambda _: next(likeness))) if found else hit
+        for hit, found in zip(hits, candidates, strict=True)
     ]
-    sentences = [text[start:end] for text, found in zip(texts, candidates, strict=True) for start, end in found]
-    if not sentences:
-        return [None] * len(texts)
-    likeness = iter((encode(sentences) @ query).tolist())
-    return [max(found, key=lambda _: next(likeness)) if found else None for found in candidates]
 
 
 def split_sentences(text: str) -> list[Span]:

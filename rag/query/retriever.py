@@ -123,20 +123,25 @@ class Retriever:
         request.check()
         if request.rerank and self._reranker is None:
             raise RerankOff
-        only = in_force(request.only, self.generation.manifest) if request.filter else None
-        terms = self._tokenize(request.query, only)
+        generation = self.generation
+        only = in_force(request.only, generation.manifest) if request.filter else None
+        synonyms = self._synonyms.current() if self._synonyms else NO_SYNONYMS
+        terms = generation.read_query(request.query, synonyms, self.embedder.has_word, only)  # tokenize
         search = _Search(request, only, terms, embedded)
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
         in_background: Future[TermHits] | None = None
-        if request.mode == "hybrid" and self.generation.terms_take_long:  # longer than waking a thread
+        if request.mode == "hybrid" and generation.terms_take_long:  # longer than waking a thread
             in_background = self._threads.submit(copy_context().run, self._search_terms, search, depth)
         vector = None
         if request.mode != "lexical":
-            vector = self._embed(search, with_tokens=self.generation.tokens is not None)
+            vector = self._embed(search, with_tokens=generation.tokens is not None)
         ranking: Ranking | None = None
         while True:
-            dense = self._search_vectors(search, vector, depth) if vector is not None else None
-            lexical = None
+            dense = lexical = None
+            if vector is not None:
+                began = time.perf_counter()
+                dense = generation.search_vectors(vector, depth, only, terms)
+                search.spent("dense", began)
             if request.mode != "dense":
                 lexical = in_background.result() if in_background else self._search_terms(search, depth)
             is_first, ranking = ranking is None, extend(ranking, self._fuse(search, dense, lexical))
@@ -148,11 +153,6 @@ class Retriever:
                 return self._answer(search, ranked)
             in_background, depth = None, depth * 4
 
-    def _tokenize(self, query: str, only: Filter | None) -> LexicalQuery:
-        """Read the words of a query, with synonyms and corrections."""
-        synonyms = self._synonyms.current() if self._synonyms else NO_SYNONYMS
-        return self.generation.read_query(query, synonyms, self.embedder.has_word, only)
-
     def _embed(self, search: _Search, *, with_tokens: bool = False) -> Vector:
         """Return the vector of the query; its tokens come in the same run. The time includes the wait for others."""
         if search.vector is None or (with_tokens and search.tokens is None):
@@ -163,13 +163,6 @@ class Retriever:
                 [search.vector] = self._batcher.encode([search.terms.meaning])
             search.spent("embed", began)
         return search.vector
-
-    def _search_vectors(self, search: _Search, vector: Vector, depth: int) -> VectorHits:
-        """Find the passages nearest in meaning."""
-        began = time.perf_counter()
-        found = self.generation.search_vectors(vector, depth, search.only, search.terms)
-        search.spent("dense", began)
-        return found
 
     def _search_terms(self, search: _Search, depth: int) -> TermHits:
         """Find the passages that have words of the query."""

@@ -5,7 +5,7 @@ import pytest
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.lexical.lexical_query import read_query
-from rag.query.hits import coverage, is_close, nearest_sentences, split_sentences
+from rag.query.hits import coverage, is_close, mark_sentences, split_sentences
 from rag.query.results import MOST_SHARES, Hit, count_facets
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
@@ -66,12 +66,6 @@ def test_sentences_and_lines_are_told_apart(text: str, sentences: list[str]) -> 
     assert [text[start:end] for start, end in split_sentences(text)] == sentences
 
 
-def nearest(query: str, texts: list[str]) -> list[str | None]:
-    vector = EMBEDDER.encode([query], role="query")[0]
-    spans = nearest_sentences(vector, texts, EMBEDDER.encode)
-    return [text[slice(*span)] if span else None for text, span in zip(texts, spans, strict=True)]
-
-
 def test_the_sentence_nearest_to_the_query_is_found_in_every_text_by_one_call() -> None:
     calls: list[list[str]] = []
 
@@ -83,11 +77,18 @@ def test_the_sentence_nearest_to_the_query_is_found_in_every_text_by_one_call() 
         "Copper is a metal. Rain falls on hills.",
         "Nothing to choose.",
         "Hills are high and green. Copper wire conducts.",
+        "Filler about nothing. " * 12 + "The rain on hills.",  # of which only the first ones are looked at
     ]
-    spans = nearest_sentences(EMBEDDER.encode(["rain hills"])[0], texts, encode)
-    assert spans == [(19, 39), None, (0, 25)]
+    found = mark_sentences(
+        [make_hit(text=text, highlights=[]) for text in texts], EMBEDDER.encode(["rain hills"])[0], encode
+    )
+    assert [hit.sentence for hit in found] == [(19, 39), None, (0, 25), (0, 21)]
     assert len(calls) == 1
-    assert nearest("copper metal", texts[:1]) == ["Copper is a metal."]
+    assert (
+        mark_sentences([make_hit(), make_hit(text="One sentence.", highlights=[])], np.zeros(4), encode)[0].sentence
+        is None
+    )
+    assert len(calls) == 1
 
 
 def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> DocumentFacts:
