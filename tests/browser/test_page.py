@@ -71,23 +71,6 @@ def test_a_late_answer_does_not_replace_a_newer_one(page, retriever):
     expect(page).to_have_url(re.compile(r"\?q=fast$"))
 
 
-# fetch() without abort signals, which holds the answer to "slow" until release() and then gives it at once
-DEAF_FETCH = """
-const original = window.fetch;
-window.fetch = async (url) => {
-  const reply = await original(url);
-  const body = await reply.text();
-  if (String(url).includes("slow")) {
-    await new Promise((done) => {
-      window.release = done;
-      document.documentElement.dataset.held = "slow";
-    });
-  }
-  return { status: reply.status, text: async () => body };
-};
-"""
-
-
 def test_without_javascript(plain_page, retriever):
     retriever.hits = lambda query: [
         make_hit(title=f"About {query}", text=LONG, highlights=[], section_text="All of the section.")

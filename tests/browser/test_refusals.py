@@ -41,13 +41,19 @@ def test_too_busy_for_a_search(page, retriever):
 
 @PAGES
 def test_a_key_is_needed(browser, server, settings, path):
-    KeyFile(settings.keys_file).add("reader", "read")
+    key = KeyFile(settings.keys_file).add("reader", "read")
     # without any, this browser would show its own dialogue
-    credentials = {"username": "anybody", "password": "guessed"}
-    context = browser.new_context(base_url=server, http_credentials=credentials)
+    context = browser.new_context(base_url=server, http_credentials={"username": "anybody", "password": "guessed"})
     page = context.new_page()
     page.goto(path)
     is_said(page, "Key required", path)
+    expect(page.locator("body")).not_to_have_css("background-color", "rgba(0, 0, 0, 0)")  # its style sheet is public
+    context.close()
+    context = browser.new_context(base_url=server, http_credentials={"username": "anybody", "password": key})
+    page = context.new_page()
+    page.goto("/")
+    box(page).fill("index")
+    expect(titles(page)).to_have_text("Partial Indexes")
     context.close()
 
 

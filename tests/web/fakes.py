@@ -90,7 +90,7 @@ def document_of(hit: Hit) -> dict[str, Any]:
     return {"id": hit.document, **shared, "source": "site", "fetched_at": moment, "passages": [passage]}
 
 
-NOTHING = ("lexical", "fuse", "rerank", "sentences")  # stages that take no time here
+IDLE = ("lexical", "fuse", "rerank", "sentences")  # stages that take no time here
 
 
 class FakeRetriever:
@@ -148,15 +148,7 @@ class FakeRetriever:
                 replace(hit, rank=place, explanation=WHY if request.explain else None)
                 for place, hit in enumerate(hits[: request.k], 1)
             ],
-            took_ms={
-                "embed": 2.04,
-                "dense": 0.71,
-                "lexical": 0.0,
-                "fuse": 0.0,
-                "rerank": 0.0,
-                "sentences": 0.0,
-                "total": 3.12,
-            },
+            took_ms={"embed": 2.04, "dense": 0.71, **dict.fromkeys(IDLE, 0.0), "total": 3.12},
             generation="g1",
             facets=count_facets(found) if request.facets else None,
             close=self.is_close,
@@ -247,12 +239,7 @@ class FakeJobs:
         self.jobs: dict[str, dict[str, Any]] = {}
 
     def start(
-        self,
-        *,
-        sources: Sequence[str] = (),
-        add: bool = False,
-        full: bool = False,
-        collection: str = "default",
+        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"
     ) -> dict[str, Any]:
         if not set(sources) <= {"site"}:
             raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
@@ -261,13 +248,7 @@ class FakeJobs:
         job_id = f"20261121T000000-{len(self.jobs):06x}"
         asked = {"collection": collection, "sources": list(sources), "add": add, "full": full}
         made = {"id": job_id, "created_at": "2026-11-21T00:00:00Z", **asked}
-        self.jobs[job_id] = made | {
-            "state": "running",
-            "progress": None,
-            "ended_at": None,
-            "report": None,
-            "error": None,
-        }
+        self.jobs[job_id] = made | dict.fromkeys(("progress", "ended_at", "report", "error")) | {"state": "running"}
         return self.jobs[job_id]
 
     def all(self) -> list[dict[str, Any]]:

@@ -69,12 +69,7 @@ def models() -> Response:
 
 
 @blueprint.get("/models/<path:id>")
-@Operation(
-    summary="Describe a model, as OpenAI does.",
-    role="read",
-    responses={200: Model},
-    errors=(404,),
-)
+@Operation(summary="Describe a model, as OpenAI does.", role="read", responses={200: Model}, errors=(404,))
 def model(id: str) -> Response:
     """Answer one model."""
     if id not in _model_names():

@@ -64,12 +64,7 @@ class Column(NamedTuple):
 
 @status.get("/status")
 @Operation(
-    summary="Show the status page",
-    role="read",
-    whole=True,
-    query=InCollection,
-    responses={200: HTML},
-    errors=(404,),
+    summary="Show the status page", role="read", whole=True, query=InCollection, responses={200: HTML}, errors=(404,)
 )
 def show_status() -> str:
     """Show the index of a collection, the speed of this server and the last build."""

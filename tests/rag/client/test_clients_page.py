@@ -9,8 +9,7 @@ from rag.serving.api_keys import KeyFile
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint
-from tests.rag.client.test_client import FakeJobs
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 

@@ -95,24 +95,3 @@ def test_both_stores_give_the_same_answers(client_of, milvus):
         assert folder.get(address).get_data() == remote.get(address).get_data(), address
     assert [client.get("/api/v1/documents/unknown").status_code for client in (folder, remote)] == [404, 404]
     assert remote.get("/status").status_code == remote.get("/?q=vab").status_code == 200
-
-
-def test_a_store_that_goes_hangs_and_comes_back(client_of, milvus):
-    client = client_of(store=milvus.place("docs"), deadline="1")
-    ready(client)
-    for stop, start in ((milvus.kill, milvus.start), (milvus.hang, milvus.wake)):
-        stop()
-        first = client.get("/api/v1/search?q=vab")
-        wait_for(lambda: client.get("/readyz").status_code == 503)
-        for answer in (first, client.get("/readyz"), client.get("/api/v1/search?q=vab")):
-            problem = answer.get_json()
-            assert (answer.status_code, answer.content_type) == (503, "application/problem+json")
-            assert problem["status"] == 503
-            assert answer.headers["Retry-After"]
-        assert milvus.place("docs") in problem["detail"]
-        assert client.get("/livez").status_code == 200
-        assert client.get("/status").status_code == 200
-        start()
-        ready(client)
-        # the first one after it is back may still take longer than the second that it has
-        wait_for(lambda: client.get("/api/v1/search?q=vab").get_json().get("hits"))
