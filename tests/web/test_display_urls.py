@@ -29,6 +29,13 @@ PLACES = Places(["/srv/data/docs", "/srv/data/docs/old", "file:///home/me/notes.
 )
 def test_a_file_is_named_from_its_source_on(url, place):
     assert PLACES.of(url) == place
+    assert [PLACES.of_folder(path) for path in ("/srv/data/docs/sub", "/srv", "/guide/x")] == [
+        "docs/sub",
+        "srv",
+        "/guide/x",
+    ]
+    assert PLACES.within("/srv/data/docs/x.md: cannot be read") == "docs/x.md: cannot be read"
+    assert distinct(["docs", "docs", "x"], ["/a/docs", "/b/docs/", "/c/x"]) == ["a/docs", "b/docs", "x"]
 
 
 @pytest.mark.parametrize(
@@ -48,19 +55,6 @@ def test_addresses_of_the_page_name_files_likewise(field, value, shown):
     places = Places(["/srv/data/docs/old", "/srv/data/docs", "https://docs.example/guide/"])
     assert places.display_value(field, value) == shown
     assert places.index_values({field: [shown, value]}) == {field: [value, value]}
-
-
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [("/srv/data/docs/sub", "docs/sub"), ("/srv", "srv"), ("/guide/install", "/guide/install"), ("/home/me", "me")],
-)
-def test_a_folder_of_a_site_keeps_its_path(path, name):
-    assert PLACES.of_folder(path) == name
-
-
-def test_reasons_and_names_that_are_the_same():
-    assert PLACES.within("/srv/data/docs/x.md: cannot be read") == "docs/x.md: cannot be read"
-    assert distinct(["docs", "docs", "x"], ["/a/docs", "/b/docs/", "/c/x"]) == ["a/docs", "b/docs", "x"]
 
 
 def test_folders_that_are_the_sources_again_are_not_offered():

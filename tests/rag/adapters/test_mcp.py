@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import httpx
+import msgspec
 import pytest
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -97,12 +98,6 @@ def test_search(retriever):
     assert text.replace(DATA, "").count("</passage>") == 2
 
 
-def test_a_hit_says_why_if_asked(retriever):
-    result = call(make_server(LocalLibrary(retriever)), "search", query="what?", explain=True)
-    assert result.structured_content["hits"][0]["explanation"] == WHY
-    assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.3" in result.content[0].text
-
-
 def test_read_document(retriever):
     passages = [
         {"id": f"c{n}", "url": f"https://d.test/x#{n}", "section": "S", "text": f"part {n}"} for n in range(1, 46)
@@ -156,23 +151,14 @@ def test_bad_arguments_are_errors_of_the_tool(retriever, tool, arguments, messag
 # Transports
 
 
-def test_over_standard_input_and_output(url, retriever):
-    async def both(client: Client) -> Any:
-        found = await client.call_tool("search", {"query": "what?", "k": 1})
-        return found, await client.call_tool(
-            "read_document", {"document": found.structured_content["hits"][0]["document"]}
-        )
-
-    found, document = asked(over_stdio(url), both)
-    assert found.structured_content["hits"][0]["text"] == retriever.hits[0].text
-    assert document.structured_content["passages"][0]["text"] == retriever.hits[0].text
-
-
 def test_the_key_comes_from_the_environment(retriever, tmp_path):
     settings = Settings(keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("tools", "read")
     with running(create_app(retriever, settings)) as url:
-        assert not call(over_stdio(url, PILOTLIGHT_KEY=key), "search", query="a").is_error
+        found = call(over_stdio(url, PILOTLIGHT_KEY=key), "search", query="a", k=1, explain=True)
+        assert found.structured_content["hits"][0]["text"] == retriever.hits[0].text
+        assert found.structured_content["hits"][0]["explanation"] == msgspec.to_builtins(WHY)
+        assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.3" in found.content[0].text
         refused = call(over_stdio(url), "search", query="a")
     assert refused.is_error
     assert "key" in refused.content[0].text

@@ -64,16 +64,6 @@ def test_bytes_with_their_charset(index, sender):
     assert (page.body.decode("latin-1"), page.content_type, page.charset) == ("<p>Grün", "text/html", "latin-1")
 
 
-def test_withdrawn(sender):
-    sender.post(URL, json=PAGE)
-    address = {"query_string": {"url": "HTTPS://wiki.test:443/a"}}  # the same, in another spelling
-    answer = sender.delete(URL, **address)
-    assert (answer.status_code, answer.get_json()["action"]) == (202, "delete")
-    assert_problem(sender.delete(URL, **address), 404)
-    assert sender.delete(URL, query_string={"url": "https://wiki.test/b"}).get_json()["field"] == "url"
-    assert sender.delete(URL).get_json()["field"] == "url"
-
-
 @pytest.mark.parametrize(
     ("fields", "status", "field"),
     [
@@ -121,40 +111,24 @@ def test_limits(index, monkeypatch):
     assert answer.headers["Retry-After"] == "2"
 
 
-def test_a_full_disk(index, sender, monkeypatch):
-    usage = type("Usage", (), {"free": 1_000_000})
-    monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda folder: usage)
-    assert "1 MB free" in str(assert_problem(sender.post(URL, json=PAGE), 507)["detail"])
-
-
-def test_where_nothing_is_built(index):
-    sender = client_for(index)
-    limits = sender.application.extensions["settings"]
-    sender.application.extensions["pushes"] = PushedQueue(replace(limits, store="milvus://db:1/docs"))
-    assert_problem(sender.post(URL, json=PAGE), 409)
-    assert_problem(sender.delete(URL, query_string={"url": PAGE["url"]}), 409)
-
-
-def test_reading_is_not_enough(index, client):
-    reader = client_for(index, "read")
-    for method, url in (("POST", URL), ("DELETE", URL), ("GET", "/api/v1/changes"), ("GET", "/api/v1/changes/1")):
-        assert reader.open(url, method=method, json=PAGE).status_code == 403
-        assert client.open(url, method=method, json=PAGE).status_code == 401
-
-
 def test_a_form_of_another_site_sends_nothing(sender):
     """What a browser sends without asking has one of these types; and the key is never sent by itself."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         assert sender.post(URL, data=b'{"url": "https://a.test/", "text": "x"}', content_type=kind).status_code == 415
 
 
-def test_unknown_changes(sender):
+def test_withdrawn_and_unknown(index, sender):
+    sender.post(URL, json=PAGE)
+    address = {"query_string": {"url": "HTTPS://wiki.test:443/a"}}  # the same, in another spelling
+    answer = sender.delete(URL, **address)
+    assert (answer.status_code, answer.get_json()["action"]) == (202, "delete")
+    assert_problem(sender.delete(URL, **address), 404)
+    assert sender.delete(URL).get_json()["field"] == "url"
     assert assert_problem(sender.get("/api/v1/changes/7"), 404)["field"] == "id"
     assert_problem(sender.get("/api/v1/changes/x"), 404)
     assert sender.get("/api/v1/changes?collection=never").get_json()["queued"] == 0
-
-
-def test_a_server_that_cannot_index(index):
-    sender = client_for(index)
-    sender.application.extensions["pushes"] = None
-    assert_problem(sender.post(URL, json=PAGE), 501)
+    there = sender.application.extensions
+    for pushes, status in ((PushedQueue(replace(there["settings"], store="milvus://db:1/docs")), 409), (None, 501)):
+        there["pushes"] = pushes
+        assert_problem(sender.post(URL, json=PAGE), status)
+        assert_problem(sender.delete(URL, **address), status)

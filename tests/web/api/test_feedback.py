@@ -71,6 +71,11 @@ def test_searches_of_every_way_are_kept(kept):
     kept.client.post(SEARCH, json={"query": "post", "collection": "notes"})
     batch = kept.client.post(f"{SEARCH}/batch", json={"queries": [{"query": "one"}, {"query": "two"}]}).get_json()
     assert len({each["search_id"] for each in batch["answers"]}) == 2
+    for address in ("/?q=a&open=chunk-1", "/?q=a&sentences=true", "/?q=a&offset=10", f"{SEARCH}?q=a&offset=10"):
+        assert kept.client.get(address).status_code == 200  # repeats or goes on: no search of its own
+    page = kept.client.get("/?q=va", headers={"X-Pilotlight-Typing": "1"}).text  # counts once it was seen
+    assert told(kept.client, search_id=page.partition('data-search="')[2][:32], feedback="seen") == 204
+    kept.client.get("/?q=v", headers={"X-Pilotlight-Typing": "1"})
     kept.retriever.hits = []
     kept.client.get("/?q=page")
     found = kept.rows("SELECT query, via, collection, hits, seen FROM searches ORDER BY query")
@@ -80,6 +85,8 @@ def test_searches_of_every_way_are_kept(kept):
         ("page", "page", "default", 0, 1),
         ("post", "api", "notes", 3, 1),
         ("two", "batch", "default", 3, 1),
+        ("v", "page", "default", 3, 0),
+        ("va", "page", "default", 3, 1),
     ]
 
 
@@ -101,20 +108,6 @@ def test_nothing_is_kept_unless_it_is_set(tmp_path, client):
     fields = {"search_id": "0" * 32, "feedback": "seen"}
     assert_problem(client.post(FEEDBACK, json=fields), 501)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_repeats_or_goes_on_is_no_search_of_its_own(kept):
-    for address in ("/?q=a&open=chunk-1", "/?q=a&sentences=true", "/?q=a&offset=10", f"{SEARCH}?q=a&offset=10"):
-        assert kept.client.get(address).status_code == 200
-    searched(kept.client, "b")
-    assert kept.rows("SELECT query FROM searches") == [("b",)]
-
-
-def test_while_somebody_types_nothing_counts_until_it_was_seen(kept):
-    pages = [kept.client.get(f"/?q={query}", headers={"X-Pilotlight-Typing": "1"}).text for query in ("va", "vacuum")]
-    ids = [page.partition('data-search="')[2][:32] for page in pages]
-    assert told(kept.client, search_id=ids[1], feedback="seen") == 204
-    assert kept.rows("SELECT query, seen FROM searches ORDER BY query") == [("va", 0), ("vacuum", 1)]
 
 
 def test_feedback(kept):
