@@ -86,21 +86,6 @@ def test_ids_are_stable_and_unique() -> None:
     )
 
 
-def test_tokens_are_counted_few_times() -> None:
-    class Counting(DummyEmbedder):
-        calls = 0
-
-        def count_tokens(self, texts, *, role="document"):  # type: ignore[no-untyped-def]
-            self.calls += 1
-            return super().count_tokens(texts, role=role)
-
-    embedder = Counting()
-    chunker = Chunker(embedder, ChunkConfig())
-    text = "\n\n".join(f"Paragraph {i} {words(20)}." for i in range(200))
-    chunker.split(document(Section((), None, text)))
-    assert embedder.calls < 50
-
-
 def test_a_model_too_short_to_be_of_use() -> None:
     with pytest.raises(ConfigError, match="reads only 20 tokens"):
         Chunker(DummyEmbedder(max_length=20), ChunkConfig())

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from rag.answer import completion
 from rag.answer.completion import Finished, complete
 from rag.answer.prompt import Endpoint
-from rag.errors import AnswersOff, EndpointFailed, EndpointSlow, SettingsError
+from rag.errors import AnswersOff, EndpointFailed, SettingsError
 from rag.settings import load
-from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece
+from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint
 
 CHAT = [{"role": "user", "content": "why?"}]
 KEY = "sk-a-secret-of-the-operator"
@@ -39,33 +38,6 @@ def test_text_as_it_is_written(server):
     assert server.requests == [{"model": "m", "messages": CHAT, "stream": True}]
     assert server.headers[0]["path"] == "/v1/chat/completions"
     assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
-
-
-def test_a_stream_without_done_that_says_it_ended(server):
-    server.steps = [piece("cut", "length")]
-    assert list(complete(endpoint_of(server), CHAT)) == ["cut", Finished("length")]
-
-
-def test_silence_is_told_and_closing_ends_the_call(server, monkeypatch):
-    monkeypatch.setattr(completion, "BEAT_SECONDS", 0.01)
-    server.steps = ["one", threading.Event()]
-    pieces = complete(endpoint_of(server), CHAT)
-    assert next(found for found in pieces if found is not None) == "one"
-    assert next(pieces) is None
-    pieces.close()
-    assert server.left.wait(10)
-    for thread in threading.enumerate():
-        if thread.name == "pilotlight-answer":
-            thread.join(10)
-            assert not thread.is_alive()
-
-
-@pytest.mark.parametrize("steps", [[threading.Event()], ["on", threading.Event()]], ids=["at first", "later"])
-def test_an_endpoint_that_stalls(server, steps):
-    server.steps = steps
-    with pytest.raises(EndpointSlow, match=r"did not finish within 1 seconds"):
-        list(complete(endpoint_of(server, timeout=1), CHAT))
-    assert server.left.wait(10)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from rag.errors import SettingsError
-from rag.evaluation.comparison import as_text, by_document, compare, p_value, read_side, search_index
+from rag.evaluation.comparison import as_text, compare, p_value, read_side, search_index
 from rag.query.results import Answer
 from rag.settings import load
 from tests.web.fakes import make_hit
@@ -74,11 +74,6 @@ def test_a_judged_document_that_was_left_out_for_its_copy_has_its_place(judged, 
     hits = ("https://a.test/1#x", "https://a.test/9", "https://a.test/3#y"), ("https://a.test/2#z",)
     run = search_index(Found(*hits), {"q": "cats"}, {"q": judged}, read_side("live,mode=dense", SETTINGS, "A"))
     assert list(run["q"]) == [f"https://a.test/{first}", "https://a.test/2"]
-
-
-def test_judgements_of_passages_are_of_their_documents():
-    judged = {"https://a.test/1#x": 1, "https://a.test/1#y": 2, "https://a.test/2": 0}
-    assert by_document({"q": judged}) == {"q": {"https://a.test/1": 2, "https://a.test/2": 0}}
 
 
 def test_a_side_is_a_generation_or_settings():

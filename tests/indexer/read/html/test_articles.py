@@ -91,13 +91,6 @@ def test_words_in_links_to_scripts_stay_in_their_sentence(markup: str, says: str
     assert "NO" not in found
 
 
-@pytest.mark.parametrize("names", ["section", "level2", "sect1"])
-def test_an_id_that_is_a_heading_says_nothing(names: str) -> None:
-    part = f'<div class="{names}" id="sharing"><h2>Sharing</h2><p>Short words on it.</p></div>'
-    head = '<meta property="og:title" content="x">'
-    assert "Short words" in page(f"<main><h1>M</h1>{TEXT}{part}{TEXT}</main>", head)
-
-
 @pytest.mark.parametrize("unit", ["<div class=related>x ", "<div id=comments><p>x", "<td width=1>"])
 def test_depth_and_number_cost_little(unit: str) -> None:
     assert "quay" in page(unit * 20_000 + TEXT)

@@ -84,12 +84,6 @@ def test_what_says_more_than_a_label_stays_beside_a_heading() -> None:
     assert "buy milk" in text("<main><ul><li><label><input type=checkbox disabled> buy milk</label></ul></main>")
 
 
-def test_the_id_of_a_defined_name_is_that_of_its_line() -> None:
-    page = '<h1 id=t>T</h1><p>Of it.</p><p>data <a id="Tide">Tide</a> = High</p><p>It is. <b id="far">Twice</b> so.</p>'
-    [section] = extract(page).sections
-    assert section.marks == ((section.text.index("data"), "Tide"),)
-
-
 def test_a_long_list_of_links_goes_and_what_the_page_is_about_stays() -> None:
     items = "".join(f"<li><a href=/{n}>impl Display for Type number {n}</a></li>" for n in range(400))
     found = extract(
@@ -120,30 +114,6 @@ def test_long_terms_and_rows_with_an_id_are_sections() -> None:
         (("API", "f()"), "f"),
         (("API", "g()"), "g"),
     ]
-
-
-def test_a_heading_that_leads_back_to_the_contents_is_a_heading() -> None:
-    """As docutils makes them where a page has a table of contents; a footnote's way back is no text."""
-    markup = (
-        '<section id=x><h2><a class="toc-backref" href="#id1" role="doc-backlink">How is X done?</a>'
-        f'<a class="headerlink" href="#x">¶</a></h2><p>{LONG}</p></section>'
-        '<p id=n>A note of its own, in words. <a role="doc-backlink" href="#r1">back to the text</a></p>'
-    )
-    found = sections(f"<main><h1>FAQ</h1>{markup}</main>")
-    assert [path for path, *_ in found] == [("FAQ", "How is X done?")]
-    assert "back to" not in found[0][2]
-
-
-def test_the_first_id_under_a_heading_is_nearer_than_the_heading() -> None:
-    [section] = extract("<h1>T</h1><h2 id=all>All</h2><div id=f><p>f does it.</p></div><p id=g>g does.</p>").sections
-    assert (section.anchor, section.marks) == ("all", ((0, "f"), (12, "g")))
-
-
-def test_a_link_around_a_heading_has_its_id() -> None:
-    page = '<div id=page><a id="g:1" href="#g:1"><h1>Group</h1></a><p>Own.</p></div>'
-    assert [anchor for _, anchor, _ in sections(page)] == ["g:1"]
-    page = "<div id=page><h2>All</h2><div><a name=f></a><h3>f</h3><pre>f()</pre><p>Own.</p></div></div>"
-    assert [anchor for _, anchor, _ in sections(page)] == ["f"]
 
 
 @pytest.mark.parametrize(
