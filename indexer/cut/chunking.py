@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from embedder.protocol import Embedder
@@ -175,13 +175,6 @@ _SHORT = 24  # tokens of a text that says too little to be found by itself
 Length = Callable[[str], int]  # tokens of a text
 
 
-@dataclass(slots=True)
-class _Group:
-    members: list[Section]
-    joined: Section  # all of them as one, under what their paths begin with, or the last one's if the others lead to it
-    tokens: int
-
-
 def join_short(sections: Iterable[Section], size: int, length: Length) -> list[Section]:
     """Join short sections with what stands beside them: alone, a line under a telling heading outranks all.
 
@@ -189,46 +182,41 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
     tokens, under the parent's path and the first one's anchor; their headings go into the text. One that finds no room
     ends the section before it, whose last passage it then shares.
     """
-    groups: list[_Group] = []
-    for own in _with_lead_ins(sections, length):
-        section = _chained(own[-1].path, own) if len(own) > 1 else own[0]
-        tokens = length(section.text)
-        last = groups[-1] if groups else None
-        path = _shared(last.joined.path, section.path) if last else ()
-        if last and min(last.tokens, tokens) < _SHORT and _is_near(path, last.joined.path, section.path):
-            members = [*last.members, *own]
-            joined = _chained(path, _with_headings(members, len(path)))
-            if (total := length(joined.text)) <= size:
-                groups[-1] = _Group(members, joined, total)
-                continue
-        groups.append(_Group(own, section, tokens))
-    found: list[Section] = []
-    for before, group in zip([None, *groups], groups, strict=False):
-        depth = len(_shared(found[-1].path, group.joined.path)) if found else 0
-        is_next = depth >= len(group.joined.path) - 1  # under its parent, after what is or ends what is before it
-        if before and group.tokens < _SHORT <= before.tokens and is_next:
-            found[-1] = _chained(found[-1].path, [found[-1], *_with_headings(group.members, depth)])
-        else:
-            found.append(group.joined)
-    return found
-
-
-def _with_lead_ins(sections: Iterable[Section], length: Length) -> list[list[Section]]:
-    """Return every section with the sections before it that lead to it."""
-    found: list[list[Section]] = []
+    led: list[list[Section]] = []  # every section with the sections before it that lead to it
     for section in sections:
-        lead = found[-1][-1] if found else None
-        is_within = lead and len(section.path) > len(lead.path) and _shared(section.path, lead.path) == lead.path
-        if lead and is_within and 0 < sum(length(one.text) for one in found[-1]) < _SHORT:
-            found[-1].append(section)
+        path = led[-1][-1].path if led else section.path
+        is_within = len(section.path) > len(path) and section.path[: len(path)] == path
+        if is_within and 0 < sum(length(one.text) for one in led[-1]) < _SHORT:
+            led[-1].append(section)
         else:
-            found.append([section])
+            led.append([section])
+    groups: list[tuple[list[Section], Section, int]] = []  # sections, all of them as one, and its tokens
+    for members in led:
+        section = _chained(members[-1].path, members) if len(members) > 1 else members[0]
+        tokens = length(section.text)
+        if groups:
+            before, joined, count = groups[-1]
+            path = _shared(joined.path, section.path)
+            depths = len(joined.path), len(section.path)
+            is_near = len(path) >= min(depths) - (depths[0] == depths[1])  # of one parent, or within the other
+            if is_near and min(count, tokens) < _SHORT:
+                together = [*before, *members]
+                joined = _chained(path, _with_headings(together, len(path)))
+                if (total := length(joined.text)) <= size:
+                    groups[-1] = together, joined, total
+                    continue
+        groups.append((members, section, tokens))
+    found: list[Section] = []
+    tokens_before = 0
+    for members, joined, tokens in groups:
+        depth = len(_shared(found[-1].path, joined.path)) if found else 0
+        is_next = depth >= len(joined.path) - 1  # under its parent, after what is or ends what is before it
+        if tokens < _SHORT <= tokens_before and is_next:
+            found[-1] = _chained(found[-1].path, [found[-1], *_with_headings(members, depth)])
+        else:
+            found.append(joined)
+        tokens_before = tokens
     return found
-
-
-def _is_near(shared: tuple[str, ...], path: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether two sections have the same parent, or one is within the other."""
-    return len(shared) >= min(len(path), len(other)) - (len(path) == len(other))
 
 
 def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
