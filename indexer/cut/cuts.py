@@ -83,7 +83,12 @@ def cut(text: str, size: int, overlap: int, count: Count, wholes: Sequence[Whole
     repeated = {head: length for head, length in counted if length * _LEAST_PARTS <= room}
     room -= max((repeated.get(whole.head or "", 0) for whole, length in lengths.items() if length > room), default=0)
     fitting = {whole for whole, length in lengths.items() if length <= room}
-    units = [unit for block in _blocks(text, wholes) for unit in _units(block, fitting, repeated)]
+    units: list[_Unit] = []
+    for block in _blocks(text, wholes):
+        is_code = block.whole is not None and block.whole.head is None
+        parts = _statements(block) if is_code else _lines(block, repeated)
+        whole_cost = _WHOLE if block.whole in fitting else 0.0
+        units += [*(unit._replace(cost=unit.cost + whole_cost) for unit in parts[:-1]), *parts[-1:]]
     units, counts = _finer(units, count([unit.text for unit in units]), room, count)
     counts = [max(1, length) for length in counts]
     places = [0, *accumulate(len(unit.text) for unit in units)]
@@ -173,17 +178,8 @@ def _blocks(text: str, wholes: Sequence[Whole]) -> Iterator[_Block]:
         yield _Block(block, cost, kept)
 
 
-def _units(block: _Block, fitting: Container[Whole], repeated: Container[str]) -> list[_Unit]:
-    """Return statements of code, lines of a list or a table, or sentences of prose."""
-    if block.whole is None:
-        return _lines(block)
-    units = _lines(block, repeated) if block.whole.head is not None else _statements(block)
-    if block.whole not in fitting:
-        return units
-    return [*(unit._replace(cost=unit.cost + _WHOLE) for unit in units[:-1]), units[-1]]
-
-
-def _lines(block: _Block, repeated: Container[str] = ()) -> list[_Unit]:
+def _lines(block: _Block, repeated: Container[str]) -> list[_Unit]:
+    """Return lines of a list or a table, or sentences of prose."""
     whole = block.whole
     head = whole.head if whole is not None and whole.head in repeated else None
     lines = _split(_NEWLINE, block.text.rstrip("\n"))

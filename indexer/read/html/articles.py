@@ -120,7 +120,6 @@ _BLOCKS = frozenset(
     "p pre section select summary table tbody td textarea tfoot th thead tr ul".split()
 )
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
-_OPAQUE = _NO_TEXT | {"pre", "code", "math"}  # nothing below them is looked at
 _SENTENCE = 80  # characters of a block that is prose
 _IDEOGRAPHS = 3  # letters of another script that one of Chinese, Japanese or Korean says as much as
 _IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -326,7 +325,7 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
     while todo:
         element = todo.pop()
         for node in reversed(element.tags):
-            if node.name in _OPAQUE or id(node) not in sizes:
+            if node.name in _NO_TEXT or id(node) not in sizes:
                 continue
             size = sizes[id(node)]
             kind = "" if size.is_titled else kind_of(node)
@@ -349,7 +348,7 @@ def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
     """Return the element that holds nearly all of a part; outside of articles, only links may stand around it."""
     whole = sizes[id(part)]
     for node in part.tags:
-        inner = sizes.get(id(node)) if node.name in _BLOCKS and node.name not in _OPAQUE else None
+        inner = sizes.get(id(node)) if node.name in _BLOCKS and node.name not in _NO_TEXT else None
         if inner is not None and inner.prose and inner.prose >= 0.85 * whole.prose:
             is_all = inner.prose == whole.prose and inner.is_titled == whole.is_titled
             is_way = is_all and whole.linked - inner.linked >= 0.4 * (whole.text - inner.text)

@@ -106,7 +106,6 @@ def _is_control(element: Element) -> bool:
 def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
     shown = _named_by_controls(tree, {name for element in hidden for name in _names(element)})
     folded = {id(element) for element in hidden}
-    pairs: dict[tuple[object, ...], list[Element]] = defaultdict(list)  # by what is before a panel and by its kind
     panels: list[Element] = []
     prose: set[int] = set()
     for parent in {id(element.parent): element.parent for element in hidden}.values():
@@ -139,14 +138,10 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
                 texts.add(text)
             elif words >= _LONG and (not is_known or (after is not None and _is_control(after))):
                 panels.append(child)  # the rest of a text, with a button below it
-            elif before is not None and ((is_title := _is_title(before)) or classes(child)):
-                title = before.short_text(_TITLE) if len(children) == 2 else None
-                if words >= 5 and (is_title or (title is not None and _LETTER.search(title))):
+            elif before is not None and words >= 5:  # a message says less
+                title = before.short_text(_TITLE) if len(children) == 2 and classes(child) else None
+                if _is_title(before) or (title is not None and _LETTER.search(title)):
                     panels.append(child)
-                pairs[before.name, classes(before), child.name, classes(child)].append(child)
-    for alike in pairs.values():
-        if len({_beginning(panel) for panel in alike}) > 1:  # a message says the same each time
-            panels += alike
     if not prose <= {id(panel) for panel in panels}:
         notes.add("hidden text that nothing on the page shows was left out")
     for panel in panels:
