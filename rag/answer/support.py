@@ -54,7 +54,7 @@ class StatementReader:
         self._offset = 0  # of that, in the whole text
         self._fenced = False
 
-    def feed(self, text: str) -> Iterator[Statement]:
+    def feed(self, text: str, *, is_last: bool = False) -> Iterator[Statement]:
         """Take the next piece; yield the statements that are whole now."""
         self._text += text
         looked = 0
@@ -68,10 +68,8 @@ class StatementReader:
         while len(self._text) > LONGEST:
             cut = self._text.rfind(" ", SHORTEST, LONGEST)
             yield from self._take(cut if cut > 0 else LONGEST)
-
-    def end(self) -> Iterator[Statement]:
-        """Yield what is left."""
-        yield from self._take(len(self._text))
+        if is_last:
+            yield from self._take(len(self._text))
 
     def _take(self, length: int) -> Iterator[Statement]:
         piece, begin = self._text[:length], self._offset
@@ -255,7 +253,7 @@ class Judging:
         """Take the next piece of the answer."""
         if self._reader is None:
             return
-        for statement in self._reader.end() if is_last else self._reader.feed(text):
+        for statement in self._reader.feed(text, is_last=is_last):
             if self._left:
                 self._left -= 1
                 self._judged.append(self._thread.submit(self._context.run, self._judge, statement))

@@ -36,7 +36,7 @@ SAID = [
 def read(text: str, step: int) -> list[Statement]:
     reader = StatementReader()
     found = [each for start in range(0, len(text), step) for each in reader.feed(text[start : start + step])]
-    return [*found, *reader.end()]
+    return [*found, *reader.feed("", is_last=True)]
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000])
