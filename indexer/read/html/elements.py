@@ -243,7 +243,6 @@ _TEX = re.compile(r"\\[A-Za-z]{2}|[\^_]\{|^\$.*\$$|\w\^\w", re.DOTALL)
 _SIGN = re.compile(r"(?:^|[\W_])(?:icons?|logos?|badges?|avatars?|spinner|sprite|emoji)(?:[\W_]|$)", re.IGNORECASE)
 _FILE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp)(?=$|[?#])", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_DIGITS = re.compile(r"\s*(\d{1,4})")
 
 
 def alternative_text(image: Element) -> str:
@@ -258,11 +257,6 @@ def alternative_text(image: Element) -> str:
         return alt
     source = attributes.get("src", "").rpartition("/")[2]
     if len(_WORD.findall(alt)) < _FEWEST_WORDS or _SIGN.search(f"{names} {source}") or _FILE.search(alt):
-        return ""
-    if _SIGN.search(alt) and len(alt.split()) <= 2 * _FEWEST_WORDS:
-        return ""
-    sizes = [_DIGITS.match(image.get(name)) for name in ("width", "height")]
-    if any(size is not None and int(size[1]) <= 32 and "%" not in size.string for size in sizes):
         return ""
     for parent in image.parents(4):
         if parent.name == "a" and not _FILE.search(parent.get("href")) and "href" in parent.attributes:

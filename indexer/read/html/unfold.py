@@ -154,8 +154,8 @@ def _names(panel: Element) -> set[str]:
 
 
 def _kinds(element: Element) -> set[tuple[str, str]]:
-    said = {*classes(element), element.get("aria-roledescription")} - _NO_NAMES
-    return {(element.name, name) for name in said or (_NO_NAMES if element.name in ("tr", "li", "dd") else ())}
+    said = classes(element) or (_NO_NAMES if element.name in ("tr", "li", "dd") else ())
+    return {(element.name, name) for name in said}
 
 
 def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:

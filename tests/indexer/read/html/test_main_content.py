@@ -1,6 +1,7 @@
 import pytest
 
-from indexer.read.html.main_content import extract
+from indexer.read.html.html_tree import parse_html
+from indexer.read.html.main_content import extract, is_drawn
 from indexer.records import Extraction, Section, anchor_at
 
 
@@ -240,3 +241,96 @@ def test_the_main_part_of_a_doxygen_page() -> None:
     assert [section.text for section in extract(markup).sections] == ["Own text."]
     contents = '<body><p>Before.</p><h2>Contents</h2><div class="contents"><p>One.</p></div></body>'
     assert "Before." in extract(contents).sections[0].text
+
+
+TABLES = {
+    "rows of a group": (
+        "<tr><th>Zone<th>Ticket<th>Price<tbody><tr><th scope=row rowspan=2>Harbour<td>Day<td>6<tr><td>Week<td>19",
+        ["Zone | Ticket | Price", "Harbour | Day | 6", "Harbour | Week | 19"],
+    ),
+    "columns": (
+        "<tr><td>a<td>b<td>c<tr><td colspan=2>Total<td>3<tr><td>d<td colspan=9>all",
+        ["a | b | c", "Total | Total | 3", "d | all | all"],
+    ),
+    "a row alone": ("<tr><td colspan=3>Pumps<tr><td>a<td>b<td>c", ["Pumps", "a | b | c"]),
+    "a row without cells": ("<tr><td rowspan=3>a<td>b<tr><td><tr></tr><tr><td>c<td>d", ["a | b", "c | d"]),
+    "units": (
+        "<tr><th>Station<th>Height<th>Rain<tr><th><th>m<th>mm<tr><td>Pier<td>4<td>12",
+        ["Station | Height m | Rain mm", "Pier | 4 | 12"],
+    ),
+    "bold words": (
+        "<tr><td><b>Region</b><td><p><strong>2023</strong></p><tr><td>North<td>510",
+        ["Region | 2023", "North | 510"],
+    ),
+    "three rows of names": (
+        (
+            "<thead><tr><th rowspan=3>Area<th colspan=4>Sales<tr><th colspan=2>2023<th colspan=2>2024<tr>"
+            "<th>min<th>max<th>min<th>max</thead><tr><td>N<td>1<td>2<td>3<td>4"
+        ),
+        ["Area | Sales 2023 min | Sales 2023 max | Sales 2024 min | Sales 2024 max", "N | 1 | 2 | 3 | 4"],
+    ),
+}
+HEADS = {
+    "an empty corner": ("<tr><td><th>2022<th>2023<tr><th>North<td>5<td>6", " | 2022 | 2023"),
+    "words over numbers": ("<tr><td>Region<td>Seats<tr><td>North<td>510", "Region | Seats"),
+    "bold": ("<tr><td><b>Option</b><td><font><b>What</b></font><tr><td>-v<td>more", "Option | What"),
+    "nothing but words": ("<tr><td>-v<td>more<tr><td>-q<td>less", ""),
+    "rows with heads of their own": ("<tr><th>Age<td>3<tr><th>Size<td>4", ""),
+    "names again": ("<tr><th>A<th>B<tr><td>x<td>1<tr><th>C<th>D<tr><td>y<td>2", "C | D"),
+}
+
+
+def lines(table: str) -> list[str]:
+    return extract(f"<p>Before.<table>{table}</table>").sections[0].text.split("\n")[2:]
+
+
+@pytest.mark.parametrize(("table", "expected"), TABLES.values(), ids=TABLES)
+def test_a_row_says_what_spans_it(table: str, expected: list[str]) -> None:
+    assert lines(table) == expected
+
+
+@pytest.mark.parametrize(("table", "expected"), HEADS.values(), ids=HEADS)
+def test_the_names_of_columns_go_with_the_last_row(table: str, expected: str) -> None:
+    (whole,) = extract(f"<p>Before.<table>{table}</table>").sections[0].wholes
+    assert whole.head == expected
+
+
+def test_a_table_within_a_cell_has_spans_of_its_own() -> None:
+    inner = "<table><tr><td rowspan=2>a<td>b<tr><td>c</table>"
+    assert lines(f"<tr><td>{inner}<td>d") == ["a | b", "a | c", "", "d"]
+
+
+APP = '<script src="/static/app.js"></script>'
+MODULE = '<script type="module" crossorigin src="/assets/index-3f.js"></script>'
+HEAD = f"<!doctype html><html lang=en><head><meta charset=utf-8><title>Docs</title>{MODULE}</head><body>"
+NAV = "<nav><a href=/>Home</a> <a href=/guide>The guide, in all its parts</a></nav>"
+WORDS = "Lamps have a wick, which draws the oil upwards; trim it when it burns with a yellow flame. "
+PIXEL = '<noscript><img height=1 width=1 style="display:none" src="https://t.test/tr?id=1"></noscript>'
+NOTE = "<noscript>Please enable JavaScript to view the comments.</noscript>"
+
+DRAWN = {
+    "react": f"{HEAD}<noscript>You need to enable JavaScript to run this app.</noscript><div id=root></div>",
+    "words around an empty main part": f"{HEAD}<div><p>{WORDS * 9}</div><div role=main><div></div></div>{APP}",
+    "blazor": f"{HEAD}<div id=app>Loading...</div><div id=blazor-error-ui>An unhandled error has occurred. "
+    f"<a href='' class=reload>Reload</a></div>{APP}",
+    "svelte": f"{HEAD}<div style='display: contents'><script>import('/_app/start.js')</script></div>",
+}
+WRITTEN = {
+    "server-side": f"{HEAD}{NAV}<div id=root><main><h1>Lamps</h1><p>{WORDS * 6}</p></main></div>{APP}",
+    "short with a pixel": f"{HEAD}<article><h1>Lamps</h1><p>{WORDS * 2}</p></article>{PIXEL}{APP}",
+    "without scripts": "<h1>Lamps</h1><div id=root></div>",
+    # not looked at while the rules were made
+    "links": f"{HEAD}<h1>All pages</h1><ul>{'<li><a href=/lamp>A lamp of brass</a>' * 30}</ul>{APP}",
+    "moved": f"{HEAD}<h1>Moved</h1><p>This handbook has moved to another place, where all of its pages are kept up to "
+    f"date by their writers: <a href=/new>the new handbook</a>.</p>{APP}",
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_pages_that_scripts_draw(name: str) -> None:
+    assert is_drawn(parse_html(DRAWN[name]))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_pages_that_are_written(name: str) -> None:
+    assert not is_drawn(parse_html(WRITTEN[name]))
