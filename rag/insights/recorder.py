@@ -26,9 +26,7 @@ class Recorder:
     """Keeps what is asked. Safe to use from several threads; no call but `close` waits for the disk."""
 
     def __init__(self, settings: Settings) -> None:
-        self.count: Callable[[str, int], None] = lambda outcome, number: (
-            None
-        )  # of searches that were "written" or "dropped"
+        self.count: Callable[[str, int], None] = lambda *_: None  # takes "written" or "dropped", and of how many
         self._settings = settings
         self._searches: deque[Searched] = deque()
         self._feedback: deque[tuple[float, Feedback]] = deque()  # with the time of arrival

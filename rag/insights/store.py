@@ -175,9 +175,7 @@ def _open(folder: Path) -> sqlite3.Connection:
             connection.execute(f"PRAGMA {pragma}")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, _VERSION):
-            raise InsightsError(
-                f"{path} is of version {version}, and only {_VERSION} is read: remove it to begin again"
-            )
+            raise InsightsError(f"{path} is of version {version}, not {_VERSION}: remove it to begin again")
         if version == 0:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")

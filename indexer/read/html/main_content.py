@@ -34,6 +34,7 @@ def extract(
     Raises lxml.etree.LxmlError or ValueError if it cannot be read.
     """
     tree = tree or prepare(parse_html(markup), markup)
+    drop_trail(tree)
     is_stripped = template is not None and strip(tree, template)
     body = tree.body
     is_published, is_article = publication(tree) if is_page and not is_stripped else (False, False)
@@ -61,7 +62,6 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
     """Make formulas of a page text, and show what it shows after a click."""
     simplify(tree, markup)
     unfold(tree)
-    drop_trail(tree)
     return tree
 
 
