@@ -8,7 +8,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import faiss
@@ -116,17 +115,6 @@ def test_current_and_folders_that_do_not_fit(index: Path) -> None:
 def test_current_that_names_no_generation(index: Path, content: bytes) -> None:
     (index / "CURRENT").write_bytes(content)
     assert_corrupt(index, index / "CURRENT")
-
-
-def test_opening_leaves_nothing_behind(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many at once: Tantivy has a thread of its own at work for a while."""
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    with ThreadPoolExecutor(8) as pool:
-        for opened in [pool.submit(Generation.open, index) for _ in range(50)]:
-            opened.result().close()
-    assert list(temporary.iterdir()) == []
 
 
 def test_no_place_for_a_temporary_folder(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,20 +80,6 @@ def test_limits_of_depth_and_bytes(site: Site, limits: CrawlLimits) -> None:
     assert (pages, skips) == (["/", "/a"], {"/b": "over the limit of 300 bytes"})
 
 
-def test_page_limit_ends_an_infinite_site(site: Site) -> None:
-    def endless(handler: BaseHTTPRequestHandler) -> None:
-        number = int(handler.path.rpartition("=")[2] or 0)
-        send(handler, Reply(page(f"page {number} {link(f'?n={number + 1}', f'?n={number + 2}')}").encode()))
-
-    for number in range(40):
-        site.routes[f"/?n={number}"] = endless
-    site.pages(index=link("?n=1"))
-    pages, skips, _ = run(site, CrawlLimits(allow_private=True, max_pages=10))
-    assert len(pages) == 10
-    assert set(skips.values()) == {"over the limit of 10 pages"}
-    assert len(site.hits) == 11
-
-
 def test_a_site_that_answers_anything_with_one_page_ends(site: Site, limits: CrawlLimits) -> None:
     site.pages(index=link("x/"))
     same = page("same " + link("x/", "y/"))

@@ -85,14 +85,6 @@ def test_a_refresh_that_is_refused_is_named(site: Site, sentinel: Site, work: Wo
         work.build(site.url)
 
 
-def test_a_second_build_finds_a_refreshed_page_unchanged(site: Site, work: Work) -> None:
-    site.routes["/"] = '<meta http-equiv="refresh" content="0; url=guide/">'
-    site.routes["/guide/"] = page("The kettle boils")
-    assert work.build(site.url).documents == 1
-    again = work.build(site.url)
-    assert (again.unchanged, again.published) == (1, False)
-
-
 @pytest.mark.parametrize(
     "markup",
     [

@@ -285,12 +285,6 @@ def test_what_a_server_does_not_have(tmp_path: Path, site: GitSite, work: Work, 
     assert not (work.index / "repositories").exists()
 
 
-def test_private_addresses_need_leave(site: GitSite, work: Work) -> None:
-    with pytest.raises(SourceError, match=r"loopback address .* --allow-private"):
-        run(work, f"{site.source}/repository/.git", allow_private=False)
-    assert site.hits == []
-
-
 def test_the_address_that_was_checked_is_the_one_that_is_reached(
     site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,16 +293,17 @@ def test_the_address_that_was_checked_is_the_one_that_is_reached(
     assert run(work, f"git+https://code.test:{port}/repository/.git").documents == 2  # a name that nobody knows
 
 
-def test_no_redirect_is_followed(site: GitSite, work: Work, sentinel: Site) -> None:
-    site.routes["/repository/.git/info/refs?service=git-upload-pack"] = redirect(f"{sentinel.url}/x")
-    with pytest.raises(SourceError, match="redirects, which is not followed"):
-        run(work, f"{site.source}/repository/.git")
-
-
-def test_a_repository_over_the_limit_is_not_fetched(site: GitSite, repository: Repository, work: Work) -> None:
+def test_what_is_not_fetched(site: GitSite, repository: Repository, work: Work, sentinel: Site) -> None:
+    source = f"{site.source}/repository/.git"
+    with pytest.raises(SourceError, match=r"loopback address .* --allow-private"):
+        run(work, source, allow_private=False)
+    assert site.hits == []
     repository.commit_files({"noise.bin": os.urandom(300_000)})
     with pytest.raises(SourceError, match=r"larger than 100,000 bytes"):
-        run(work, f"{site.source}/repository/.git", max_total_bytes=100_000)
+        run(work, source, max_total_bytes=100_000)
+    site.routes["/repository/.git/info/refs?service=git-upload-pack"] = redirect(f"{sentinel.url}/x")
+    with pytest.raises(SourceError, match="redirects, which is not followed"):
+        run(work, source)
 
 
 def test_credentials_are_sent_and_seen_nowhere(

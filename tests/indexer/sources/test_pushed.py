@@ -7,7 +7,7 @@ import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.generation import Generation
-from indexer.pipeline.build import build, remove_sources
+from indexer.pipeline.build import build
 from indexer.pipeline.report import BuildReport
 from indexer.publish.publish import prepare, roll_back
 from indexer.records import Page, Stated
@@ -228,17 +228,6 @@ def test_an_index_without_what_was_sent_to_it_keeps_it(pushed):
     pushed.remove("cats")
     pushed.build()
     assert sorted(pushed.texts().values()) == ["Dogs bark.", "Owls hoot."]
-
-
-def test_the_source_can_be_removed(pushed, tmp_path):
-    (tmp_path / "owls.md").write_text("Owls hoot.")
-    pushed.put("cats", "Cats purr.")
-    pushed.build(tmp_path / "owls.md", refresh=None)
-    remove_sources([SOURCE], pushed.index, keep_generations=2, progress=quiet())
-    assert list(pushed.texts().values()) == ["Owls hoot."]
-    assert pushed.store.facts().documents == 0
-    pushed.build(tmp_path / "owls.md")
-    assert list(pushed.texts().values()) == ["Owls hoot."]
 
 
 def test_old_changes_are_forgotten(pushed, monkeypatch):

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
-from pathlib import Path
 
 import pytest
 
@@ -76,15 +75,6 @@ def test_sources_on_one_host_take_turns_as_its_rules_ask(sites: list[Site]) -> N
     skips = [item.reason for item in items if isinstance(item, Skip)]
     first, other, x, second = f"{sites[0].url}/a/", f"{sites[1].url}/", f"{sites[0].url}/x", f"{sites[0].url}/b/"
     assert (pages, skips, most) == ([first, other, x, second], ["already read"], 1)
-
-
-def test_folders_beside_sites_and_what_is_told(sites: list[Site], docs: Path) -> None:
-    sites[0].pages(index=link("/a"), a="a")
-    told: list[int] = []
-    items = list(read_sources([str(docs), sites[0].url], Reading(limits(), report_due=told.append)))
-    names = [item.url.rpartition("/")[2] for item in items]
-    assert names == ["cats.html", "", "dogs.md", "a", "notes.txt"]
-    assert told[-1] == 5
 
 
 def test_one_that_cannot_be_read_stops_the_others(sites: list[Site]) -> None:

@@ -75,15 +75,6 @@ def test_what_recurs_between_texts_of_a_page_stays_unless_it_is_links() -> None:
     assert "Edit this page now" not in text
 
 
-def test_the_only_heading_of_a_page_stays() -> None:
-    pages = {
-        name: page.replace(f"<h1>{name}</h1>", "<div class=t><h1>Fruit</h1></div>") for name, page in site().items()
-    }
-    pages = {name: page.replace("</body>", f"<h3>{name}</h3></body>") for name, page in pages.items()}
-    learnt = learn(blocks_of(page) for page in pages.values())
-    assert extract(pages["Plums"], learnt).sections[0].path == ("Fruit",)
-
-
 def test_cells_that_recur_in_tables_stay() -> None:
     table = (
         "<table><tr><td>{name}</td><td><a href=/s>sweet</a></td><td>{n} g</td></tr></table><p>So much of {name}.</p>"
@@ -172,12 +163,3 @@ def test_no_site_waits_for_what_another_holds_back(monkeypatch: pytest.MonkeyPat
     templates._studied.add("http://ready.test/")
     items = read_sources(list(names), Reading(CrawlLimits(), templates=templates))
     assert "".join(item.url[-1] for item in items) == "cdaebf"
-
-
-def test_pages_that_only_lead_to_another_tell_nothing() -> None:
-    pages = site(head="")
-    moved = (
-        '<title>{n}</title><meta http-equiv=refresh content="0; url=x"><p class="foot">It is <a href=x>there</a>.</p>'
-    )
-    pages |= {str(n): moved.format(n=n) for n in range(len(pages) * 2)}
-    assert "Acme" not in read(pages, "Pears")
