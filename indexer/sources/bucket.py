@@ -1,43 +1,47 @@
-"""A bucket: what it lists and holds, through the client of object stores, and the client's errors in our words."""
+"""Pages of the objects of a bucket; an object of the same ETag as in the build before is not fetched again."""
 
 import errno
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from importlib import metadata
-from typing import TYPE_CHECKING
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import encodings
-from indexer.config import CrawlLimits
 from indexer.crawl.answers import media_type
 from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
+from indexer.read.container import with_parts
+from indexer.read.formats import CONTAINER, CONTENT_TYPES, content_type_of
+from indexer.records import Failure, Item, Page, Skip
+from indexer.source_context import SourceContext
 from indexer.sources.addresses import BucketAddress
-from indexer.sources.stored_files import Listing, StoredFile
+from indexer.sources.stored_files import Listing, StoredFile, StoredFiles
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
 _MAX_OBJECTS = 1_000_000  # of a source
+_MAX_FAILURES = 20  # objects in a row that the store does not give, after which it is taken to be down
 _MAX_SIZE = (1 << 63) - 1  # bytes that SQLite can store
 _CHUNK = 1_000  # entries taken from the client at once
 _PIECE = 1 << 18  # bytes of a body taken at once
 _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+Fetched = tuple[list[Item], str]  # the items of an object, and the error of the store in place of its content
 
 
-@dataclass(frozen=True, slots=True)
-class _Store:
-    """A kind of store: the variables of its credentials and its place, to be told, and those of its endpoint."""
-
-    client: str
-    credentials: str
+class _Store(NamedTuple):
+    client: str  # name of its class
+    credentials: str  # variables, to be told
     place: str
-    endpoints: tuple[str, ...]
+    endpoints: tuple[str, ...]  # variables
 
 
 _STORES = {
@@ -70,43 +74,44 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does no
 
 
 def version() -> str:
-    """Return the version of the client; empty where the extra is not installed."""
+    """Return the version of the client of object stores; empty where the extra is not installed."""
     try:
         return metadata.version("obstore")
     except metadata.PackageNotFoundError:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """An object as it was fetched."""
+def read_objects(context: SourceContext) -> Generator[Item, None, None]:
+    """Read the objects below a prefix, or one of that name.
 
-    body: bytes
-    content_type: str
-    charset: str | None
-    version: str
+    All objects are listed before the first is read, so a listing that fails leaves out nothing. Of objects that cannot
+    be read this time, the records are yielded.
+
+    Raises SourceError: there is no such bucket or prefix, it may not be listed, or the store does not answer.
+    """
+    yield from _Bucket(context).items()
 
 
-class Bucket:
-    """The bucket of one source, with credentials and endpoint from the environment. Safe to share between threads."""
+class _Bucket:
+    """The bucket of one source, with credentials and endpoint from the environment."""
 
-    def __init__(self, address: BucketAddress, limits: CrawlLimits) -> None:
-        """Open the bucket without a request.
-
-        Raises SourceError: the extra is missing, or the environment makes no sense.
-        """
-        self._address, self._max_bytes = address, limits.max_bytes
+    def __init__(self, context: SourceContext) -> None:
+        """Open the bucket without a request; raises SourceError."""
+        self._context, self._limits = context, context.limits
+        address = self._address = BucketAddress.read(context.source)
+        root = f"{address.scheme}://{address.bucket}"
+        self._files = StoredFiles(context, root, read_anyway=(CONTAINER,))  # no page that is known by itself
         try:
             from obstore import exceptions, store
         except ModuleNotFoundError as error:
             what = "this needs the extra remote: pip install 'pilotlight[remote]'"
             raise SourceError(f"{address.source}: {what}") from error
-        self.errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)  # of the client
+        self._errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)  # of the client
         self._invalid_path = exceptions.InvalidPathError
         client: ClientConfig = {
             "connect_timeout": timedelta(seconds=5),
-            "timeout": timedelta(seconds=limits.timeout),
-            "user_agent": limits.user_agent,
+            "timeout": timedelta(seconds=self._limits.timeout),
+            "user_agent": self._limits.user_agent,
         }
         kind = _STORES[address.scheme]
         # an endpoint without TLS is used only if it is named so
@@ -115,62 +120,112 @@ class Bucket:
         with self._source_errors():
             self._store = getattr(store, kind.client)(address.bucket, client_options=client, retry_config=_RETRY)
 
-    def files(self) -> Listing:
-        """Return the objects below the prefix, or the one of its name. Raises SourceError: they cannot be listed."""
+    def items(self) -> Generator[Item, None, None]:
+        """Yield the items of each object. Raises SourceError."""
+        context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
+        with closing(Listing()) as listing:
+            self._list(listing)
+            if not listing and (manifest is None or source not in manifest.sources):
+                raise SourceError(f"{source}: there are no objects of this name, or below it")
+            self._files.note_lists(listing)
+            sizes = [file.size for file in self._wanted(listing) if isinstance(file, StoredFile)]
+            if sum(sizes) > self._limits.max_total_bytes:
+                raise SourceError(f"{source}: larger than {self._limits.max_total_bytes:,} bytes")
+            context.report_due(len(sizes))
+            with closing(self._read_ahead(self._wanted(listing))) as items:
+                for item in items:
+                    yield from with_parts(item, self._limits.max_bytes, context.no_images)
+
+    def _list(self, listing: Listing) -> None:
+        """List the objects below the prefix, or the one of its name."""
         import obstore
 
-        prefix, found = self._address.prefix or None, Listing()
+        source, prefix = self._address.source, self._address.prefix or None
         with self._source_errors():
             try:
                 for chunk in obstore.list(self._store, prefix, chunk_size=_CHUNK):
-                    found.add(map(_file, chunk))
-                    if len(found) > _MAX_OBJECTS:
-                        many = f"more than {_MAX_OBJECTS:,} objects; name a longer prefix"
-                        raise SourceError(f"{self._address.source}: {many}")
-                if not found and prefix:
+                    listing.add(map(_file, chunk))
+                    if len(listing) > _MAX_OBJECTS:
+                        raise SourceError(f"{source}: more than {_MAX_OBJECTS:,} objects; name a longer prefix")
+                if not listing and prefix:
                     with suppress(FileNotFoundError):
-                        found.add([_file(obstore.head(self._store, prefix))])
+                        listing.add([_file(obstore.head(self._store, prefix))])
             except self._invalid_path as error:  # an empty step, `.`, `..` or a control character
                 _, _, name = one_line(str(error).partition("\n")[0]).partition("invalid path: ")
-                what = (
-                    f"cannot be listed, as it holds an object that cannot be named: {name or 'its name is not valid'}"
-                )
-                raise SourceError(f"{self._address.source}: {what}; rename it, or name other prefixes") from None
-        return found
+                what = f"it holds an object that cannot be named: {name or 'its name is not valid'}"
+                advice = "rename it, or name other prefixes"
+                raise SourceError(f"{source}: cannot be listed, as {what}; {advice}") from None
 
-    def read(self, path: bytes, types: frozenset[str] | None) -> Content | str:
-        """Return the content of an object; or its media type, if that is none of `types`.
+    def _wanted(self, listing: Listing) -> Iterator[StoredFile | Skip | Failure]:
+        empty = "empty, as what marks a folder is"
+        return self._files.wanted(listing, lambda file: "" if file.size else empty, has_media_types=True)
 
-        Raises:
-            FetchError: it is too large, or of an encoding that cannot be undone.
-            FileNotFoundError: it is not there any more.
-            Exception: one of `errors`: the store does not answer, or refuses it.
-        """
+    def _read_ahead(self, wanted: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
+        """Yield the items of each object in order, while the next ones are fetched."""
+        concurrency, failures = self._limits.concurrency, 0
+        ahead: deque[Future[Fetched] | list[Item]] = deque()
+        with ThreadPoolExecutor(concurrency, thread_name_prefix="objects") as pool:
+            try:
+                for file in chain(wanted, repeat(None, concurrency + 1)):  # at the end, those that are under way
+                    if isinstance(file, StoredFile):
+                        known = self._files.known(file.path, file.version)
+                        ahead.append([*known] or pool.submit(self._fetch, file))
+                    elif file is not None:
+                        ahead.append([file])
+                    if not ahead or (file is not None and len(ahead) <= concurrency):
+                        continue
+                    items = ahead.popleft()
+                    if isinstance(items, Future):
+                        items, error = items.result()
+                        failures = failures + 1 if error else 0
+                        if failures >= _MAX_FAILURES:
+                            many = f"{_MAX_FAILURES} objects in a row could not be read ({error})"
+                            raise SourceError(f"{self._context.source}: {many}")
+                    yield from items
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _fetch(self, file: StoredFile) -> Fetched:
+        """Return the page of an object, or why there is none, or its records if the trouble may pass."""
+        url = self._files.url(file.path)
+        try:
+            return [self._read(file)], ""
+        except FetchError as error:
+            return [Failure(url, str(error))], ""
+        except FileNotFoundError:
+            return [Skip(url, "not there under this name: it was removed meanwhile, or ends with a slash")], ""
+        except self._errors as error:
+            reason = _brief(error)
+            return [*self._files.kept(file.path, reason)] or [Failure(url, reason)], reason
+
+    def _read(self, file: StoredFile) -> Page | Skip:
+        """Fetch an object. Raises FetchError, FileNotFoundError or another error of the client."""
         import obstore
 
-        answer = obstore.get(self._store, path.decode("utf-8", "surrogateescape"))
+        answer = obstore.get(self._store, file.path.decode("utf-8", "surrogateescape"))
         headers = {str(name).lower(): value for name, value in answer.attributes.items()}
         content_type, charset = media_type(headers.get("content-type", ""))
-        if types is not None and content_type not in types:
-            return content_type
+        if content_type_of(file.path.decode("utf-8", "replace")) is None and content_type not in CONTENT_TYPES:
+            return Skip(self._files.url(file.path), f"media type {content_type or 'unknown'} is not read")
         body = bytearray()
         for piece in encodings.decoded(map(bytes, answer.stream(_PIECE)), headers.get("content-encoding", "")):
             body += piece
-            if len(body) > self._max_bytes:
-                raise FetchError(f"larger than {self._max_bytes:,} bytes")
-        return Content(bytes(body), content_type, charset, _file(answer.meta).version)
+            if len(body) > self._limits.max_bytes:
+                raise FetchError(f"larger than {self._limits.max_bytes:,} bytes")
+        found = file._replace(version=_file(answer.meta).version)
+        return self._files.page(found, bytes(body), content_type=content_type, charset=charset, last_modified=file.note)
 
     @contextmanager
     def _source_errors(self) -> Iterator[None]:
         """Turn errors of the client into SourceError."""
         try:
             yield
-        except self.errors as error:
+        except self._errors as error:
             # not chained, as the error may quote a signed request
             raise SourceError(f"{self._address.source}: {_explain(error, self._address)}") from None
 
 
-def brief(error: Exception) -> str:
+def _brief(error: Exception) -> str:
     """Return an error of the client in one line, without how long it took."""
     if isinstance(error, OSError) and error.errno in errno.errorcode:
         return one_line(error.strerror or str(error))
@@ -183,7 +238,7 @@ def _explain(error: Exception, address: BucketAddress) -> str:
     """Return what an error of the client means, and what to do."""
     from obstore import exceptions
 
-    text, said, kind = str(error), brief(error), _STORES[address.scheme]
+    text, said, kind = str(error), _brief(error), _STORES[address.scheme]
     is_missing = isinstance(error, FileNotFoundError)
     is_refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError)
     if not is_refused and (any(words in text for words in _NO_BUCKET) or (is_missing and not address.prefix)):

@@ -11,7 +11,7 @@ from indexer.errors import SourceError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import BucketAddress
-from indexer.sources.objects import read_objects
+from indexer.sources.bucket import read_objects
 from tests.indexer.files import zipped
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.sources.buckets import SECRET, Store, opened
