@@ -124,7 +124,7 @@ class Filter:
         pairs: dict[str, tuple[str, ...]] = {}
         for name, texts in metadata.items():
             field = f"filter.metadata.{_shown(name)}"
-            key = folded(_text(field, name))
+            [key] = map(folded, _texts(field, [name]))
             if key in pairs:
                 raise FilterError(field, "is given more than once")
             pairs[key] = _unique(map(folded, _texts(field, texts)))
@@ -291,23 +291,18 @@ def _split(url: str) -> tuple[str, str]:
 
 def _texts(field: str, value: object) -> tuple[str, ...]:
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple) or not texts:
+    if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
         raise FilterError(field, "must be a text or a list of texts")
     if len(texts) > MOST_VALUES:
         raise FilterError(field, f"has {len(texts)} values; at most {MOST_VALUES} are allowed")
-    return _unique(_text(field, text) for text in texts)
-
-
-def _text(field: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise FilterError(field, "must be a text or a list of texts")
-    if len(value) > MOST_CHARACTERS:
-        raise FilterError(field, f"has a value of {len(value)} characters; at most {MOST_CHARACTERS} are allowed")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise FilterError(field, "contains half of a surrogate pair, which is not a character")
-    if not value.strip():
-        raise FilterError(field, "is empty: give a value or leave it out")
-    return value.strip()
+    for text in texts:
+        if len(text) > MOST_CHARACTERS:
+            raise FilterError(field, f"has a value of {len(text)} characters; at most {MOST_CHARACTERS} are allowed")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise FilterError(field, "contains half of a surrogate pair, which is not a character")
+        if not text.strip():
+            raise FilterError(field, "is empty: give a value or leave it out")
+    return _unique(text.strip() for text in texts)
 
 
 def _unique(texts: Iterable[str]) -> tuple[str, ...]:

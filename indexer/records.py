@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from indexer.decoding import one_line
 from indexer.errors import ParseError
@@ -32,13 +32,6 @@ class Stated(NamedTuple):
     date: str | None = None  # YYYY-MM-DD
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names, each with its values
     access: Readers = None  # who may read it, see `AccessLists`
-
-    @classmethod
-    def from_json(cls, values: Sequence[Any]) -> "Stated":
-        """Make it of what JSON gives back for it: lists, in the order of its fields."""
-        title, language, date, metadata, *rest = values  # older programs knew no access lists
-        access = None if not rest or rest[0] is None else tuple(rest[0])
-        return cls(title, language, date, tuple((name, tuple(texts)) for name, texts in metadata), access)
 
 
 NOTHING_STATED = Stated()

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, own_names
+import msgspec
+
+from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, own_names
 from indexer.credentials import credential_for
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
@@ -52,18 +54,14 @@ def config_of(manifest: Manifest) -> BuildConfig:
 
     Raises ConfigError if what was kept makes no sense.
     """
-    settings, known = manifest.settings, {known.name for known in fields(CrawlLimits)}  # older versions had more
-    crawl = {name: value for name, value in settings.get("crawl", {}).items() if name in known}
-    crawl["scope"] = Scope(**{name: tuple(paths) for name, paths in crawl.get("scope", {}).items()})
-    crawl["within"] = {source: tuple(places) for source, places in crawl.get("within", {}).items()}
-    crawl["own"] = {
+    settings = manifest.settings
+    crawl = dict(settings.get("crawl", {}))
+    crawl["own"] = {  # older versions had more
         source: {name: value for name, value in limits.items() if name in OWN}
         for source, limits in crawl.get("own", {}).items()
     }
-    networks = crawl.get("allow_private", False)
-    crawl["allow_private"] = networks if isinstance(networks, bool) else tuple(networks)
     return BuildConfig(
-        crawl=CrawlLimits(**crawl),
+        crawl=msgspec.convert(crawl, CrawlLimits),
         chunk=ChunkConfig(**settings.get("chunk", {})),
         ocr=OcrConfig.from_dict(settings.get("ocr")),
         metadata=settings.get("metadata", {}),

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from indexer.errors import IndexMissing
 from indexer.generation.documents import open_read_only
 from indexer.generation.layout import GENERATIONS, PUSHED, current_id
@@ -314,7 +316,7 @@ class PushedReader:
             return None
         content_type, charset, stated, pushed_at, content_hash, body = row
         page = Page(url, SOURCE, body, content_type, charset, None, None, pushed_at, content_hash=content_hash)
-        return replace(page, stated=Stated.from_json(json.loads(stated)))
+        return replace(page, stated=msgspec.json.decode(stated, type=Stated))
 
     def _one(self, query: str, *values: object) -> Any:
         return self._database.execute(query, values).fetchone()
