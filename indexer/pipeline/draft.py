@@ -85,9 +85,7 @@ class Draft:
         tokens = bool(plan.config.tokens)
         self._writer = GenerationWriter(folder, dimension, tokens=tokens)
         self._vectors = _VectorQueue(plan, earlier, self._writer)
-        self._to_copy: list[tuple[int, str]] | None = (
-            [] if plan.reuse.everything else None
-        )  # None once something differs
+        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something differs
 
     @property
     def counts(self) -> Counts:
