@@ -1,11 +1,10 @@
 import random
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import pytest
 
 from indexer.errors import FilterError
@@ -210,28 +209,6 @@ def test_what_is_wrong_is_named(fields: object, field: str, detail: str) -> None
 # Rows
 
 
-def test_select_agrees_with_a_plain_reading() -> None:
-    chance = random.Random(7)
-    documents = [
-        make(
-            f"https://d{chance.randrange(2)}.test/{chance.choice('ab')}/{number}",
-            source=chance.choice(["s", "t"]),
-            language=chance.choice(["en", "de", None]),
-            date=chance.choice(["2025-05-05", "2026-01-01", None]),
-            metadata={"team": tuple(chance.sample("xyz", chance.randrange(3)))},
-        )
-        for number in range(200)
-    ]
-    chunks = [chance.randrange(1, 5) for _ in documents]
-    owner = np.repeat(np.arange(200), chunks)
-    with closing(store(documents, chunks)) as connection:
-        for fields, test in plain_readings():
-            wanted = [number for number, document in enumerate(documents) if test(document)]
-            selected = Filter.parse(fields).select(connection, len(owner))
-            assert 0 < len(wanted) < 200
-            assert selected.rows().tolist() == np.flatnonzero(np.isin(owner, wanted)).tolist()
-
-
 def test_filters_are_joined_and_access_lists_kept() -> None:
     chance = random.Random(9)
     documents = [
@@ -281,14 +258,3 @@ def test_filters_are_joined_and_access_lists_kept() -> None:
         }
         assert rows(Filter(readers=frozenset({"user:ann"}))) == ann
         assert ann > open_to_all
-
-
-def plain_readings() -> Iterator[tuple[dict[str, object], Any]]:
-    yield {"source": "s"}, lambda d: d.source == "s"
-    yield {"language": ["en", "de"]}, lambda d: d.language is not None
-    yield {"url_prefix": "https://d1.test/a"}, lambda d: d.url.startswith("https://d1.test/a/")
-    yield (
-        {"path": "/a", "metadata": {"team": ["x", "y"]}},
-        lambda d: "/a/" in d.url and bool({"x", "y"} & set(d.metadata["team"])),
-    )
-    yield ({"date": {"from": "2025-12-31"}, "language": "en"}, lambda d: d.date == "2026-01-01" and d.language == "en")

@@ -5,7 +5,6 @@ import pytest
 
 from indexer import notes
 from indexer.config import BuildConfig
-from indexer.generation.previous import INDEXED, indexed_with, is_indexed, notes_of
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
@@ -24,16 +23,6 @@ def test_notes_leave_the_reader_process_with_the_text() -> None:
     notes.add("an encoding was guessed: windows-1252")
     content = Extraction("Cats", (Section((), None, "Cats purr."),), notes=("a part was not read",))
     assert from_json(to_json(content)).notes == ("a part was not read", "an encoding was guessed: windows-1252")
-
-
-def test_notes_in_an_outcome_come_back() -> None:
-    outcome = indexed_with(("one", "another"))
-    assert is_indexed(outcome)
-    assert is_indexed(INDEXED)
-    assert not is_indexed("skipped: no text")
-    assert notes_of(outcome) == ("one", "another")
-    assert notes_of(INDEXED) == notes_of("skipped: no text") == ()
-    assert indexed_with(()) == INDEXED
 
 
 def test_the_summary_counts_notes_and_later_builds_still_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,18 +51,6 @@ def test_a_change_embeds_its_own_passages_only(work: Work, site: Site) -> None:
     assert "They eat mice." in str(work.content()[f"{site.url}/cats"])
 
 
-def test_a_moved_page_costs_nothing(work: Work, site: Site) -> None:
-    pages = zoo(site, "etag")
-    work.build(site.url)
-    site.routes["/felines"] = site.routes.pop("/cats")
-    pages["index"].body = pages["index"].body.replace("cats", "felines")
-    pages["index"].etag = '"index2"'
-    report = work.build(site.url)
-    assert (report.new.examples, report.gone.examples) == ([f"{site.url}/felines"], [f"{site.url}/cats"])
-    assert (report.embedded, report.carried) == (0, 5)
-    assert work.paths(site) == ["/", "/deep", "/dogs", "/felines"]
-
-
 @pytest.mark.parametrize(
     ("route", "outcome"),
     [

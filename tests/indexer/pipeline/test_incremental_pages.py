@@ -111,24 +111,6 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
     assert (report.embedded, report.carried) == (2, 4)
 
 
-@pytest.mark.parametrize(("code", "stays"), [(errno.EIO, True), (errno.ESTALE, True), (errno.EACCES, False)])
-def test_files_that_fail_to_be_read(
-    work: Work, docs: Path, code: int, stays: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    work.build(docs)
-    real = os.open
-
-    def fail(path: Any, *args: Any, **kw: Any) -> Any:
-        if str(path).endswith("dogs.md"):
-            raise OSError(code, "trouble", str(path))
-        return real(path, *args, **kw)
-
-    monkeypatch.setattr(os, "open", fail)
-    report = work.build(docs)
-    assert (len(report.kept), len(report.failed), report.gone.count) == ((1, 0, 0) if stays else (0, 1, 1))
-    assert ((docs / "dogs.md").as_uri() in work.content()) is stays
-
-
 @pytest.mark.parametrize(("code", "stays"), [(errno.EIO, True), (errno.EACCES, False)])
 def test_folders_that_fail_to_be_read(
     work: Work, docs: Path, code: int, stays: bool, monkeypatch: pytest.MonkeyPatch

@@ -46,22 +46,6 @@ def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, mo
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
 
 
-def test_a_page_out_of_reach_is_read_anew_once_it_is_back(
-    work: Work, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that became no document may become one under the new way of reading."""
-    pages = zoo(site, "etag")
-    work.build(site.url)
-    site.routes |= {"/list": Reply(b"", 503), "/dogs": Reply(b"", 503)}
-    monkeypatch.setattr(plan, "READER_VERSION", 99)
-    for _ in range(2):
-        assert [failure.url for failure in work.build(site.url).kept] == [f"{site.url}/dogs", f"{site.url}/list"]
-        assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
-    site.routes |= {"/list": pages["list"], "/dogs": pages["dogs"]}
-    report = work.build(site.url)
-    assert (report.fetched, report.changed.examples, report.embedded) == (2, [f"{site.url}/dogs"], 0)
-
-
 def test_reading_is_numbered() -> None:
     """If this fails, pages become other chunks than before: raise READER_VERSION, then take over the new digest."""
     html = """<html lang=en-GB><head><title>Zoo</title><meta name=date content=2026-05-01>

@@ -99,9 +99,3 @@ def test_a_line_on_a_terminal_is_rewritten_and_left_clean(docs: Path, tmp_path: 
     assert threading.active_count() == 1 or not any(
         thread.name == "pilotlight-display" for thread in threading.enumerate()
     )
-
-
-def test_quiet_progress_says_nothing(docs: Path, tmp_path: Path) -> None:
-    stream = io.StringIO()
-    build([str(docs)], tmp_path / "index", DummyEmbedder(), CONFIG, progress=progress_for(stream, quiet=True))
-    assert stream.getvalue() == ""

@@ -23,16 +23,6 @@ def scans(docs: Path) -> Path:
     return docs
 
 
-def test_what_is_missing_is_said(work: Work, scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build_module, "find", lambda config: MISSING)
-    report = work.build(scans)
-    assert {group.reason: group.examples for group in report.skipped} == {
-        "an image: OCR needs pip install 'pilotlight[ocr]'": ((scans / "two.png").as_uri(),),
-        "no text: OCR needs pip install 'pilotlight[ocr]'": ((scans / "one.pdf").as_uri(),),
-    }
-    assert report.failed == []
-
-
 @pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
 def test_scans_are_read_anew_once_they_can_be(work: Work, scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build_module, "find", lambda config: MISSING)

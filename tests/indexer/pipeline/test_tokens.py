@@ -1,7 +1,6 @@
 """Tokens through the life of an index: made once, taken over, kept by copies and archives, left out when told."""
 
 import io
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,8 @@ from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS
-from indexer.pipeline.build import build, remove_sources
+from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.verification import problems_of, verify
 from tests.dummy import DummyEmbedder
 
@@ -80,20 +78,3 @@ def test_an_index_without_them_stays_so_until_told(kept: Kept) -> None:
     assert not (kept.folder / TOKENS).exists()
     assert not (kept.folder / TOKEN_OFFSETS).exists()
     assert kept.build(tokens=False) == (0, 0, False)
-
-
-def test_removing_a_source_keeps_those_of_the_others(kept: Kept, docs: Path) -> None:
-    quiet = Progress(sys.stderr, "quiet")
-    config = BuildConfig(tokens=True)
-    build([str(kept.pages), str(docs)], kept.index, kept.embedder, config, progress=quiet)
-    remove_sources([str(docs)], kept.index, keep_generations=2, progress=Progress(sys.stderr, "quiet"))
-    assert len(kept.tokens()) == 3
-
-
-def test_archives_and_copies_have_them(kept: Kept, tmp_path: Path) -> None:
-    kept.build(tokens=True)
-    before = kept.tokens()
-    export_archive(kept.index, tmp_path / "archive.tar")
-    kept.index = tmp_path / "imported"
-    import_archive(kept.index, tmp_path / "archive.tar", keep_generations=2)
-    assert kept.tokens() == before

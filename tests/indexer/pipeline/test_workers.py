@@ -30,19 +30,6 @@ def test_items_keep_their_order_and_errors_their_page() -> None:
                 assert item in (pages[0], items[20])
 
 
-def test_only_so_much_is_read_ahead() -> None:
-    taken: list[int] = []
-
-    def pages() -> object:
-        for number in range(100):
-            taken.append(number)
-            yield Skip(f"http://t.test/{number}", "no")
-
-    with closing(read_ahead(pages(), lambda page: True, ChunkConfig())) as ahead:  # type: ignore[arg-type]
-        next(ahead)
-    assert len(taken) == 17
-
-
 def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.errors import ArchiveError, IndexCorrupt, IndexMissing
+from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
@@ -66,15 +66,6 @@ def test_there_and_back(index: Path, tmp_path: Path, name: str) -> None:
         export_archive(index, tmp_path / "no" / "a.tar")
 
 
-def test_an_older_generation(index: Path, docs: Path, tmp_path: Path) -> None:
-    older = current_id(index)
-    rebuild(index, docs)
-    assert export_archive(index, tmp_path / "a.tar", older).id == older
-    for name in ("20260101T000000-000000", "../..", ""):
-        with pytest.raises(IndexMissing, match="there is no generation"):
-            export_archive(index, tmp_path / "b.tar", name)
-
-
 def test_a_backup_takes_the_index_back(index: Path, archive: Path, docs: Path) -> None:
     old = current_id(index)
     for _ in range(3):
@@ -85,14 +76,6 @@ def test_a_backup_takes_the_index_back(index: Path, archive: Path, docs: Path) -
     assert newest in generation_ids(index)
     last = rebuild(index, docs)
     assert generation_ids(index) == [last, old]
-
-
-def test_what_is_there_already_is_made_live(index: Path, archive: Path, docs: Path) -> None:
-    old, before = current_id(index), snapshot(live(index))
-    rebuild(index, docs)
-    import_archive(index, archive, keep_generations=2)
-    assert current_id(index) == old
-    assert snapshot(live(index)) == before
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss", "documents.sqlite"])

@@ -1,6 +1,5 @@
 """What is in an index folder, and how generations become live, are gone back to and go."""
 
-import os
 import shutil
 import sys
 from datetime import UTC, datetime, timedelta
@@ -80,21 +79,6 @@ def test_collections_that_cannot_be_dropped(index: Path, docs: Path, name: str, 
     with pytest.raises(ConfigError, match=told):
         drop_collection(index, name)
     Generation.open(index).close()
-
-
-def test_a_lock_of_a_folder_that_was_dropped(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between opening the lock and holding it, the collection is dropped and made anew."""
-    index.mkdir()
-    real = os.fstat
-
-    def dropped(handle: int) -> os.stat_result:
-        (index / "lock").unlink()
-        (index / "lock").touch()
-        return real(handle)
-
-    monkeypatch.setattr("indexer.publish.collections.os.fstat", dropped)
-    with pytest.raises(BuildLocked, match="just been dropped"), writer_lock(index):
-        pass
 
 
 # Generations

@@ -45,15 +45,6 @@ def test_what_is_given_again_changes_and_the_rest_stays(work: Work, site: Site) 
     assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
 
 
-def test_a_change_is_kept_even_if_it_changes_no_document(work: Work, site: Site) -> None:
-    zoo(site, "etag")
-    first = work.build(site.url, limits=given(site))
-    second = work.build(site.url, limits=given(site, max_pages=500))
-    assert (second.published, second.embedded, second.unchanged) == (True, 0, first.documents)
-    assert not work.build(site.url, limits=PLAIN).published
-    assert own_of(manifest_of(work.index), site.url)["max_pages"] == "500"
-
-
 def test_each_source_has_its_own(work: Work, site: Site, docs: Path) -> None:
     zoo(site, "etag")
     work.build(site.url, limits=given(site, include=("/cats",)))

@@ -1,4 +1,3 @@
-import hashlib
 from dataclasses import replace
 from html import escape
 
@@ -6,20 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.crawl import links
 from indexer.crawl.links import read_links
 from indexer.errors import ParseError
-from indexer.read.parsing import Unwanted, parse
+from indexer.read.parsing import parse
 from indexer.urls import normalise, origin
 from tests.indexer.conftest import make_page
-
-
-def test_a_document_carries_what_its_page_knew() -> None:
-    page = make_page("<title>T</title><p>x", etag='"e"', last_modified="Mon")
-    document = parse(page)
-    assert (document.url, document.source, document.title) == (page.url, "s", "T")
-    assert (document.etag, document.last_modified, document.fetched_at) == ('"e"', "Mon", page.fetched_at)
-    assert document.content_hash == hashlib.sha256(page.body).hexdigest()
 
 
 def test_markdown() -> None:
@@ -69,12 +59,6 @@ def test_binary_data_is_no_page() -> None:
         parse(make_page(b"\x89PNG\r\n\x1a\n\x00\x00\x00", "text/html"))
     with pytest.raises(ParseError, match="content type image/gif"):
         parse(make_page(b"x", "image/gif"))
-
-
-def test_link_lists_are_told_apart() -> None:
-    links = "".join(f"<li><a href=/{i}>Entry number {i} of the index</a>" for i in range(400))
-    with pytest.raises(Unwanted):
-        parse(make_page(f"<ul>{links}</ul>"))
 
 
 @pytest.mark.parametrize(
@@ -131,15 +115,6 @@ def test_a_link_leads_where_it_leads_from_its_own_page(path: str, query: str, hr
     there = normalise(here, href)
     found = read_links(replace(make_page(f'<a href="{escape(href)}">'), url=here)).urls
     assert found == (() if there is None or origin(there) != origin(here) else (there,))
-
-
-def test_links_are_kept_only_if_they_are_short() -> None:
-    """Or a page of long ones would fill the memory of the build."""
-    kept = links._from_folder.cache_info().misses
-    long = [f"{begin}{number}{'x' * 1_000}" for number in range(20) for begin in ("", "/", "http://t.test/")]
-    found = read_links(make_page("".join(f"<a href={href}>" for href in long))).urls
-    assert len(found) == 20  # from the root of a site all three lead to the same
-    assert links._from_folder.cache_info().misses == kept
 
 
 @pytest.mark.parametrize(

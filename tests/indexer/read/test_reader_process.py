@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import ParseError
-from indexer.read import reader_process
 from indexer.read.extraction import from_json
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Whole
@@ -100,16 +99,6 @@ def test_readers_end_with_whoever_asked() -> None:
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
     until(lambda: not Path(f"/proc/{int(done.stdout)}").exists())
-
-
-def test_a_process_is_replaced_after_many_documents(box: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_process, "_LIFE", 2)
-    pids = []
-    for _ in range(4):
-        ask(box, "prints")
-        assert box._process is not None
-        pids.append(box._process.pid)
-    assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 def test_no_python_is_a_parse_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
