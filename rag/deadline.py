@@ -1,7 +1,6 @@
 """The deadline of an answer: set where a request comes in, asked wherever it would wait.
 
-A deadline belongs to the context of the request, so that nothing between the server and the model's queue has to
-hand it on. Without one, there is no end.
+It belongs to the context of the request, so that nothing between the server and the model's queue has to hand it on.
 """
 
 import math

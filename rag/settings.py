@@ -16,7 +16,6 @@ from indexer.generation.layout import INSIGHTS, KEYS, collection_dir
 from rag.errors import SettingsError
 from rag.removed import refuse_address, refuse_variables
 
-MODEL_FIELDS = ("model", "query_prompt", "document_prompt", "dimensions", "precision")
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _READERS: dict[type, Callable[[object], object]] = {
@@ -25,6 +24,7 @@ _READERS: dict[type, Callable[[object], object]] = {
     float: lambda value: float(str(value)),
     bool: lambda value: _WORDS[str(value).lower()],
 }
+_OF_VECTORS = ("model", "query_prompt", "document_prompt", "dimensions", "precision")  # decide which ones are made
 _CLOSE = 0.6  # of `difflib`, 1 being equal
 
 T = TypeVar("T", str, int, float, bool)
@@ -279,14 +279,6 @@ class Settings:
         """The package cache folder."""
         return Path(self.cache_dir).expanduser() if self.cache_dir else default_folder()
 
-    def model_values(self) -> dict[str, Any]:
-        """Return what decides which vectors a model makes, `MODEL_FIELDS`, with folders by their full path."""
-        values = {name: getattr(self, name) for name in MODEL_FIELDS}
-        folder = Path(self.model).expanduser()
-        if self.model != PACKAGED and folder.is_dir():
-            values["model"] = str(folder.absolute())
-        return values
-
     def embedder_config(self) -> EmbedderConfig:
         """Return what the embedder needs."""
         model, revision = _hub_name(self.model)
@@ -313,6 +305,9 @@ class Settings:
 
     def build_config(self, within: Mapping[str, Sequence[str]] | None = None) -> BuildConfig:
         """Return what a build needs; `within` is as in `CrawlLimits`. Raises ConfigError."""
+        model = {name: getattr(self, name) for name in _OF_VECTORS}
+        if self.model != PACKAGED and (folder := Path(self.model).expanduser()).is_dir():
+            model["model"] = str(folder.absolute())
         return BuildConfig(
             crawl=CrawlLimits(
                 max_pages=self.max_pages,
@@ -330,7 +325,7 @@ class Settings:
             ocr=self.ocr_config(),
             keep_generations=self.keep_generations,
             tokens={"yes": True, "no": False}.get(self.tokens),
-            model=self.model_values(),
+            model=model,
         )
 
     def ocr_config(self) -> OcrConfig:

@@ -17,7 +17,7 @@ from indexer.errors import IndexerError, IndexMissing
 from indexer.generation.layout import DEFAULT, GENERATIONS, current_id
 from indexer.generation.manifest import Manifest, read_manifest
 from indexer.publish.collections import list_collections, live_id, size_of
-from rag.clock import StepTimer
+from rag.clock import step_timer
 from rag.errors import CollectionMissing
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
@@ -83,7 +83,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
         if plan.engine != "compile":
             return load_embedder(settings)
         title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
-        with StepTimer(sys.stderr, title, quiet=quiet):
+        with step_timer(sys.stderr, title, quiet=quiet):
             return load_embedder(settings)
 
     return cast(Embedder, LazyEmbedder(plan, load))
@@ -146,5 +146,5 @@ def prepare(*plans: Plan, quiet: bool = False) -> None:
         if (key := plan.package_key) and not is_built(plan):
             verb = "compiling" if needs_compiler(key) else "packing"
             title = f"{verb} {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
-            with StepTimer(sys.stderr, title, quiet=quiet) as timer:
-                ensure_package(plan, key, timer.step)
+            with step_timer(sys.stderr, title, quiet=quiet) as step:
+                ensure_package(plan, key, step)

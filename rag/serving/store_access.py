@@ -18,7 +18,7 @@ from indexer.publish.publish import roll_back as roll_back_folder
 from indexer.publish.verification import Check, verify
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
-from rag.clock import StepTimer
+from rag.clock import step_timer
 from rag.errors import NotPublished, SettingsError
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings
@@ -169,9 +169,9 @@ class Publisher:
             if live_id(store) == name:
                 return
             title = f"publishing to {store.name}"
-            with StepTimer(sys.stderr, title, quiet=self._quiet) as elapsed, writer_lock(folder):
+            with step_timer(sys.stderr, title, quiet=self._quiet) as step, writer_lock(folder):
                 start, manifest = time.monotonic(), read_manifest(generation_folder(folder, name))
-                elapsed.step("writing and comparing passages")
+                step("writing and comparing passages")
                 store.write(manifest, scan(folder, name))
                 store.make_live(name)
                 store.keep(self._keep)

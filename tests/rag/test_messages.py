@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag import events
-from rag.clock import StepTimer
+from rag.clock import step_timer
 from rag.decoding import decode
 from rag.errors import FieldError
 from rag.events import Event, EventDecoder, event_of
@@ -114,11 +114,11 @@ class Terminal(io.StringIO):
 
 def test_a_long_step_is_a_line_that_a_terminal_rewrites() -> None:
     for stream, quiet in ((io.StringIO(), False), (Terminal(), True), (Terminal(), False)):
-        with StepTimer(stream, "compiling m", quiet=quiet) as timer:
-            timer.step("one")
+        with step_timer(stream, "compiling m", quiet=quiet) as step:
+            step("one")
             if isinstance(stream, Terminal) and not quiet:
                 assert stream.busy.wait(10)  # the clock writes by itself
-            timer.step("two")
+            step("two")
         if not isinstance(stream, Terminal):
             assert stream.getvalue() == "compiling m: one, 0 s\ncompiling m: two, 0 s\n"
         elif quiet:
