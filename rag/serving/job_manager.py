@@ -58,17 +58,11 @@ class JobManager:
     def start(
         self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = DEFAULT
     ) -> dict[str, Any]:
-        """Begin to build a collection; return the job as `get` does.
+        """Begin to build a collection from sources, none for those of the live index; return the job as `get` does.
 
-        Args:
-            sources: what to read: of the index's own, or below `job_sources`; none for those of the live index.
-            add: whether the sources of the live index are kept as well.
-            full: whether pages that have not changed are read and cut again.
-            collection: which one.
-
-        Raises:
-            JobRefused: a source is not allowed, or the collection cannot have this name.
-            JobConflict: a job is under way, another process is building, or there is no source.
+        Those that the index has not had lie below `job_sources`. `add` keeps the sources of the live index as well;
+        `full` reads and cuts pages again that have not changed. Raises JobRefused for what is not allowed, JobConflict
+        where a job is under way, another process is building, or there is no source.
         """
         names, within = self._checked(sources, add, collection)
         index_dir = self._settings.index_dir

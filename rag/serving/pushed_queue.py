@@ -80,15 +80,10 @@ class PushedQueue:
             self._thread.join()
 
     def put(self, sent: Push) -> dict[str, Any]:
-        """Accept a document in place of what its address had; it is on the disk when this returns.
+        """Accept a document in place of what its address had; it is on the disk when this returns the change.
 
-        Returns the change, JSON-ready, as `change` does.
-
-        Raises:
-            DocumentRefused: something of it cannot be used; TypeNotRead, DocumentTooLarge: nor can the document.
-            JobConflict: nothing can be indexed here.
-            QueueFull: too much waits.
-            StorageFull: there is no room for it.
+        Raises DocumentRefused, TypeNotRead or DocumentTooLarge for what cannot be used, JobConflict where nothing can
+        be indexed, QueueFull where too much waits, StorageFull without room.
         """
         store, settings = self._store(sent.collection), self._settings
         content_type, _, parameter = sent.content_type.lower().partition(";")
@@ -120,10 +115,7 @@ class PushedQueue:
         return _described(change, sent.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Accept that a document that was pushed is to go; that is on the disk when this returns.
-
-        Returns the change. Raises PushedMissing where there is none, and as `put` does.
-        """
+        """Accept that a document that was pushed is to go. Raises PushedMissing where there is none, and as `put`."""
         store, address = self._store(collection), _address(url)
         with self._writing(collection, 0):
             if not store.has(address):
@@ -148,10 +140,7 @@ class PushedQueue:
         return {"collection": collection, **store.facts().as_dict(), "failed": store.failed(), "changes": changes}
 
     def waiting(self) -> dict[str, dict[str, Any]]:
-        """Return how much waits and has failed in each collection that anything was pushed to, JSON-ready, by name.
-
-        `oldest_seconds` is how long the first one waits; 0 where none does.
-        """
+        """Return how much waits, for how long, and has failed, JSON-ready, by collection that was ever pushed to."""
         now, found = datetime.now(UTC), {}
         for name, folder in pushed_folders(self._settings.index_dir).items():
             store = PushedStore(folder)

@@ -12,7 +12,6 @@ import pytest
 
 from indexer.errors import IndexMissing, StoreAddressError, StoreUnreachable
 from indexer.generation.layout import current_id
-from indexer.generation.previous import scan
 from indexer.pipeline.progress import progress_for
 from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
@@ -146,42 +145,12 @@ def test_what_is_checked_before_a_server_starts(site, target, fresh_milvus, sett
     assert "the server starts, and will answer once the store does" in capsys.readouterr().err
 
 
-def test_a_store_without_tokens_says_so(site, target):
-    site.build(tokens=True)
-    assert publish(site, target)["warnings"] == [
-        f"{target.name} does not keep tokens: its searches rank without late interaction"
-    ]
-
-
 def test_what_is_live_already_is_not_written_again_and_older_ones_are_removed(site, target):
     for turn in range(3):
         newest = add_page(site, turn)
         assert publish(site, target, keep=1)["copied"]
         assert publish(site, target, keep=1) == {"generation": newest, "target": target.name, "copied": False}
     assert ids_of(target) == [newest]
-
-
-def shortened(entries):
-    yield next(iter(entries))
-
-
-def broken(entries):
-    yield next(iter(entries))
-    raise StoreUnreachable("the store has gone")
-
-
-def test_what_fails_leaves_the_old_one_live_and_can_be_done_again(site, target, monkeypatch):
-    old = site.build()
-    publish(site, target)
-    newest = add_page(site)
-    for change, message in ((shortened, "chunks instead of"), (broken, "has gone")):
-        with monkeypatch.context() as patch:
-            patch.setattr("rag.serving.store_access.scan", lambda *place, change=change: change(scan(*place)))
-            with pytest.raises(NotPublished, match=message):
-                publish(site, target)
-        assert (target.live_id(), ids_of(target)) == (old, [old])
-    assert publish(site, target)["copied"]
-    assert ids_of(target) == [newest, old]
 
 
 KILLED = """

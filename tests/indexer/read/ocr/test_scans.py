@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from indexer.read.ocr import installation
 from indexer.read.ocr.installation import NO_OCR, Ocr, find
 from indexer.read.ocr.pages import read_scans
 from indexer.read.parsing import Unwanted, parse
-from indexer.read.reader_process import ReaderPool, ReaderProcess
+from indexer.read.reader_process import ReaderProcess
 from indexer.records import Page
 from tests.indexer.conftest import make_page
 from tests.indexer.files import pdf
@@ -44,13 +45,6 @@ def test_a_page_without_text_is_read_where_it_stands(box: ReaderProcess) -> None
     assert document.scans == (2, 4, 2, ())
     assert document.metadata == {"ocr_confidence": ("90",)}
     assert document.language == "en"
-
-
-def test_pages_with_text_are_left_alone(box: ReaderProcess) -> None:
-    document = parse(a_pdf(pdf("Cats sleep", "", "Dogs")), box, ocr())
-    assert [section.text for section in document.sections] == ["Cats sleep", "Dogs"]
-    assert document.scans.pages == 0
-    assert document.metadata == {}
 
 
 def test_scans_come_between_pages_of_text(box: ReaderProcess) -> None:
@@ -95,15 +89,8 @@ def test_modes_of_pixels(mode: str) -> None:
     assert (raster.width, raster.height, len(raster.pixels)) == (300, 200, 60_000)
     assert raster.pixels[0] >= 254
     assert min(raster.pixels) <= 5
-
-
-def test_what_is_transparent_is_white() -> None:
-    from PIL import Image
-
-    from indexer.read.ocr.scans import of_image
-
-    raster, _ = of_image(encoded(Image.new("RGBA", (10, 10), (0, 0, 0, 0))), 1)
-    assert set(raster.pixels) == {255}
+    raster, _ = of_image(encoded(whole.convert("RGBA").point(lambda value: 0)), 1)
+    assert set(raster.pixels) == {255}  # what is transparent is white
 
 
 def test_large_pages_are_made_smaller() -> None:
@@ -121,18 +108,14 @@ def test_large_pages_are_made_smaller() -> None:
     [
         (b"x", "truncated or damaged: it is not a readable image"),
         (b"GIF89a" + bytes(50), "not a readable image"),
+        (None, "not a readable image"),  # cut short
         (png(30_000), "an image of 30,000 × 30,000 pixels, more than 40,000,000"),
     ],
 )
-def test_images_that_are_none_or_bombs(box: ReaderProcess, body: bytes, reason: str) -> None:
+def test_images_that_are_none_or_bombs(box: ReaderProcess, body: bytes | None, reason: str) -> None:
+    body = encoded(picture("text", size=(500, 200)))[:900] if body is None else body
     with pytest.raises(ParseError, match=reason):
         parse(make_page(body, "image/png", "http://t.test/a.png"), box, ocr())
-
-
-def test_a_truncated_image(box: ReaderProcess) -> None:
-    body = encoded(picture("text", size=(500, 200)))
-    with pytest.raises(ParseError, match="not a readable image"):
-        parse(make_page(body[: len(body) // 2], "image/png", "http://t.test/a.png"), box, ocr())
 
 
 def test_a_page_that_ends_the_reader_costs_itself(box: ReaderProcess) -> None:
@@ -180,15 +163,6 @@ def test_processes_that_are_free_help(box: ReaderProcess) -> None:
         assert other._asked >= 1 or scans.counts.pages == 4
 
 
-def test_a_pool_that_is_closed_ends_scans(box: ReaderProcess) -> None:
-    pool = ReaderPool()
-    with pool.borrowed() as process:
-        pool.close()
-        scans = read_scans(scanned(*[picture()] * 9), "application/pdf", range(1, 10), ocr(), process)
-    assert scans.counts.pages == 0
-    assert scans.counts.unread[0] == (1, "interrupted")
-
-
 def test_without_an_engine_that_is_said(box: ReaderProcess) -> None:
     body = encoded(picture(size=(300, 300)))
     with pytest.raises(Unwanted, match="an image: OCR is off"):
@@ -207,22 +181,16 @@ def test_an_engine_that_cannot_be_loaded_is_named() -> None:
         assert parse(make_page("text", "text/plain"), box).sections[0].text == "text"
 
 
-def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(installation, "is_installed", lambda: False)
     assert find(OcrConfig()).obstacle == "OCR needs pip install 'pilotlight[ocr]'"
-    assert find(OcrConfig(mode="off")) == Ocr(OcrConfig(mode="off"), obstacle=NO_OCR.obstacle)
+    assert find(OcrConfig(mode="off")) == NO_OCR
     with pytest.raises(installation.ConfigError, match="ocr is on, but OCR needs pip install"):
         find(OcrConfig(mode="on"))
-
-
-def test_languages_without_data(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    from pathlib import Path
-
-    folder = Path(str(tmp_path))
     monkeypatch.setattr(installation, "is_installed", lambda: True)
-    monkeypatch.setattr(installation, "_folders", lambda: [folder])
-    (folder / "fra.traineddata").touch()
-    assert find(OcrConfig(languages=("fra",))).engine == f"{folder}\nfra"
+    monkeypatch.setattr(installation, "_folders", lambda: [tmp_path])
+    (tmp_path / "fra.traineddata").touch()
+    assert find(OcrConfig(languages=("fra",))).engine == f"{tmp_path}\nfra"
     obstacle = find(OcrConfig(languages=("fra", "chi_sim"))).obstacle
     assert obstacle.startswith("OCR has no data for chi_sim: apt-get install tesseract-ocr-chi-sim")
     assert installation.languages() == ("fra",)
@@ -257,19 +225,6 @@ def test_pages_that_lie_upside_down_are_turned() -> None:
     document = parse(make_page(encoded(image.rotate(180)), "image/png", "http://t.test/a.png"), box, FOUND)
     box.close()
     assert document.sections[0].text.startswith("The quick brown fox jumps over the lazy dog")
-
-
-@needs_tesseract
-def test_nothing_is_read_into_a_texture() -> None:
-    import random
-
-    from PIL import Image
-
-    noise = Image.frombytes("L", (100, 80), random.Random(1).randbytes(8_000)).resize((1000, 800))
-    box = ReaderProcess()
-    document = parse(make_page(encoded(noise), "image/png", "http://t.test/a.png"), box, FOUND)
-    box.close()
-    assert document.sections == ()
 
 
 @needs_tesseract

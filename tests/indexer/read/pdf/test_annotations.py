@@ -2,7 +2,6 @@
 
 import pytest
 
-from indexer import notes
 from indexer.read.pdf.document import read
 from tests.indexer.read.pdf.drawn import drawn, lines, text
 
@@ -77,9 +76,3 @@ def test_what_nobody_sees_is_left_out() -> None:
         field("Btn", "50 500 90 520", "/T (c) /Ff 65536 /MK << /CA (Submit99) >>"),
     )
     assert "99" not in found
-
-
-def test_attached_files_are_noted() -> None:
-    notes.take()
-    read_text("", note("FileAttachment", "300 700 320 720", "the plan"))
-    assert notes.take() == ("a file attached to a PDF was not read",)

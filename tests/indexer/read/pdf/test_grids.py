@@ -94,15 +94,3 @@ def test_boxes_around_text_are_no_table() -> None:
 def test_many_lines_take_time_in_proportion() -> None:
     crossing = [rule(10, y / 4, 590, y / 4) for y in range(2_400)] + [rule(x / 4, 1, x / 4, 790) for x in range(2_300)]
     assert "word" in read_text("\n".join([*crossing, text(100, 100, "word")]))
-
-
-def test_a_column_narrower_than_a_word_is_one() -> None:
-    edges, parts = (60, 72, 162, 252), []
-    for row, column, rows, columns, words in ROWS:
-        left, right = edges[column], edges[column + columns]
-        top, bottom = 700 - 20 * row, 700 - 20 * (row + rows)
-        sides = ((left, top, right, top), (left, bottom, right, bottom),
-                 (left, bottom, left, top), (right, bottom, right, top))  # fmt: skip
-        parts += [rule(*side) for side in sides]
-        parts.append(text(left + 3, (top + bottom) / 2 - 4, words[-1] if column == 0 else words))
-    assert read_text("\n".join(parts)) == EXPECTED.replace("Zone 1", "1").replace("Zone 2", "2").replace("Zone", "e")
