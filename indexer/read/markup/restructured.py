@@ -40,42 +40,33 @@ _SETTINGS = {
 }  # fmt: skip
 
 
-class _Directive(Directive):
-    """A directive that is unknown to docutils: what it says is text."""
+class _Unknown(Directive):
+    """A directive that docutils does not know: what it says is text, or code, or nothing where other files have it."""
 
     has_content = True
     optional_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the argument and the content, or nothing where that is of other files."""
-        if self.name.lower() in NOT_HERE:
-            notes.add(f"a directive was left out: {self.name.lower()}")
+        """Return the argument, or the title of code, and the content."""
+        name, content = self.name.lower(), self.content
+        while content and content[0].startswith(":"):
+            content = content[1:]
+        if name in NOT_HERE:
+            notes.add(f"a directive was left out: {name}")
             return []
+        if name in CODE or "code" in name or "console" in name:
+            options = [*self.arguments[:1], *self.content[:20]]
+            titles = [caption[1] for line in options if (caption := _CAPTION.search(line))]
+            text = "\n".join(content)
+            return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
         found = nodes.container()
-        lines = self.arguments[0].split("\n") if self.arguments and self.name.lower() not in _CONDITIONS else []
+        lines = self.arguments[0].split("\n") if self.arguments and name not in _CONDITIONS else []
         if title := "\n".join(takewhile(lambda line: not OPTION.match(line.strip()), lines)):
-            text, problems = self.state.inline_text(title, self.lineno)
-            found += nodes.paragraph("", "", *text, *problems)
-        self.state.nested_parse(_without_options(self.content), self.content_offset, found)
+            parsed, problems = self.state.inline_text(title, self.lineno)
+            found += nodes.paragraph("", "", *parsed, *problems)
+        self.state.nested_parse(content, self.content_offset, found)
         return [found]
-
-
-class _Code(_Directive):
-    """A block of code under a name that is unknown to docutils."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the code as it is, below its title."""
-        text = "\n".join(_without_options(self.content))
-        options = [*self.arguments[:1], *self.content[:20]]
-        titles = [found[1] for line in options if (found := _CAPTION.search(line))]
-        return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
-
-
-def _without_options(content: Any) -> Any:
-    while content and content[0].startswith(":"):
-        content = content[1:]
-    return content
 
 
 def shown_text(text: str) -> str:
@@ -92,7 +83,7 @@ def _role(
 
 _learned: set[str] = set()
 for _name in ("code-block", "sourcecode"):  # aliases of docutils' own, which knows no captions
-    directives.register_directive(_name, _Code)
+    directives.register_directive(_name, _Unknown)
 
 
 class _Writer(html5_polyglot.Writer):
@@ -113,8 +104,7 @@ def to_html(text: str) -> str:
     """Return what a page of this text shows between the tags of its body."""
     for name in dict.fromkeys(_NAMED_DIRECTIVE.findall(text)):
         if len(_learned) < _MOST_NAMES and name not in _learned and name.lower() not in en.directives:
-            is_code = name.lower() in CODE or "code" in name.lower() or "console" in name.lower()
-            directives.register_directive(name, _Code if is_code else _Directive)
+            directives.register_directive(name, _Unknown)
             _learned.add(name)
     for name in dict.fromkeys(before or after for before, after in _NAMED_ROLE.findall(text)):
         role = f":{name}:"
