@@ -16,10 +16,6 @@ from indexer.crawl.answers import (
     retry_after,
     robots_directives,
 )
-from indexer.crawl.crawler import crawl
-from indexer.records import Page
-from indexer.source_context import SourceContext
-from tests.indexer.conftest import parsed
 from tests.indexer.crawl.test_crawler import canonical, link, run
 from tests.indexer.files import docx, epub, pdf, pptx, xlsx, zipped
 from tests.indexer.server import Reply, Site
@@ -187,14 +183,6 @@ def test_a_document_of_any_kind_gives_way_to_the_one_its_header_names(site: Site
     html = canonical("/own", "says so itself").encode()
     site.routes["/own.html"] = Reply(html, 200, {"Content-Type": "text/html", "Link": "</guide>; rel=canonical"})
     assert run(site, limits)[0] == ["/", "/guide", "/own"]
-
-
-def test_the_language_of_the_header_counts_where_the_page_does_not_say(site: Site, limits: CrawlLimits) -> None:
-    headers = {"Content-Type": "text/html", "Content-Language": "fr"}
-    site.routes["/"] = Reply(f"<p>chat {link('/other')}".encode(), 200, headers)
-    site.routes["/other"] = Reply(b"<html lang=de><p>Katze", 200, headers)
-    pages = [item for item in crawl(SourceContext(site.url, limits)) if isinstance(item, Page)]
-    assert [parsed(page).language for page in pages] == ["fr", "de"]
 
 
 @pytest.mark.parametrize(

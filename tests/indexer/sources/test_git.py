@@ -76,25 +76,29 @@ def test_addresses_that_are_none(source: str) -> None:
         GitAddress.read(source)
 
 
-def test_files_of_a_commit_are_read_and_not_the_worktree(repository: Repository) -> None:
-    (repository.folder / "cats.md").write_text("changed")
-    (repository.folder / "new.md").write_text("new")
-    pages = read(repository.source)
-    assert list(pages) == ["/cats.md", "/docs/dogs.md"]
-    page = pages["/cats.md"]
-    assert isinstance(page, Page)
-    assert page.body.startswith(b"# Cats")
-    assert (page.content_type, page.source) == ("text/markdown", repository.source)
-
-
-def test_a_branch_a_tag_and_a_commit(repository: Repository) -> None:
+def test_files_of_a_branch_a_tag_or_a_commit_are_read_and_not_the_worktree(
+    tmp_path: Path, repository: Repository
+) -> None:
     first = repository.git("rev-parse", "HEAD")
     repository.git("tag", "-a", "v1", "-m", "first")
     repository.git("branch", "old/first")
     repository.commit("cats.md", birds__md="# Birds")
+    (repository.folder / "new.md").write_text("new")
     for ref in ("v1", "old/first", first):
         assert list(read(f"{repository.source}@{ref}")) == ["/cats.md", "/docs/dogs.md"]
-    assert list(read(repository.source)) == ["/birds.md", "/docs/dogs.md"]
+    pages = read(repository.source)
+    assert list(pages) == ["/birds.md", "/docs/dogs.md"]
+    page = pages["/birds.md"]
+    assert isinstance(page, Page)
+    assert (page.body, page.content_type, page.source) == (b"# Birds", "text/markdown", repository.source)
+    Repository(tmp_path / "empty")
+    for source, told in (
+        (f"git+file://{tmp_path}/nowhere", "is no repository"),
+        (f"git+file://{tmp_path}/empty", "no commit"),
+        (f"{repository.source}@gone", "no branch, tag or commit gone"),
+    ):
+        with pytest.raises(SourceError, match=told):
+            items(source)
 
 
 def test_what_is_left_out_is_named(repository: Repository) -> None:
@@ -117,20 +121,6 @@ def test_what_is_left_out_is_named(repository: Repository) -> None:
     assert "/ca%E9%20%23%3F.md" in read(repository.source)
     only = replace(LIMITS, scope=Scope(("/docs/",)))
     assert reasons(repository.source, only)["/cats.md"] == "excluded by --include"
-
-
-def test_archives_and_packed_files(repository: Repository, work: Work) -> None:
-    import gzip
-    import zipfile
-
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as archive:
-        archive.writestr("inner.md", "# Inner\n\nText.")
-    repository.commit_files({"all.zip": body.getvalue(), "packed.md.gz": gzip.compress(b"# Packed\n\nText of it.")})
-    limits = CrawlLimits(own={repository.source: {"link_template": TEMPLATE}})
-    assert work.build(repository.source, limits=limits).documents == 4
-    assert "https://code.test/blob/HEAD/all.zip!/inner.md" in work.content()
-    assert not work.build(repository.source, limits=limits).published
 
 
 def test_only_what_has_changed_is_read_and_embedded(repository: Repository, work: Work) -> None:
@@ -177,17 +167,6 @@ def test_a_template_gives_addresses_with_lines(repository: Repository, work: Wor
         + [f"https://code.test/blob/{commit}/{name}" for name in names if name != "cats.md"]
     )
     assert built("")[0] == 3
-
-
-def test_repositories_that_are_none(tmp_path: Path, repository: Repository) -> None:
-    Repository(tmp_path / "empty")
-    for source, told in (
-        (f"git+file://{tmp_path}/nowhere", "is no repository"),
-        (f"git+file://{tmp_path}/empty", "no commit"),
-        (f"{repository.source}@gone", "no branch, tag or commit gone"),
-    ):
-        with pytest.raises(SourceError, match=told):
-            items(source)
 
 
 def test_a_damaged_repository_leaves_the_live_index(

@@ -156,17 +156,6 @@ def test_odd_names_are_read(store: Store, work: Work) -> None:
     assert not work.build(store.source).published
 
 
-def test_names_that_differ_by_a_slash(store: Store) -> None:
-    store.put("cats.md", "# Cats\n\nCats sleep.")
-    store.put("/cats.md", "# Others\n\nOther cats.")
-    store.put("gone.md/", "# Folder\n\nWith text.")
-    items = list(read_objects(SourceContext(store.source, LIMITS)))
-    assert [(item.url, item.reason) for item in items if isinstance(item, Skip)] == [
-        ("s3://docs/gone.md", "not there under this name: it was removed meanwhile, or ends with a slash"),
-    ]
-    assert {item.body for item in items if isinstance(item, Page)} == {store.objects["cats.md"].body}
-
-
 def test_archives_and_mail(store: Store, work: Work) -> None:
     store.put("pack.zip", zipped({"a.md": "# Ants\n\nAnts march.", "b.md": "# Bees\n\nBees hum."}))
     store.put("note.eml", "Subject: Goats\nContent-Type: text/plain\n\nGoats climb.")

@@ -11,7 +11,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.report import BuildReport
 from indexer.publish.publish import prepare, roll_back
 from indexer.records import Page, Stated
-from indexer.sources.pushed_store import KEPT, SOURCE, PushedStore
+from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder
 from tests.faults.world import quiet
 
@@ -228,12 +228,3 @@ def test_an_index_without_what_was_sent_to_it_keeps_it(pushed):
     pushed.remove("cats")
     pushed.build()
     assert sorted(pushed.texts().values()) == ["Dogs bark.", "Owls hoot."]
-
-
-def test_old_changes_are_forgotten(pushed, monkeypatch):
-    assert KEPT >= 1_000
-    monkeypatch.setattr("indexer.sources.pushed_store.KEPT", 2)
-    for number in range(4):
-        pushed.put("cats", f"Text {number}.")
-    pushed.build()
-    assert sorted(pushed.states()) == [3, 4]

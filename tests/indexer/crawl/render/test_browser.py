@@ -164,33 +164,6 @@ def test_nothing_private_is_reached(site: Site, browser: Browser) -> None:
     assert "redirect to another site" in reasons[f"{site.url}/hop"]
 
 
-def test_a_name_that_points_elsewhere_later(site: Site, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first connections go to the site; when its data is asked for, the name is that of a private address."""
-    sentinel, real, private = Site("127.0.0.1", site.port), socket.getaddrinfo, threading.Event()
-
-    def resolve(host: str, port: int, *args: Any, **kw: Any) -> Any:
-        if host != "docs.test":
-            return real(host, port, *args, **kw)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1" if private.is_set() else "127.0.0.2", port))]
-
-    def app(handler: Any) -> None:
-        private.set()
-        body = (
-            b"fetch('/data').then(() => 'DONE', () => 'refused').then(t => document.body.innerHTML = `<h1>${t}</h1>`)"
-        )
-        handler.close_connection = True
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/javascript\r\nConnection: close\r\n")
-        handler.wfile.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    site.routes["/"], site.routes["/app.js"] = shell(), app
-    found = items(f"http://docs.test:{site.port}/", browser)
-    sentinel.close()
-    assert [b"<h1>refused</h1>" in item.body for item in found if isinstance(item, Page)] == [True]
-    assert sentinel.hits == []
-    assert "/data" not in site.hits
-
-
 def test_what_a_page_may_use_up(site: Site, browser: Browser) -> None:
     scripts = {
         "busy": "while (true) {}",
@@ -225,18 +198,6 @@ def test_what_a_page_may_use_up(site: Site, browser: Browser) -> None:
     assert b"where a script leads" in pages["led"]
 
 
-def test_a_browser_that_is_killed_is_replaced(browser: Browser) -> None:
-    lost = b"<script>document.title = 'A'</script>"
-    order = Order("https://docs.test/", "text/html", lost, 10.0, 0.0, 10_000, lambda *ask: None)
-    assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
-    kill_chromium()
-    assert b"<title>A</title>" in browser.draw(order, threading.Event()).html
-    stopped = threading.Event()
-    stopped.set()
-    with pytest.raises(FetchError, match="being stopped"):
-        browser.draw(order, stopped)
-
-
 def test_a_document_in_whose_middle_the_browser_is_killed_is_drawn_again(browser: Browser) -> None:
     asked = []
 
@@ -254,6 +215,10 @@ def test_a_document_in_whose_middle_the_browser_is_killed_is_drawn_again(browser
     order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, lambda *ask: asked.clear() or load(*ask))
     with pytest.raises(Unavailable, match="was lost"):
         browser.draw(order, threading.Event())
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(FetchError, match="being stopped"):
+        browser.draw(order, stopped)
 
 
 _BUILD = """

@@ -15,7 +15,7 @@ from indexer.crawl.render import browser as browser_module
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.tabs import Drawn, Order
 from indexer.errors import RendererMissing
-from indexer.records import Item, Page, Skip
+from indexer.records import Item, Page
 from indexer.source_context import SourceContext
 from tests.indexer.pipeline.incremental import Versioned, Work
 from tests.indexer.server import Reply, Site
@@ -87,14 +87,6 @@ def test_what_a_script_draws_counts_as_the_page(site: Site, drawer: Drawer) -> N
     assert TEXT.encode() in page.body
 
 
-def test_a_page_that_says_noindex_once_it_is_drawn(site: Site, drawer: Drawer) -> None:
-    drawer.text = TEXT + '<meta name="robots" content="noindex, nofollow"><a href=/further>x</a>'
-    site.routes["/"] = SHELL
-    [page] = items(site, drawer)
-    assert isinstance(page, Page)
-    assert (page.noindex, page.links) == (True, ())
-
-
 @pytest.mark.parametrize("trouble", ["data", "late", "lost"])
 def test_a_page_that_was_not_drawn_this_time_is_kept(site: Site, drawer: Drawer, work: Work, trouble: str) -> None:
     site.routes["/"] = f"{WRITTEN}<a href=/shell>x</a>"
@@ -134,14 +126,6 @@ def test_another_mode_reads_every_page_again(site: Site, drawer: Drawer, work: W
     assert not work.build(site.url, limits=AUTO).published
     assert work.build(site.url, limits=off).documents == 1
     assert not work.build(site.url, limits=off).published
-
-
-def test_scripts_that_were_refused_are_told(site: Site, drawer: Drawer) -> None:
-    site.routes["/robots.txt"], site.routes["/"] = "User-agent: *\nDisallow: /data", SHELL
-    drawer.data = "/data"
-    [_, skip] = items(site, drawer)
-    assert isinstance(skip, Skip)
-    assert (skip.url, skip.reason) == (f"{site.url}/data", "asked for by a script: robots.txt disallows it")
 
 
 def test_what_is_missing_says_so_before_anything_is_asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

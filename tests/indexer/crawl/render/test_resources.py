@@ -96,17 +96,11 @@ def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, m
     site.routes["/data"] = other.routes["/data"] = "x"
     resources = make(allow_private=True)
     assert load(resources, f"{site.url}/data") is not None
-    for url in (other.url, other.url.replace("127.0.0.3", "localhost"), "http://[::ffff:127.0.0.3]:1", "file:///etc"):
-        assert load(resources, f"{url}/data") is None
+    site.routes["/hop"] = redirect(f"{other.url}/data")
+    for url in (f"{other.url}/data", "http://[::ffff:127.0.0.3]:1/data", "file:///etc/passwd", f"{site.url}/hop"):
+        assert load(resources, url) is None
     assert other.hits == []
     assert load(make(), f"{other.url}/data") is not None
-
-
-@pytest.mark.parametrize("target", ["{other}/data", "file:///etc/passwd", "/private", "/loop"])
-def test_redirects_stay_on_their_origin(site: Site, other: Site, make: Make, target: str) -> None:
-    site.routes["/hop"], site.routes["/loop"] = redirect(target.format(other=other.url)), redirect("/loop")
-    assert load(make("User-agent: *\nDisallow: /private"), f"{site.url}/hop") is None
-    assert other.hits == []
 
 
 def test_credentials_go_to_the_site_alone(site: Site, other: Site, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
