@@ -88,14 +88,13 @@ class _Crawl:
         self._fetcher = Fetcher(limits, services.sessions)
         self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
         self._readers = ReaderPool()
-        self._site = ""  # scheme://host:port
-        self._is_open = False  # whether the start page has been read
+        self._site, self._is_open = "", False  # scheme://host:port, and whether the start page has been read
         self._why_nowhere: str | None = None  # why the start page has no links; empty if it has; None: it was not read
         self._follows = True  # whether links of pages are followed
         self._frontier: deque[tuple[str, int]] = deque()  # addresses, and links from the start
         self._fetches: deque[tuple[str, int, Future[Read]]] = deque()
-        self._seen: set[str] = set()  # addresses enqueued or refused
         self._max_seen = _ADDRESSES + _ADDRESSES_PER_PAGE * limits.max_pages
+        self._seen: set[str] = set()  # addresses enqueued or refused
         self._yielded: set[str] = set()  # addresses of pages
         self._followed: set[str] = set()  # hashes of pages whose links are enqueued
         self._doubted: set[str] = set()  # addresses of pages that are yielded though they name another
@@ -339,7 +338,12 @@ class _Crawl:
             if kept.url != url:
                 self._check_redirect(kept.url)
             return kept
-        request = Request(scope=self._check_redirect, types=types, validators=self._validators, lists=TYPES)
+
+        def validators(hop: str) -> Mapping[str, str]:
+            record = self._unchanging(hop)
+            return conditions(record) if record else {}
+
+        request = Request(scope=self._check_redirect, types=types, validators=validators, lists=TYPES)
         try:
             return self._fetcher.get(url, request)
         except FetchError as error:
@@ -347,10 +351,6 @@ class _Crawl:
             if session and session.kinds and (error.status in (401, 403) or isinstance(error, _RedirectRefused)):
                 self._check_session(session, url, is_certain=error.status == 401)
             raise
-
-    def _validators(self, url: str) -> Mapping[str, str]:
-        record = self._unchanging(url)
-        return conditions(record) if record else {}
 
     def _unchanging(self, url: str) -> PageRecord | None:
         """Return the record of a page, unless all are read again as others are drawn than before."""

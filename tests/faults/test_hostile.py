@@ -194,14 +194,10 @@ def test_files_that_say_nonsense(folder: Path, damage: Callable[[Path], None], n
 @pytest.mark.parametrize(
     "damage",
     [
-        sql("DELETE FROM chunks WHERE row = 1"),
-        sql("UPDATE chunks SET document = 99 WHERE row = 1"),
-        sql("DROP TABLE terms"),
-        sql("UPDATE documents SET metadata = 'nonsense'"),
-        sql("UPDATE documents SET metadata = '[]'"),
-        rows(lambda stored: np.zeros_like(stored)),
-        rows(lambda stored: np.full_like(stored, -1)),
-        words(lambda count: [0] * count),
+        sql("DELETE FROM chunks WHERE row = 1"), sql("UPDATE chunks SET document = 99 WHERE row = 1"),
+        sql("DROP TABLE terms"), sql("UPDATE documents SET metadata = 'nonsense'"),
+        sql("UPDATE documents SET metadata = '[]'"), rows(lambda stored: np.zeros_like(stored)),
+        rows(lambda stored: np.full_like(stored, -1)), words(lambda count: [0] * count),
         words(lambda count: range(1000, 1000 + count)),
     ],
 )  # fmt: skip

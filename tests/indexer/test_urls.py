@@ -129,13 +129,9 @@ def test_loopback() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "https://me@site.example/",
-        "http://me:secret@site.example",
-        "https:/\t/me@site.example",
-        "http://a\\@b/",
-        "https:me:secret@site.example",
-        "http:\\\\me@site.example",
+        "https://me@site.example/", "http://me:secret@site.example", "https:/\t/me@site.example", "http://a\\@b/",
+        "https:me:secret@site.example", "http:\\\\me@site.example",
     ],
-)
+)  # fmt: skip
 def test_a_user_in_an_address(url: str) -> None:
     assert has_user(url)

@@ -89,11 +89,9 @@ def test_other_types_stay_as_they_are_declared(declared: str, name: str, body: b
     ("header", "expected"),
     [
         ('Text/HTML; charset="UTF-8"', ("text/html", "UTF-8")),
-        ("text/html, text/html; charset=utf-8", ("text/html", "utf-8")),
-        ("html", ("", None)),
-        ("", ("", None)),
+        ("text/html, text/html; charset=utf-8", ("text/html", "utf-8")), ("html", ("", None)), ("", ("", None)),
     ],
-)
+)  # fmt: skip
 def test_headers(header: str, expected: tuple[str, str | None]) -> None:
     assert media_type(header) == expected
 
@@ -161,16 +159,12 @@ def test_languages(value: str, language: str | None) -> None:
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        (" 120 ", 120),
-        ("9" * 5000, 9_999_999_999),
-        ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
+        (" 120 ", 120), ("9" * 5000, 9_999_999_999), ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
         pytest.param(format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), 3600, id="in an hour"),
-        ("", None),
-        ("-1", None),
-        ("Fri, 31 Dec 2027 23:59:59", None),
+        ("", None), ("-1", None), ("Fri, 31 Dec 2027 23:59:59", None),
         (f"Fri, 31 Dec {'9' * 20} 23:59:59 GMT", None),
     ],
-)
+)  # fmt: skip
 def test_when_to_ask_again(value: str, seconds: float | None) -> None:
     assert retry_after(httpx.Headers({"Retry-After": value})) == pytest.approx(seconds, abs=300)
 
@@ -194,11 +188,9 @@ def test_a_document_of_any_kind_gives_way_to_the_one_its_header_names(site: Site
         (["pilot: noindex", "pilotlight-images: noindex"], set()),
         (["googlebot: noindex, nofollow, pilotlight: nofollow"], {"nofollow"}),
         (["max-snippet: 5, nofollow"], {"max-snippet: 5", "nofollow"}),
-        (
-            ["unavailable_after: Wed, 25 Jun 2099 15:00:00 GMT, nofollow"],
-            {"unavailable_after: wed", "25 jun 2099 15:00:00 gmt", "nofollow"},
-        ),
+        (["unavailable_after: Wed, 25 Jun 2099 15:00:00 GMT, nofollow"],
+         {"unavailable_after: wed", "25 jun 2099 15:00:00 gmt", "nofollow"}),
     ],
-)
+)  # fmt: skip
 def test_directives_for_this_crawler(values: list[str], found: set[str]) -> None:
     assert robots_directives(httpx.Headers([("X-Robots-Tag", value) for value in values])) == found

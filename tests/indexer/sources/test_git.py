@@ -59,18 +59,12 @@ def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
 @pytest.mark.parametrize(
     "source",
     [
-        "git+https://",
-        "git+https://code.test",
-        "git+https://code.test/docs?x",
-        "git+https://code.test/docs@",
-        "git+https://code.test/docs@--upload-pack=x",
-        "git+https://code.test/docs@a..b",
-        "git+https://code.test/docs@a:b",
-        "git+https://code.test/docs@refs/heads/*",
-        "git+file://host/docs",
+        "git+https://", "git+https://code.test", "git+https://code.test/docs?x", "git+https://code.test/docs@",
+        "git+https://code.test/docs@--upload-pack=x", "git+https://code.test/docs@a..b",
+        "git+https://code.test/docs@a:b", "git+https://code.test/docs@refs/heads/*", "git+file://host/docs",
         "git+file:///",
     ],
-)
+)  # fmt: skip
 def test_addresses_that_are_none(source: str) -> None:
     with pytest.raises(SourceError):
         GitAddress.read(source)
