@@ -9,16 +9,13 @@ import re
 import secrets
 import sqlite3
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from flask import Blueprint, Flask, Response, current_app, g, has_app_context, has_request_context, request
 from prometheus_client import (
     CollectorRegistry,
@@ -48,11 +45,9 @@ SECONDS = (
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
-MINUTES = 60
 REQUEST_ID = "X-Request-Id"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_READINESS = "/readyz"  # its 503 is an answer, and no failure
-_QUIET = frozenset({"/livez", _READINESS, "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
+_QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
 _IDLE = {"dense": "lexical", "lexical": "dense"}  # the stage that a mode leaves out
 _PUSHED = {  # name of the metric: field of `PushedQueue.waiting`
     "waiting": ("queued", "Changes that wait to be indexed."),
@@ -66,57 +61,6 @@ blueprint = Blueprint("metrics", __name__)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # which the files of several processes do not have either
 
 
-class Minute(NamedTuple):
-    """The searches and errors of one minute."""
-
-    start: int  # seconds since 1970
-    searches: int
-    errors: int  # requests answered with a status of 500 or more
-
-
-class Throughput:
-    """Counts into a ring of minutes, which is a file of 1.5 kB where workers see each other's."""
-
-    def __init__(self, folder: Path | None, number: int) -> None:
-        self._folder = folder
-        self._lock = threading.Lock()
-        shape = (MINUTES, 3)  # minute since 1970, searches, errors
-        if folder is None:
-            self._rows = np.zeros(shape, np.int64)
-        else:
-            path = folder / f"minutes-{number}.ring"
-            self._rows = np.memmap(path, np.int64, "r+" if path.exists() else "w+", shape=shape)
-
-    def add(self, *, searches: int = 0, errors: int = 0) -> None:
-        """Count something that happens now."""
-        minute = int(time.time()) // 60
-        with self._lock:
-            row = self._rows[minute % MINUTES]
-            if row[0] != minute:
-                row[:] = minute, 0, 0
-            row[1:] += searches, errors
-
-    def last_hour(self) -> list[Minute]:
-        """Return the last sixty minutes, oldest first; the last one is not over yet."""
-        rows = self._rows
-        if self._folder is not None:
-            rings = [np.fromfile(path, np.int64).reshape(-1, 3) for path in self._folder.glob("minutes-*.ring")]
-            rows = np.concatenate(rings)
-        now = int(time.time()) // 60
-        return [
-            Minute(minute * 60, *map(int, rows[rows[:, 0] == minute, 1:].sum(axis=0)))
-            for minute in range(now - MINUTES + 1, now + 1)
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """The figures of the status page."""
-
-    stages: dict[str, list[tuple[float, int]]]  # by stage: upper bound in seconds, searches up to it and over the last
-    minutes: list[Minute]  # of the last hour, oldest first
-
-
 class Metrics:
     """The counters of one application; safe to use from several threads."""
 
@@ -124,7 +68,6 @@ class Metrics:
         folder = Path(os.environ[FOLDER_VARIABLE]) if FOLDER_VARIABLE in os.environ else None
         self._slot = claim_number(folder) if folder else None  # held as long as this object
         number = self._slot.number if self._slot else 0
-        self._throughput = Throughput(folder, number)
         registry = self._collected = CollectorRegistry()
         if folder:
             for stale in folder.glob(f"gauge_live*_{number}.db"):
@@ -161,7 +104,6 @@ class Metrics:
         for stage in STAGES:
             if (milliseconds := took.get(stage)) and stage != _IDLE.get(mode):
                 self._child(self._stages, stage, mode, collection).observe(milliseconds / 1000)
-        self._throughput.add(searches=1)
         dynamo = sys.modules.get("torch._dynamo.utils")  # only where the engine `compile` has loaded it
         if dynamo and (graphs := dynamo.counters["stats"]["unique_graphs"]) > self._graphs:
             self._compiled.inc(graphs - self._graphs)
@@ -181,8 +123,6 @@ class Metrics:
         method = method if method in METHODS else "OTHER"  # a client may send any word
         self._child(self._requests, method, route, str(status)).inc()
         self._child(self._seconds, route).observe(seconds)
-        if status >= 500 and route != _READINESS:
-            self._throughput.add(errors=1)
 
     def refuse(self, reason: str) -> None:
         """Count a request that is turned away."""
@@ -192,8 +132,11 @@ class Metrics:
         """Return everything in the Prometheus text format."""
         return exposition.generate_latest(self._collected)
 
-    def overview(self) -> Overview:
-        """Return the distribution of each stage's time, over modes and collections, and the last hour's searches."""
+    def stages(self) -> dict[str, list[tuple[float, int]]]:
+        """Return how long each stage took, over modes and collections.
+
+        By stage: upper bounds in seconds, and the searches between each and the one before.
+        """
         cumulative: dict[str, dict[float, float]] = {stage: {} for stage in STAGES}
         for sample in (sample for metric in self._collected.collect() for sample in metric.samples):
             if sample.name == "pilotlight_search_stage_seconds_bucket":
@@ -205,7 +148,7 @@ class Metrics:
             for bound, count in sorted(counts.items()):
                 stages[stage].append((bound, int(count - before)))
                 before = count
-        return Overview(stages, self._throughput.last_hour())
+        return stages
 
     def _child(self, metric: Any, *labels: str) -> Any:
         key = (metric, *labels)

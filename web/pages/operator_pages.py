@@ -4,7 +4,7 @@ Charts are geometry and labels here; the templates draw them as SVG.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ from rag.messages import InCollection, Request
 from rag.serving.pushed_queue import PushedQueue
 from web.api.requests import read_query, recorder, retriever, settings
 from web.display_urls import Link, Places, distinct, link_to
-from web.observe.metrics import Metrics, Minute
+from web.observe.metrics import Metrics
 from web.openapi import HTML, Content, Operation
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
@@ -74,13 +74,11 @@ def show_status() -> str:
     index: dict[str, Any] | None = None
     with suppress(NotReady):  # the page says why, by the status
         index = retriever().describe(collection)
-    overview = metrics.overview()
+    stages = metrics.stages()
     pushed: dict[str, Any] | None = None
     with suppress(OSError, sqlite3.Error):  # nothing can be pushed either, then, and who does is told
         pushes: PushedQueue | None = current_app.extensions["pushes"]
         pushed = pushes.waiting().get(collection) if pushes else None
-    total = overview.stages.get("total", [])
-    columns, most = _columns([(_minute(one), one.searches, one.errors) for one in overview.minutes])
     return render_template(
         "status.html",
         status=state,
@@ -88,14 +86,10 @@ def show_status() -> str:
         index=index,
         pushed=pushed,
         **(_of_index(index) if index else {}),
-        histogram=histogram(total),
-        searches=sum(count for _, count in total),
-        quantiles=quantiles(total),
-        stages=[(label, quantiles(overview.stages.get(name, []))) for name, label in STAGES.items()],
-        columns=columns,
-        most=most,
-        hour=sum(minute.searches for minute in overview.minutes),
-        errors=sum(minute.errors for minute in overview.minutes),
+        histogram=histogram(stages["total"]),
+        searches=sum(count for _, count in stages["total"]),
+        quantiles=quantiles(stages["total"]),
+        stages=[(label, quantiles(stages[name])) for name, label in STAGES.items()],
     )
 
 
@@ -139,14 +133,12 @@ def show_insights() -> str:
     """Show the most asked, what is asked without a good answer, times and days."""
     asked = read_query(InsightsRequest)
     found = _report(asked)
-    columns, most = _columns(
-        (
-            f"{day}: {one.asked:,} asked, {one.unanswered:,} without a good answer",
-            one.asked - one.unanswered,
-            one.unanswered,
-        )
-        for day, one in found.days
-    )
+    most = max((one.asked for _, one in found.days), default=0)
+    columns = []
+    for day, one in found.days:
+        label = f"{day}: {one.asked:,} asked, {one.unanswered:,} without a good answer"
+        heights = [HUNDREDTHS * count / max(most, 1) for count in (one.asked - one.unanswered, one.unanswered)]
+        columns.append(Column(label, *heights))
     return render_template(
         "insights.html", found=found, days=asked.days, offered=OFFERED, kept=settings(), columns=columns, most=most
     )
@@ -217,20 +209,6 @@ def age(moment: str, now: datetime) -> str:
             count = minutes // size
             return f"{count} {unit}{'s' * (count > 1)} ago"
     return "just now"
-
-
-def _columns(counts: Iterable[tuple[str, int, int]]) -> tuple[list[Column], int]:
-    """Lay out labels with two counts each, the second above the first; also return the most of both together."""
-    counts = list(counts)
-    most = max((lower + upper for _, lower, upper in counts), default=0)
-    scale = HUNDREDTHS / max(most, 1)
-    return [Column(label, lower * scale, upper * scale) for label, lower, upper in counts], most
-
-
-def _minute(minute: Minute) -> str:
-    searches = "search" if minute.searches == 1 else "searches"
-    errors = f", {minute.errors:,} failed" if minute.errors else ""
-    return f"{datetime.fromtimestamp(minute.start, UTC):%H:%M} UTC: {minute.searches:,} {searches}{errors}"
 
 
 def _spell(seconds: float) -> str:

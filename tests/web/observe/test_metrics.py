@@ -21,7 +21,6 @@ from tests.dummy import DummyEmbedder
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until
 from web.app import create_app
-from web.observe import metrics as module
 from web.observe.metrics import SECONDS, STAGES, Metrics
 from web.observe.worker_folder import claim_number, make_folder
 
@@ -114,25 +113,17 @@ def test_batches_refusals_stages_and_compilations(monkeypatch):
     assert len(metrics._children) == children
 
 
-def test_overview_has_what_the_status_page_draws(monkeypatch):
+def test_the_status_page_gets_the_times_of_each_stage():
     metrics = Metrics(lambda: {})
-    monkeypatch.setattr(module.time, "time", lambda: 1_000_000_000.0)  # in the minute that began 40 s before
     metrics.searched(answer(embed=1.5), "hybrid", "default")
     metrics.searched(answer(embed=1.5), "hybrid", "notes")
     metrics.searched(answer(embed=99_000.0), "dense", "default")
-    metrics.answered("GET", "/", 500, 0.1)
-    metrics.answered("GET", "/readyz", 503, 0.1)  # which says that a start is under way, as it should
-    monkeypatch.setattr(module.time, "time", lambda: 1_000_000_060.0)
     metrics.searched(answer(embed=0.0, dense=0.0), "lexical", "default")
-    overview = metrics.overview()
-    assert set(overview.stages) == set(STAGES)
-    embed = dict(overview.stages["embed"])
-    assert [bound for bound, _ in overview.stages["embed"]] == [*SECONDS, float("inf")]
+    stages = metrics.stages()
+    assert set(stages) == set(STAGES)
+    embed = dict(stages["embed"])
+    assert [bound for bound, _ in stages["embed"]] == [*SECONDS, float("inf")]
     assert (embed[0.002], embed[float("inf")], sum(embed.values())) == (2, 1, 3)
-    assert len(overview.minutes) == 60
-    assert overview.minutes[-2:] == [(999_999_960, 3, 1), (1_000_000_020, 1, 0)]
-    monkeypatch.setattr(module.time, "time", lambda: 1_000_003_600.0)
-    assert sum(minute.searches for minute in metrics.overview().minutes) == 1  # what is older has gone
 
 
 def serve_until_killed(told):
