@@ -1,19 +1,23 @@
-"""Turns a passage and the spans that match into safe HTML: a piece around the matches, or all of it."""
+"""Turns a passage and the spans that match into safe HTML: a piece around the matches, or all of it.
+
+What was code on its page is plain text in the index, with its lines. It is recognised by how its lines are built: by
+the signs they end in and hold, by indentation and columns, and by what prose has and code has not.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 from markupsafe import Markup, escape
 
-from web.pages.blocks import CELL, Span, TextBlock, lines_of, split_blocks, unwrap
+Span = tuple[int, int]  # characters [start, end)
 
 SNIPPET_CHARS = 320
 LEAD_CHARS = 110  # shown at most before the first match of a snippet
 LEAD_LINES = 3  # of code before the line with the first match
 LONGEST_WORD = 120  # characters without a space that are kept whole: an address, a path
-# A full stop after a number, a single letter or before a small one seldom ends a sentence.
-_SENTENCE = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
-_BREAK = re.compile(r"\s+")
+CELL = " | "  # between the cells of a row
 MARK = Markup("<mark>")
 NEAR = Markup('<mark class="near">')  # a sentence that is near in meaning, but has no word of the query
 SHAPES = {  # what can be wider than the page is reached by keys, to be scrolled
@@ -24,6 +28,37 @@ SHAPES = {  # what can be wider than the page is reached by keys, to be scrolled
 }
 ROW, ROW_CELL = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
 CUT = Markup('<span class="cut">…</span>')
+_LOOKED_AT = 200  # characters at either end of a line
+_LONGEST_HEADING = 80  # characters
+_WRAPPED = range(50, 121)  # characters of the longest line of a text that was wrapped by hand or by a mailer
+
+_BREAK = re.compile(r"\s+")
+# A full stop after a number, a single letter or before a small one seldom ends a sentence.
+_STOP = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
+_BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
+_FENCE = re.compile(r"[ \t]*(```+|~~~+)[^`\n]*")
+_ITEM = re.compile(r"\s*(?:[-*•–]|\d+[.)]|[a-z]\))\s+\S")
+_ENDS = re.compile(r"(?:[;{}\\\[]|[({,=|]|\)\s*[:,;]?|=>|->|&&|\|\|)\s*\Z|\A\s*[\])}]+[;,]?\s*\Z")
+_SIGNS = re.compile(
+    r"[$\w\])]\s*(?:[=!<>+*/%&|^-]?=)\s*\S|\w\(.*\)|::|->|=>|&&|\|\||\$\w|\$\{|</?\w[^>]*>|\w\.\w+\(|[{}]|(?:^|\s)--?\w[\w-]*"
+)
+_PROMPT = re.compile(r"\s*(?:\$|#|>>>|\.\.\.|%|In \[\d*\]:|\w[\w@:~/.-]*[$#>])\s+\S|\s*(?:#!|//|/\*|<!--|--\s)")
+_RULE, _DASHES = frozenset("-=+:| "), re.compile("[-=]{3}")
+_COLUMNS = re.compile(r"\S(?: {3,}|\t+)\S")
+_PAIR = re.compile(r"\s*(?:- )?[\w.\"'-]+:(?:\s|\Z)")
+_PATH = re.compile(r"(?:^|\s)(?:~|\.{1,2})?/\w")
+_CALL = re.compile(r"\w\(")
+_WORDS = re.compile(r"(?<!\w)(?:[^\W\d_]+(?:['’][^\W\d_]+)?[,;:.]?(?:\s+|\Z)){6}")
+_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]{2,}[,;]?(?: [^\W\d_]+(?:'[^\W\d_]+)?[,;:]?){3,}[^;{}=]*[.!?:]['\")”’]*\Z")
+_UNFINISHED = re.compile(r"[^\W_].*[^.,;:!…]", re.DOTALL)  # a line that is no sentence, or a question
+
+
+class TextBlock(NamedTuple):
+    """A stretch of a text, without the blank lines around it."""
+
+    start: int
+    end: int
+    kind: Literal["text", "heading", "table", "code"]
 
 
 def make_snippet(
@@ -43,15 +78,17 @@ def make_snippet(
     spans, opening = merge_spans(highlights, len(text)), MARK
     if not spans and sentence:
         spans, opening = merge_spans([sentence], len(text)), NEAR
-    text, blocks = _read(text, is_code=is_code)
+    blocks = split_blocks(text, is_code=is_code)
+    text = unwrap(text, blocks)
     start, end = (0, len(text)) if len(text) <= size else _window(text, blocks, spans, size)
-    return _render(text, blocks, spans, start, end, opening)
+    return _render(text, blocks, spans, (start, end), opening)
 
 
 def make_text(text: str, highlights: Iterable[Span] = (), *, is_code: bool = False) -> Markup:
     """Show a text whole, with the spans that match marked."""
-    text, blocks = _read(text.rstrip(), is_code=is_code)
-    return _render(text, blocks, merge_spans(highlights, len(text)), 0, len(text), MARK)
+    text = text.rstrip()
+    blocks = split_blocks(text, is_code=is_code)
+    return _render(unwrap(text, blocks), blocks, merge_spans(highlights, len(text)), (0, len(text)), MARK)
 
 
 def make_section(section: str, text: str, highlights: Iterable[Span], *, is_code: bool = False) -> Markup:
@@ -63,9 +100,9 @@ def make_section(section: str, text: str, highlights: Iterable[Span], *, is_code
     passage = make_text(text, highlights, is_code=is_code)
     if len(text) == len(section):
         return passage
-    before, after = section[:start], section[start + len(text) :].lstrip("\n")
-    around = [make_text(part, is_code=is_code) for part in (before, after)]
-    return Markup("").join([around[0], Markup('<div class="passage">'), passage, Markup("</div>"), around[1]])
+    before = make_text(section[:start], is_code=is_code)
+    after = make_text(section[start + len(text) :].lstrip("\n"), is_code=is_code)
+    return before + Markup('<div class="passage">{}</div>').format(passage) + after
 
 
 def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
@@ -87,48 +124,37 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int, opening: Markup
     position = start
     for span_start, span_end in spans:
         left, right = max(span_start, start), min(span_end, end)
-        if left >= right:
-            continue
-        pieces += [escape(text[position:left]), opening, escape(text[left:right]), Markup("</mark>")]
-        position = right
+        if left < right:
+            pieces += [escape(text[position:left]), opening, escape(text[left:right]), Markup("</mark>")]
+            position = right
     pieces.append(escape(text[position:end]))
     return Markup("").join(pieces)
 
 
-def _read(text: str, *, is_code: bool) -> tuple[str, list[TextBlock]]:
-    """A text without the breaks that only wrapped its lines, and its blocks."""
-    blocks = split_blocks(text, is_code=is_code)
-    return unwrap(text, blocks), blocks
-
-
-def _render(text: str, blocks: Iterable[TextBlock], spans: list[Span], start: int, end: int, opening: Markup) -> Markup:
-    """The blocks of text[start:end], each an element; what is cut off at either end is said by an ellipsis."""
-    shown = [TextBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
-    shown = [block for block in shown if block.start < block.end]
+def _render(text: str, blocks: Iterable[TextBlock], spans: list[Span], shown: Span, opening: Markup) -> Markup:
+    """Return the blocks of a stretch, each an element; what is cut off at either end is said by an ellipsis."""
+    start, end = shown
+    parts = [TextBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
+    parts = [part for part in parts if part.start < part.end]
     pieces: list[Markup] = []
-    for block in shown:
-        if block.kind == "table":
-            inner, cut, gap = _rows(text, spans, block, opening), ROW.format(ROW_CELL.format(CUT)), ""
+    for part in parts:
+        if part.kind == "table":
+            inner, cut = Markup(""), ROW.format(ROW_CELL.format(CUT))
+            for line_start, line_end in _lines(text, part.start, part.end):
+                row, position = Markup(""), line_start
+                for cell in text[line_start:line_end].split(CELL):
+                    row += ROW_CELL.format(mark(text, spans, position, position + len(cell), opening))
+                    position += len(cell) + len(CELL)
+                inner += ROW.format(row)
         else:
-            inner, cut, gap = mark(text, spans, block.start, block.end, opening), CUT, " "
-        gap = "\n" if block.kind == "code" else gap
-        if block is shown[0] and text[:start].strip():
+            inner, cut = mark(text, spans, part.start, part.end, opening), CUT
+        gap = {"code": "\n", "table": ""}.get(part.kind, " ")
+        if part is parts[0] and text[:start].strip():
             inner = cut + gap + inner
-        if block is shown[-1] and text[end:].strip():
+        if part is parts[-1] and text[end:].strip():
             inner = inner + gap + cut
-        pieces.append(SHAPES[block.kind].format(inner))
+        pieces.append(SHAPES[part.kind].format(inner))
     return Markup("").join(pieces)
-
-
-def _rows(text: str, spans: list[Span], block: TextBlock, opening: Markup) -> Markup:
-    rows = []
-    for start, end in lines_of(text, block.start, block.end):
-        cells, position = [], start
-        for cell in text[start:end].split(CELL):
-            cells.append(ROW_CELL.format(mark(text, spans, position, position + len(cell), opening)))
-            position += len(cell) + len(CELL)
-        rows.append(ROW.format(Markup("").join(cells)))
-    return Markup("").join(rows)
 
 
 def _window(text: str, blocks: list[TextBlock], spans: list[Span], size: int) -> Span:
@@ -156,35 +182,170 @@ def _window(text: str, blocks: list[TextBlock], spans: list[Span], size: int) ->
 
 
 def _units(text: str, block: TextBlock, size: int) -> list[Span]:
-    """Lines of code, rows and sentences: what a snippet has whole or not at all; longer ones are cut between words."""
+    """Return lines of code, rows and sentences, which a snippet has whole or not at all; longer ones cut by words."""
     units: list[Span] = []
-    for start, end in lines_of(text, block.start, block.end):
-        if block.kind in ("code", "table"):
-            pieces = [(start, end)]
+    for line_start, line_end in _lines(text, block.start, block.end):
+        is_prose = block.kind not in ("code", "table")
+        stops = [found.end() for found in _STOP.finditer(text, line_start, line_end)] if is_prose else []
+        for start, end in pairwise([line_start, *stops, line_end]):
+            piece = text[start:end]
+            start += 0 if block.kind == "code" else len(piece) - len(piece.lstrip())
+            end -= len(piece) - len(piece.rstrip())
+            while end - start > size:
+                spaces = [found.start() for found in _BREAK.finditer(text, start + 1, start + size // 2)]
+                after = _BREAK.search(text, start + size // 2, min(end, start + size // 2 + LONGEST_WORD))
+                stop = spaces[-1] if spaces else after.start() if after else start + size // 2
+                units.append((start, stop))
+                start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
+            if start < end:
+                units.append((start, end))
+    return units or [(block.start, block.end)]
+
+
+def split_blocks(text: str, *, is_code: bool = False) -> list[TextBlock]:
+    """Return the blocks of a text in order; code goes on over blank lines, and has no fence around it any more."""
+    if is_code:  # of a file of source code, and so nothing else
+        return list(_code(text, 0, len(text)))
+    blocks: list[TextBlock] = []
+    for block in _fenced(text):
+        last = blocks[-1] if blocks else None
+        if last and last.kind == "code" and not text[last.end : block.start].strip():
+            lines = text[block.start : block.end].split("\n")
+            is_inside = not any(_is_prose(line) or _ITEM.match(line) for line in lines)
+            if block.kind == "code" or (
+                is_inside and all(line.startswith(("  ", "\t")) for line in lines if line.strip())
+            ):
+                blocks[-1] = TextBlock(last.start, block.end, "code")
+                continue
+        blocks.append(block)
+    short = [block.kind == "text" and _is_short(text[block.start : block.end].strip()) for block in blocks]
+    for place, (is_short, is_next_short) in enumerate(pairwise(short)):
+        if is_short and not is_next_short:
+            blocks[place] = blocks[place]._replace(kind="heading")
+    return blocks
+
+
+def unwrap(text: str, blocks: list[TextBlock]) -> str:
+    """Return a text of the same length in which a break that only wrapped a line is a space.
+
+    Such a break stands where the next word would not have fitted into the longest line.
+    """
+    pieces, position = [], 0
+    for block in blocks:
+        lines = _lines(text, block.start, block.end) if block.kind == "text" else []
+        width = max((end - start for start, end in lines), default=0)
+        if len(lines) < 2 or width not in _WRAPPED:
+            continue
+        for (start, end), following in pairwise(lines):
+            after = text[slice(*following)]
+            first = after.split(None, 1)[0] if after.strip() else ""
+            if first and end - start + 1 + len(first) > width and not _ITEM.match(after):
+                pieces += [text[position:end], " "]
+                position = end + 1
+    return "".join([*pieces, text[position:]])
+
+
+def _lines(text: str, start: int, end: int) -> list[Span]:
+    """Return the lines of a stretch, with their indentation and without their ends; empty ones too."""
+    spans, position = [], start
+    for line in text[start:end].split("\n"):
+        spans.append((position, position + len(line)))
+        position += len(line) + 1
+    return spans
+
+
+def _fenced(text: str) -> Iterator[TextBlock]:
+    """Yield the blocks of a text, what stands between fences as code."""
+    fence, opened, position = "", 0, 0
+    for start, end in _lines(text, 0, len(text)):
+        found = _FENCE.fullmatch(text, start, end)
+        if not found or (fence and not found[1].startswith(fence)):
+            continue
+        if fence:
+            yield from _code(text, opened, start)
+            fence = ""
         else:
-            stops = [found.end() for found in _SENTENCE.finditer(text, start, end)]
-            pieces = list(zip([start, *stops], [*stops, end], strict=True))
-        for piece in pieces:
-            units += _between_words(text, *_stripped(text, *piece, keep_indent=block.kind == "code"), size)
-    return [unit for unit in units if unit[0] < unit[1]] or [(block.start, block.end)]
+            yield from _apart(text, position, start)
+            fence, opened = found[1], end + 1
+        position = end + 1
+    yield from _code(text, opened, len(text)) if fence else _apart(text, position, len(text))
 
 
-def _stripped(text: str, start: int, end: int, *, keep_indent: bool) -> Span:
+def _code(text: str, start: int, end: int) -> Iterator[TextBlock]:
+    left, right = _bounds(text, start, end)
+    if left < right:
+        yield TextBlock(left, right, "code")
+
+
+def _apart(text: str, start: int, end: int) -> Iterator[TextBlock]:
+    """Yield blocks with blank lines between; lead-in lines of prose are set apart from the code that follows them."""
+    position = start
+    for stop in [*(match.span() for match in _BLANK.finditer(text, start, end)), (end, end)]:
+        left, right = _bounds(text, position, stop[0])
+        position = stop[1]
+        if left >= right:
+            continue
+        lines = _lines(text, left, right)
+        texts = [text[slice(*line)] for line in lines]
+        lead = next((at for at, line in enumerate(texts) if not _is_prose(line)), len(lines))
+        if 0 < lead < len(lines) and _is_code(texts[lead:]):
+            yield TextBlock(left, lines[lead - 1][1], "text")
+            yield TextBlock(lines[lead][0], right, "code")
+        else:
+            yield TextBlock(left, right, "table" if _is_table(texts) else "code" if _is_code(texts) else "text")
+
+
+def _bounds(text: str, start: int, end: int) -> Span:
+    """Cut off empty lines and white space around, but not the indentation of the first line."""
     piece = text[start:end]
-    return start if keep_indent else start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+    left = len(piece) - len(piece.lstrip())
+    return start + piece.rfind("\n", 0, left) + 1, start + len(piece.rstrip())
 
 
-def _between_words(text: str, start: int, end: int, size: int) -> list[Span]:
-    """Pieces of at most `size` characters that begin and end between words, where a word is not longer than it may."""
-    pieces: list[Span] = []
-    most = size // 2
-    while end - start > size:
-        stops = [found.start() for found in _BREAK.finditer(text, start + 1, start + most)]
-        if stops:
-            stop = stops[-1]
-        else:
-            after = _BREAK.search(text, start + most, min(end, start + most + LONGEST_WORD))
-            stop = after.start() if after else start + most
-        pieces.append((start, stop))
-        start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
-    return [*pieces, (start, end)]
+def _ends_of(line: str) -> str:
+    """Return the part of a line that is looked at: it is bounded, however long the line is."""
+    line = line.rstrip()
+    return line if len(line) <= 2 * _LOOKED_AT else line[:_LOOKED_AT] + line[-_LOOKED_AT:]
+
+
+def _is_prose(line: str) -> bool:
+    line = _ends_of(line)
+    if line.startswith(("    ", "\t")):
+        return False
+    return bool(_WORDS.search(line) or (_SENTENCE.search(line) and not _CALL.search(line)))
+
+
+def _is_short(line: str) -> bool:
+    """Whether a paragraph is one line that ends as headings do."""
+    if len(line) > _LONGEST_HEADING or "\n" in line or line[:1].islower():
+        return False
+    return bool(_UNFINISHED.fullmatch(line)) and not _ITEM.match(line)
+
+
+def _is_table(lines: list[str]) -> bool:
+    """Whether lines are rows of a table, as readers write them: as many cells each, but for empty ones at the end."""
+    if len(lines) < 3 or any(line[:1].isspace() or _ENDS.search(_ends_of(line)) for line in lines):
+        return False
+    cells = [line.count(CELL) for line in lines]
+    return max(cells) > 0 and cells.count(max(cells)) * 4 >= len(lines) * 3 and not _has_rule(lines)
+
+
+def _has_rule(lines: list[str]) -> bool:
+    """Whether there is a line as below the head of a table."""
+    return len(lines) > 1 and any(set(line) <= _RULE and _DASHES.search(line) for line in map(_ends_of, lines))
+
+
+def _is_code(lines: list[str]) -> bool:
+    lines = [_ends_of(line) for line in lines if line.strip()]
+    indented = sum(line.startswith(("  ", "\t")) for line in lines)
+    pairs = sum(bool(_PAIR.match(line)) for line in lines)
+    columns = sum(bool(_COLUMNS.search(line)) for line in lines)
+    if _has_rule(lines) or (indented and pairs * 3 >= len(lines) * 2) or columns * 2 > len(lines) > 1:
+        return True
+    if any(_is_prose(line) or _ITEM.match(line) for line in lines[:1]) or sum(map(_is_prose, lines)) * 3 > len(lines):
+        return False
+    signs = sum(bool(_ENDS.search(line)) + bool(_SIGNS.search(line)) + 2 * bool(_PROMPT.match(line)) for line in lines)
+    signs += sum(bool(_PATH.search(line)) and not _SIGNS.search(line) for line in lines)
+    if len(lines) == 1:
+        return signs + lines[0].rstrip().endswith(";") >= 2
+    return signs + indented >= len(lines)

@@ -1,8 +1,7 @@
 import pytest
 
 from tests.web.fakes import CODE
-from web.pages.blocks import split_blocks
-from web.pages.snippets import CUT, make_section, make_snippet, make_text
+from web.pages.snippets import CUT, make_section, make_snippet, make_text, split_blocks
 
 
 def test_the_richest_run_of_matches_wins():
