@@ -1,19 +1,28 @@
 """The client against the real application, with a retriever whose answers are known."""
 
+import json
+import re
 import subprocess
 import sys
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from indexer.sources.pushed_store import PushedStore
 from rag.client import client as client_module
 from rag.client.client import Client
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.query.request import Filter, SearchRequest
+from rag.query.results import Answer
 from rag.serving.api_keys import KeyFile
+from rag.serving.pushed_builder import PushedBuilder
+from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
+from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import WHY, FakeJobs, FakeRetriever, make_hit
 from tests.web.running import running
@@ -226,3 +235,152 @@ def test_the_client_loads_no_model_and_no_index():
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert "httpx" in loaded
     assert not loaded & {"torch", "faiss", "tantivy", "lxml", "flask", "pydantic", "langchain_core"}
+
+
+def test_push_wait_and_withdraw(tmp_path):
+    settings = Settings(index=str(tmp_path / "index"), keys=str(tmp_path / "keys.json"))
+    key = KeyFile(settings.keys_file).add("sender", "write")
+    queue = PushedQueue(settings, (sys.executable, "-c", ""))
+    builder = PushedBuilder(settings, lambda settings: DummyEmbedder())
+    with running(create_app(FakeRetriever(), settings, None, queue)) as url, Client(url, key=key) as client:
+        text = client.push("https://wiki.test/a", "Cats purr.", title="Cats", metadata={"team": ["a"]})
+        page = client.push(
+            "https://wiki.test/b", "<p>Grün".encode("latin-1"), content_type="text/html; charset=latin-1"
+        )
+        bad = client.push("https://wiki.test/c", b"no PDF", content_type="application/pdf")
+        assert (text.id, text.state, text.url) == (1, "queued", "https://wiki.test/a")
+        with pytest.raises(Unavailable, match="change 1 is still queued"):
+            text.wait(0)
+        builder.build(settings.index_dir)
+        assert [change.wait(5) for change in (text, page, bad)] == ["indexed", "indexed", "failed"]
+        assert bad.reason
+        with PushedStore(settings.index_dir).read() as documents:
+            first = documents.page("https://wiki.test/a")
+        assert first is not None
+        assert first.stated == ("Cats", None, None, (("team", ("a",)),), None)
+        gone = client.withdraw("https://wiki.test/b")
+        assert [change.id for change in client.changes()] == [gone.id, 3, 2, 1]
+        builder.build(settings.index_dir)
+        assert gone.wait(5) == "removed"
+        with pytest.raises(Rejected, match="no document was pushed") as error:
+            client.withdraw("https://wiki.test/b")
+        assert error.value.field == "url"
+        with pytest.raises(Rejected, match="is not read"):
+            client.push("https://wiki.test/d", b"x", content_type="image/png")
+        with pytest.raises(ClientError):
+            client.push("file:///etc/passwd", "x")
+
+
+class Scripted(BaseHTTPRequestHandler):
+    answers: list[tuple[int, dict[str, str], bytes]]
+    seen: list[str]
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.append(self.path)
+        status, headers, body = self.answers.pop(0)
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def scripted():
+    handler = type("Handler", (Scripted,), {"answers": [], "seen": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield handler, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+BUSY = json.dumps({"status": 503, "detail": "too much to do"}).encode()
+PROBLEM = {"Content-Type": "application/problem+json"}
+FOUND = json.dumps(Answer("a", [], {}, "g1").as_dict()).encode()
+
+
+def test_a_busy_server_is_asked_again_when_it_says(scripted):
+    handler, url = scripted
+    for status in (503, 429):
+        handler.answers = [(status, {**PROBLEM, "Retry-After": "0"}, BUSY), (200, {}, FOUND)]
+        with Client(url) as client:
+            assert client.search("a").generation == "g1"
+        assert handler.answers == []
+
+
+@pytest.mark.parametrize("header", [{}, {"Retry-After": "soon"}, {"Retry-After": "3"}])
+def test_it_is_not_asked_again_otherwise(scripted, header):
+    handler, url = scripted
+    handler.answers = [(503, {**PROBLEM, **header}, BUSY)]
+    with Client(url, patience=2) as client, pytest.raises(Unavailable, match="too much to do") as caught:
+        client.search("a")
+    assert caught.value.retry_after == (3 if header.get("Retry-After") == "3" else None)
+    assert len(handler.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "message"),
+    [
+        (200, {}, b"<html>", "is not as expected"),
+        (200, {}, b"[]", "is it Pilotlight"),
+        (200, {}, b'{"hits": [{}]}', "is it Pilotlight"),
+        (302, {"Location": "http://127.0.0.1:1/"}, b"", "status 302"),
+        (500, {}, b"oh", "status 500"),
+        (500, PROBLEM, b"[]", "status 500"),
+        (502, PROBLEM, b'{"detail": 5, "field": 6}', "status 502"),
+        (200, {"Content-Length": "100"}, b"{", "cannot be reached"),
+    ],
+)
+def test_a_server_that_is_something_else(scripted, status, headers, body, message):
+    handler, url = scripted
+    handler.answers = [(status, headers, body)]
+    with Client(url) as client, pytest.raises(ClientError, match=message):
+        client.search("a")
+
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = [(DOCS / name).read_text(encoding="utf-8") for name in ("programming.md", "sources.md")]
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", "".join(PAGES), re.MULTILINE | re.DOTALL)
+KEY = "pl_a-key-that-may-write"
+PRINTS = (
+    ("client.search(", "1 Partial Indexes Indexes › Partial Indexes https://docs.example/"),
+    ("client.push(", ""),
+    (
+        "import PilotlightRetriever\n\nretriever = PilotlightRetriever(searcher",
+        "['https://docs.example/indexes/partial.html#part-1', 'https://",
+    ),
+    ("PilotlightReranker", "0.872138440"),
+    ("ask_further", "For few rows [2]. ['For few rows [2].']\nFor few rows [2]. how do I make a"),
+    ("openai", ""),
+    ("citation.number", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),
+)
+
+
+@pytest.mark.parametrize(("mark", "printed"), PRINTS)
+def test_example(mark, printed, tmp_path, capsys, monkeypatch):
+    [example] = [text for text in EXAMPLES if mark in text]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PILOTLIGHT_KEY", KEY)
+    retriever = FakeRetriever()
+    retriever.hits = [make_hit(1), make_hit(2)]
+    retriever.rerank_model = "dummy"
+    settings = Settings(keys=str(tmp_path / "keys.json"), anonymous="read")
+    KeyFile(settings.keys_file).add("builder", "write", KEY)
+    example = example.replace('api_key="none"', f'api_key="{KEY}"')
+    with fake_endpoint() as endpoint:
+        endpoint.answers("For few rows", " [2].")
+        settings = Settings(
+            index="index", keys=str(settings.keys_file), anonymous="read", answer_url=endpoint.url, answer_model="small"
+        )
+        with running(create_app(retriever, settings, FakeJobs(), PushedQueue(settings))) as url:
+            exec(compile(example.replace("http://127.0.0.1:8642", url), "documentation", "exec"), {})
+    assert printed in capsys.readouterr().out
+
+
+def test_every_example_is_run():
+    assert len(EXAMPLES) == len(PRINTS)

@@ -1,11 +1,140 @@
-"""Whole documents over REST."""
+"""Documents pushed over REST; `tests/indexer/sources/test_pushed.py` has what becomes of them."""
 
+import base64
 import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+from flask.testing import FlaskClient
 
+from indexer.sources.pushed_store import PushedStore
 from rag.errors import NotReady
-from tests.web.fakes import make_hit
+from rag.serving.api_keys import KeyFile
+from rag.serving.pushed_queue import PushedQueue
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.test_problems import assert_problem
+from web.app import create_app
+
+URL = "/api/v1/documents"
+PAGE = {"url": "https://wiki.test/a", "text": "Cats purr."}
+
+
+def client_for(index: Path, role: str = "write", **more: Any) -> FlaskClient:
+    keys = KeyFile(index.parent / "keys.json")
+    settings = Settings(index=str(index), keys=str(keys.path), **more)
+    client = create_app(FakeRetriever(), settings, None, PushedQueue(settings)).test_client()
+    client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {keys.add(role, role)}"
+    return client
+
+
+@pytest.fixture
+def index(tmp_path):
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def sender(index):
+    return client_for(index)
+
+
+def test_what_is_accepted_is_on_the_disk(index, sender):
+    answer = sender.post(URL, json=PAGE | {"title": "Cats", "metadata": {"team": ["a", "b"]}, "date": "2026-01-31"})
+    change = answer.get_json()
+    assert (answer.status_code, change["state"], change["action"], change["id"]) == (202, "queued", "put", 1)
+    with PushedStore(index).read() as documents:
+        page = documents.page("https://wiki.test/a")
+    assert page is not None
+    assert (page.body, page.content_type, page.charset) == (b"Cats purr.", "text/plain", "utf-8")
+    assert page.stated == ("Cats", None, "2026-01-31", (("team", ("a", "b")),), None)
+    assert sender.get(answer.headers["Location"]).get_json() == change
+    queue = sender.get("/api/v1/changes").get_json()
+    assert (queue["queued"], queue["documents"], queue["bytes"], queue["changes"]) == (1, 1, 10, [change])
+
+
+def test_bytes_with_their_charset(index, sender):
+    body = base64.b64encode("<p>Grün".encode("latin-1")).decode()
+    fields = {"url": "https://wiki.test?b=c@d", "base64": body, "content_type": "Text/HTML; charset=latin-1"}
+    answer = sender.post(URL, json=fields | {"collection": "notes"})
+    assert answer.status_code == 202
+    assert answer.headers["Location"] == "/api/v1/changes/1?collection=notes"
+    with PushedStore(index / "collections" / "notes").read() as documents:
+        page = documents.page("https://wiki.test/?b=c@d")
+    assert page is not None
+    assert (page.body.decode("latin-1"), page.content_type, page.charset) == ("<p>Grün", "text/html", "latin-1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "field"),
+    [
+        ({"url": None}, 400, "url"),
+        ({"url": "file:///etc/passwd"}, 400, "url"),
+        ({"url": "javascript://a/%0aalert(1)"}, 400, "url"),
+        ({"url": "https://ann:secret@wiki.test/"}, 400, "url"),
+        ({"url": "https://wiki.test/a#part"}, 400, "url"),
+        ({"text": 5}, 400, "text"),
+        ({"text": "\ud800"}, 400, "text"),
+        ({"base64": "aGk="}, 400, "text"),
+        ({"text": None, "base64": "no base64"}, 400, "base64"),
+        ({"content_type": "image/png"}, 415, "content_type"),
+        ({"content_type": "application/zip"}, 415, "content_type"),
+        ({"text": "x" * 101}, 413, "document"),
+        ({"title": ""}, 400, "title"),
+        ({"language": "no language"}, 400, "language"),
+        ({"language": 5}, 400, "language"),
+        ({"date": "yesterday"}, 400, "date"),
+        ({"date": "2026-02-30"}, 400, "date"),
+        ({"metadata": []}, 400, "metadata"),
+        ({"metadata": {"team": 5}}, 400, "metadata"),
+        ({"metadata": {"team": []}}, 400, "metadata"),
+        ({"metadata": {"team": "x" * 257}}, 400, "metadata"),
+        ({"metadata": {"te\u00adam": "\u00ad"}}, 400, "metadata"),
+        ({"collection": "../x"}, 400, "collection"),
+        ({"source": "x"}, 400, "source"),
+    ],
+)
+def test_what_cannot_be_used_is_named(index, fields, status, field):
+    sender = client_for(index, max_bytes=100)
+    given = {name: value for name, value in (PAGE | fields).items() if value is not None}
+    assert assert_problem(sender.post(URL, json=given), status)["field"] == field
+    assert not (index / "pushed").exists()
+
+
+def test_limits(index, monkeypatch):
+    sender = client_for(index)
+    monkeypatch.setattr("rag.serving.pushed_queue.MOST_BYTES", 15)
+    assert sender.post(URL, json=PAGE).status_code == 202
+    assert "more than 15 bytes" in str(assert_problem(sender.post(URL, json=PAGE | {"url": "https://b.test/"}), 507))
+    monkeypatch.setattr("rag.serving.pushed_queue.MOST_QUEUED", 1)
+    answer = sender.post(URL, json=PAGE)
+    assert assert_problem(answer, 429)["detail"].startswith("1 changes wait")
+    assert answer.headers["Retry-After"] == "2"
+
+
+def test_a_form_of_another_site_sends_nothing(sender):
+    """What a browser sends without asking has one of these types; and the key is never sent by itself."""
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        assert sender.post(URL, data=b'{"url": "https://a.test/", "text": "x"}', content_type=kind).status_code == 415
+
+
+def test_withdrawn_and_unknown(index, sender):
+    sender.post(URL, json=PAGE)
+    address = {"query_string": {"url": "HTTPS://wiki.test:443/a"}}  # the same, in another spelling
+    answer = sender.delete(URL, **address)
+    assert (answer.status_code, answer.get_json()["action"]) == (202, "delete")
+    assert_problem(sender.delete(URL, **address), 404)
+    assert sender.delete(URL).get_json()["field"] == "url"
+    assert assert_problem(sender.get("/api/v1/changes/7"), 404)["field"] == "id"
+    assert_problem(sender.get("/api/v1/changes/x"), 404)
+    assert sender.get("/api/v1/changes?collection=never").get_json()["queued"] == 0
+    there = sender.application.extensions
+    for pushes, status in ((PushedQueue(replace(there["settings"], store="milvus://db:1/docs")), 409), (None, 501)):
+        there["pushes"] = pushes
+        assert_problem(sender.post(URL, json=PAGE), status)
+        assert_problem(sender.delete(URL, **address), status)
+
 
 URL = "/api/v1/documents"
 

@@ -1,5 +1,6 @@
 """The operator's name, logo and colour."""
 
+import gzip
 import re
 from dataclasses import replace
 
@@ -64,3 +65,32 @@ def test_any_colour_becomes_legible(colour):
     for background in (LIGHT, DARK):
         assert contrast(legible(colour, background), background) >= CONTRAST
     assert legible((0, 0, 0), LIGHT) == (0, 0, 0)
+
+
+@pytest.fixture
+def client():
+    return create_app(FakeRetriever(), Settings(anonymous="none")).test_client()
+
+
+def test_every_page_may_load_it_without_a_key(client):
+    response = client.get("/embed.js")
+    assert response.mimetype == "text/javascript"
+    assert response.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Cache-Control"] == "public, max-age=3600"
+    for other in ("/static/embed.js", "/static/page.js", "/api/v1/search?q=a"):
+        found = client.get(other)
+        assert found.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        found.close()
+
+
+def test_it_is_sent_packed_and_only_when_it_has_changed(client):
+    plain = client.get("/embed.js")
+    packed = client.get("/embed.js", headers={"Accept-Encoding": "br, gzip"})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.data) == plain.data
+    assert "Accept-Encoding" in packed.headers["Vary"]
+    again = client.get("/embed.js", headers={"If-None-Match": packed.headers["ETag"]})
+    assert (again.status_code, again.data) == (304, b"")
+    assert again.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
