@@ -123,17 +123,6 @@ def test_the_list_for_serving_is_that_of_the_project_without_torch():
     assert wrong == []
 
 
-def test_the_image_runs_as_nobody_in_particular_and_is_probed():
-    found = instructions()
-    assert [value for name, value in found if name == "USER"] == ["10001", "10001"]
-    last = [name for name, _ in found][::-1]
-    assert last[0] == "USER"
-    port = next(str(setting.default) for setting in SETTINGS if setting.name == "port")
-    assert ("EXPOSE", port) in found
-    assert "/livez" in dict(found)["HEALTHCHECK"]
-    assert dict(found)["STOPSIGNAL"] == "SIGTERM"
-
-
 def test_compose_holds_its_services_down():
     for name, service in compose()["services"].items():
         assert service["read_only"] is True, name

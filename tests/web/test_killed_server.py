@@ -4,11 +4,11 @@ import os
 import signal
 import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 
 import pytest
 
-from tests.web.test_server import Running, until
+from tests.web.test_server import Running
 
 LOST_S = 1.0  # of what was asked last, at most
 
@@ -48,22 +48,3 @@ def test_kill_loses_the_last_second_at_most(running):
     due = {query for query, at in asked.items() if at < killed - LOST_S}
     assert len(due) > 10
     assert due <= set(found)
-
-
-def test_a_server_that_ends_loses_nothing(running):
-    # whichever worker takes the feedback, perhaps before the other has written the search
-    for number in range(9):
-        id = running.on_its_own_connection(f"/api/v1/search?q=number{number}").json()["search_id"]
-        fields = {"search_id": id, "feedback": "good", "hit": "chunk-1"}
-        reply = running.http.post("/api/v1/feedback", json=fields, headers={"Connection": "close"})
-        assert reply.status_code == 204
-
-    def judged() -> int:
-        with suppress(sqlite3.OperationalError):  # it is being made
-            return int(kept(running, "count(*) FROM hits WHERE verdict")[0])
-        return 0
-
-    until(lambda: judged() == 9)
-    running.on_its_own_connection("/api/v1/search?q=last")
-    assert running.stop() == (0, "")
-    assert sorted(kept(running)) == sorted(["last", *(f"number{number}" for number in range(9))])

@@ -64,15 +64,6 @@ def test_what_is_no_path_is_not_taken(found, said):
     assert page.status_code == 200
 
 
-def test_addresses_in_answers_of_the_api(found):
-    client = client_of(found, proxies=1, keys="", anonymous="read")
-    client.environ_base["HTTP_X_FORWARDED_PREFIX"] = "/search"
-    assert client.get("/search/openapi.json").get_json()["servers"] == [{"url": "/search/"}]
-    assert client.get("/search/api/v1/search?q=fsync").get_json()["hits"]
-    assert client.get("/livez").status_code == client.get("/search/livez").status_code == 200
-    assert client.get("/search/embed.js").status_code == 200
-
-
 NGINX = """
 daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1;
 events {{ worker_connections 64; }}

@@ -1,6 +1,5 @@
 """The tools, by the SDK's own client: in this process, over standard input and output, and over HTTP."""
 
-import json
 import os
 import subprocess
 import sys
@@ -162,31 +161,6 @@ def test_the_key_comes_from_the_environment(retriever, tmp_path):
         refused = call(over_stdio(url), "search", query="a")
     assert refused.is_error
     assert "key" in refused.content[0].text
-
-
-def test_standard_output_is_the_protocol_alone(url):
-    hello = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
-    messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "a"}}},
-        {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "search", "arguments": {"k": "x"}}},
-    ]
-    process = subprocess.Popen(command("--server", url), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
-        process.stdin.write("".join(f"{json.dumps(message)}\n" for message in messages))
-        process.stdin.flush()
-        answers = [json.loads(process.stdout.readline()) for _ in range(3)]
-        process.stdin.close()
-        assert process.stdout.read() == ""
-    assert process.returncode == 0
-    assert {answer["id"] for answer in answers} == {1, 2, 3}
 
 
 def test_over_http_on_loopback(url, retriever):

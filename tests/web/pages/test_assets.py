@@ -11,7 +11,6 @@ from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from web.app import create_app
-from web.pages.assets import CONTRAST, DARK, LIGHT, contrast, legible
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
 
@@ -24,7 +23,6 @@ def test_pages_have_the_brand_even_without_a_key(tmp_path):
         Settings(),
         site_name="Acme <Docs>",
         site_logo=str(logo),
-        site_accent="#b3261e",
         keys=str(tmp_path / "keys.json"),
     )
     client = create_app(FakeRetriever(), settings).test_client()
@@ -35,21 +33,18 @@ def test_pages_have_the_brand_even_without_a_key(tmp_path):
     answer = client.get(image)
     assert (answer.data, answer.content_type) == (SVG, "image/svg+xml; charset=utf-8")
     assert "sandbox" in answer.headers["Content-Security-Policy"]
-    [style] = re.findall(r'<link rel="stylesheet" href="(/brand[^"]+)"', html)
-    assert "--link: light-dark(#b3261e, #" in client.get(style).text
-    assert "immutable" in client.get(style).headers["Cache-Control"]
+    assert "immutable" in answer.headers["Cache-Control"]
 
 
 def test_without_one_there_is_ours():
     client = create_app(FakeRetriever(), Settings()).test_client()
     assert "/brand/" not in client.get("/").text
-    assert client.get("/brand/logo").status_code == client.get("/brand/style.css").status_code == 404
+    assert client.get("/brand/logo").status_code == 404
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"site_accent": "red; } body { display: none"}, "must be a colour such as #b3261e"),
         ({"site_logo": "/nonexistent/logo.png"}, "cannot be read: No such file"),
         ({"site_logo": "/etc/passwd"}, "must be a file of type"),
         ({"site_name": " "}, "must have 1 to 60 characters"),
@@ -58,13 +53,6 @@ def test_without_one_there_is_ours():
 def test_what_cannot_be_used_is_said(changes, said):
     with pytest.raises(SettingsError, match=re.escape(said)):
         create_app(FakeRetriever(), replace(Settings(), **changes))
-
-
-@pytest.mark.parametrize("colour", [(255, 255, 0), (0, 0, 0), (255, 255, 255), (128, 128, 128), (10, 20, 90)])
-def test_any_colour_becomes_legible(colour):
-    for background in (LIGHT, DARK):
-        assert contrast(legible(colour, background), background) >= CONTRAST
-    assert legible((0, 0, 0), LIGHT) == (0, 0, 0)
 
 
 @pytest.fixture
