@@ -42,8 +42,8 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
         # In ASCII text, marked words, of which there are few, are looked for: three times as fast.
         return [
             match.span()
-            for match in candidates.finditer(plain.lower())
-            if is_marked[plain[match.start() : match.end()]]
+            for match in candidates["_" in plain].finditer(plain.lower())
+            if is_marked[match[0]]
             and not (len(match[0]) == 1 and match[0].isalpha() and END_SIGN.match(plain, match.end()))
         ]
     found: list[Span] = []
@@ -65,19 +65,25 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
 
 
 @lru_cache(maxsize=64)
-def _marks(marked: frozenset[str]) -> tuple[re.Pattern[str] | None, Cache[str, bool]]:
-    """Return how marked words of ASCII texts can begin, and whether a word is one; no pattern for names with signs."""
+def _marks(marked: frozenset[str]) -> tuple[tuple[re.Pattern[str], ...], Cache[str, bool]]:
+    """Return patterns of words of ASCII texts, without and with underscores, that may be marked, and whether each is.
+
+    There are no patterns for names with signs.
+    """
     is_marked = Cache(1 << 12, partial(_has_any, marked))
     if any(map(has_sign, marked)):
-        return None, is_marked
+        return (), is_marked
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
-    beginnings = {
+    beginnings = sorted(
         _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)
         for term in marked
         if term.isascii() and "_" not in term
-    }
-    either = "|".join(map(re.escape, sorted(beginnings))) or "(?!)"
-    return re.compile(rf"\b(?:\w*_)?(?:{either})\w*", re.ASCII), is_marked
+    )
+    # after a shorter one, a longer one that begins alike finds nothing more
+    shortest = [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
+    either = "|".join(map(re.escape, shortest)) or "(?!)"
+    patterns = rf"\b(?:{either})\w*", rf"\b(?:\w*_)?(?:{either})\w*"
+    return tuple(re.compile(pattern, re.ASCII) for pattern in patterns), is_marked
 
 
 def _has_any(marked: frozenset[str], word: str) -> bool:

@@ -44,7 +44,7 @@ _AS_LIKELY = 5  # times as many passages as another have the likeliest correctio
 _FREQUENCIES = 1 << 16  # terms whose frequency is cached
 _CORRECTED = 1 << 12  # words whose corrections are cached
 _BOUNDS = 64  # whose rows are cached
-_AMONG = 512  # terms and filters, which may be as large as a request, of which is cached whether they meet
+_FILTERS, _TERMS = 64, 1 << 12  # of which it is cached whether passages that a filter allows have a term
 _MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
 _HIT = 80  # testing a filter within the search costs as much for so many rows as one more hit costs without
 _LINKS = "pilotlight-links-"  # prefix of temporary folders
@@ -82,7 +82,7 @@ class LexicalReader:
         self._frequency = Cache[str, int](_FREQUENCIES, partial(self._searcher.doc_freq, "text")).__getitem__
         self._bounds: dict[Bounds, RowSet] = {}
         self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
-        self._is_among: dict[tuple[str, Filter], bool] = {}
+        self._terms_among = Cache[Filter, dict[str, bool]](_FILTERS, lambda only: {})
         spoken = {each: self._searcher.doc_freq("term", f"language:{each}") for each in self._languages}
         if ENGLISH in spoken:  # of unknown languages, too
             spoken[ENGLISH] = self.count - sum(count for each, count in spoken.items() if each != ENGLISH)
@@ -105,8 +105,8 @@ class LexicalReader:
         def is_known(term: str) -> bool:
             if not self._frequency(term) or only is None:
                 return self._frequency(term) > 0
-            tests = [(Occur.Must, self._term("text", term)), *self._tests(only)]
-            return _remembered(self._is_among, _AMONG, (term, only), lambda: self._has(tests))
+            has_term = (Occur.Must, self._term("text", term))
+            return _remembered(self._terms_among[only], _TERMS, term, lambda: self._has([has_term, *self._tests(only)]))
 
         def corrections(word: str) -> tuple[str, ...]:
             if not word[1:].islower():  # capitals within a word make it a name
