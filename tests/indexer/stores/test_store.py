@@ -184,13 +184,6 @@ def test_filters(both, only):
         assert {found["id"] for found in one.documents(only)} == documents
 
 
-def test_filter_by_address(both):
-    theirs, ours = both
-    url = next(document["url"] for document in theirs.documents() if "fsync" in document["url"])
-    for only in (Filter.parse({"url_prefix": url.rpartition("/")[0]}), Filter.parse({"url_prefix": url})):
-        assert rows_of(ours.search_vectors(VECTOR, 100, only)) == allowed(theirs, only) != set()
-
-
 def test_what_is_shown(both):
     theirs, ours = both
     rows = np.arange(count_of(theirs))[::-1]
@@ -214,21 +207,6 @@ def test_documents(both):
         assert list(one.documents()) == wanted
         assert [next(one.documents(id=document["id"])) for document in wanted] == wanted
         assert [list(one.documents(id=unknown)) for unknown in ("0" * 32, '" or true')] == [[], []]
-
-
-def test_many_threads(both):
-    _, ours = both
-    texts = ["dead tuples", "fsync data", "a vacuum of storage", "a page"] * 8
-    vectors = DummyEmbedder().encode(texts)
-
-    def look(place):
-        scores, _ = ours.search_vectors(vectors[place], 5)
-        found = ours.search_terms(ours.read_query(texts[place]), 5)
-        return scores.tolist(), [chunk.id for chunk in ours.chunks(found.rows)]
-
-    alone = [look(place) for place in range(4)]
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(look, range(len(texts)))) == alone * 8
 
 
 def test_what_is_written_is_live_once_it_is_made_so(source, store):

@@ -184,8 +184,3 @@ def test_every_form_of_a_word_is_found(word):
     found = spans(read_query(word).marked, text)
     assert found == word_by_word(word, text)
     assert len(found) >= 3
-
-
-def test_nothing_to_mark():
-    assert spans(read_query("zebra").marked, TEXTS[0]) == []
-    assert spans(frozenset(), "any text") == []

@@ -3,6 +3,7 @@ import random
 import resource
 import shutil
 import signal
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -82,18 +83,13 @@ def test_a_passage_of_average_length_with_each_word_once_scores_the_sum_of_idf(t
     assert reader.idf_sum(reader.read("?!")) == 0
 
 
-def test_scores(reader):
-    scores, found = reader.search(reader.read("dead tuples"), 10)
-    assert found.tolist() == [0, 2]
-    assert scores[0] > scores[1] > 0
-    assert (scores.dtype, found.dtype) == (np.float32, np.int64)
-    assert reader.search(reader.read("dead tuples"), 1)[1].tolist() == [0]
-    assert reader.count == len(TEXTS)
-
-
-def test_equal_scores_are_in_the_order_of_rows(tmp_path):
-    reader = LexicalReader(write(tmp_path / "lexical", ["same words"] * 20))
-    assert rows(reader, "words", 20) == list(range(20))
+def test_scores_are_in_order_and_a_long_query_costs_no_more_than_its_rarest_terms(tmp_path):
+    reader = LexicalReader(write(tmp_path / "lexical", [f"common w{i}" for i in range(300)]))
+    scores, found = reader.search(reader.read("common " * 500 + " ".join(f"w{i}" for i in range(300))), 300)
+    assert len(found) == 32  # one for each of the rarest terms; the common one is not among them
+    assert (np.diff(scores) <= 0).all()
+    assert (scores.dtype, found.dtype, reader.count) == (np.float32, np.int64, 300)
+    assert rows(reader, "common", 300) == list(range(300))  # equal scores are in the order of rows
 
 
 def test_headings_are_found_and_the_title_counts_once(tmp_path):
@@ -103,13 +99,6 @@ def test_headings_are_found_and_the_title_counts_once(tmp_path):
     assert found.tolist() == [0, 1]
     assert scores[0] == scores[1]
     assert rows(reader, "costs") == [0, 1]
-
-
-def test_a_long_query_costs_no_more_than_its_rarest_terms(tmp_path):
-    reader = LexicalReader(write(tmp_path / "lexical", [f"common w{i}" for i in range(300)]))
-    found = rows(reader, "common " * 500 + " ".join(f"w{i}" for i in range(300)), 300)
-    assert len(found) == 32  # one for each of the rarest terms; the common one is not among them
-    assert rows(reader, "common", 300) == list(range(300))
 
 
 def corpus(count: int) -> tuple[list[str], np.ndarray, list[str | None]]:
@@ -147,15 +136,12 @@ def test_a_filter_is_exact_whatever_it_keeps(filtered, monkeypatch):
     ]
     for hit in (1, 80, 10**9):  # always by dropping hits, by what is faster, always by testing within the search
         monkeypatch.setattr(lexical_index, "_HIT", hit)
-        for fields, expected in cases:
-            only, allowed = Filter.parse(fields), RowSet(expected)
-            for query in QUERIES:
-                for k in (1, 10, 200):
-                    scores, found = reader.search(reader.read(query), k, only, allowed)
-                    all_scores, all_rows = everything[query]
-                    kept = expected[all_rows]
-                    assert found.tolist() == all_rows[kept][:k].tolist()
-                    assert scores == pytest.approx(all_scores[kept][:k], rel=1e-5)
+        for (fields, expected), query, k in product(cases, QUERIES, (1, 10, 200)):
+            scores, found = reader.search(reader.read(query), k, Filter.parse(fields), RowSet(expected))
+            all_scores, all_rows = everything[query]
+            kept = expected[all_rows]
+            assert found.tolist() == all_rows[kept][:k].tolist()
+            assert scores == pytest.approx(all_scores[kept][:k], rel=1e-5)
 
 
 def test_common_words_count_although_they_find_no_candidates(filtered, monkeypatch):
@@ -251,14 +237,6 @@ def test_documents_of_several_languages_are_found_by_inflected_words(tmp_path):
     assert rows(LexicalReader(folder), "configuraciones") == []  # where the manifest is of an older program
     with pytest.raises(IndexCorrupt, match="'xx'"):
         LexicalReader(folder, ["xx"])
-
-
-def test_a_writer_says_whose_rules_it_used(tmp_path):
-    writer = LexicalWriter(tmp_path / "lexical")
-    for row, language in enumerate(["de", "en", None, "pl", "fr"]):
-        writer.add(row, title="", section="", text="text", language=language)
-    assert writer.languages == ("en", "de", "fr")
-    writer.close()
 
 
 @pytest.fixture

@@ -101,24 +101,7 @@ DANISH = ["Man kan se over alle huse, men ikke under broen.", "De har en bil, me
         # written after the rule
         (
             {
-                "en": ["Los Angeles has a port.", "The City of Angeles.", "A DOS attack.", "A SQL attack.", *ENGLISH],
-                "es": [
-                    "Los barcos están en el puerto y son de la ciudad.",
-                    "No es para los niños, pero sí para todos.",
-                ],
-                "pt": ["Os barcos dos homens estão no porto e não são da cidade.", "Ele foi para a casa das pessoas."],
-            },
-            {"los angeles": "Los A", "dos attack": "A DOS"},
-        ),
-        (
-            {
-                "en": [
-                    "Des Moines is a city.",
-                    "The Moines is a city.",
-                    "Pour over coffee.",
-                    "Ice over coffee.",
-                    *ENGLISH,
-                ],
+                "en": ["Des Moines is a city.", "The Moines is a city.", "Pour over coffee.", "Ice over coffee."],
                 "fr": FRENCH,
                 "de": GERMAN,
             },
@@ -126,33 +109,16 @@ DANISH = ["Man kan se over alle huse, men ikke under broen.", "De har en bil, me
         ),
         (
             {
-                "en": [
-                    "A door handle.",
-                    "A pot handle.",
-                    "The var keyword.",
-                    "The let keyword.",
-                    "Non profit.",
-                    "The profit.",
-                ],
-                "nl": ["De boten liggen door de winter in de haven.", "Het is niet voor ons, maar wel over hen."],
-                "sv": ["Båten var i hamnen under vintern.", "Vi har inte sett den, men han kan."],
-                "it": ["La nave è nel porto, ma non per tutti.", "Non sono con lei per la sera."],
-            },
-            {"door handle": "A door", "var keyword": "The var", "non profit": "Non profit"},
-        ),
-        (
-            {
-                "de": [*GERMAN, *GERMAN, "Die Seite zu WHO Berichten.", "Die Seite zu EU Berichten."],
+                "de": [*GERMAN, *GERMAN, "Die Seite zu WHO Berichten.", "Die Waren im Lager.", "Die Wahlen im Land."],
                 "en": ["The war diary.", "The peace diary.", "The box is open.", "The boxer is open.", "A numb hand."],
             },
-            {"war diary": "The war", "WHO Berichte": "Die Seite zu WHO", "boxer": "The boxer", "number": ""},
-        ),
-        (
             {
-                "de": ["Die Waren im Lager.", "Die Wahlen im Land.", "Der Wal im Meer."],
-                "en": ["The war on land.", *ENGLISH],
+                "war diary": "The war",
+                "WHO Berichte": "Die Seite zu WHO",
+                "boxer": "The boxer",
+                "number": "",
+                "Wahl": "Die Wahlen",
             },
-            {"Waren": "Die Waren", "Wahl": "Die Wahlen", "Wale": "Der Wal"},
         ),
     ],
 )
