@@ -75,6 +75,13 @@ def test_equations(content: str, expected: str) -> None:
     assert text(f"<w:p><m:oMathPara>{math(content)}</m:oMathPara></w:p>{paragraph('end')}") == f"{expected}\n\nend"
 
 
+def test_equations_in_one_another_take_linear_time() -> None:
+    inner = letters("x")
+    for _ in range(60):
+        inner = f"<m:d><m:e>{inner}</m:e></m:d>"
+    assert text(line(math(inner))) == "(" * 60 + "x" + ")" * 60
+
+
 STYLES = (
     '<w:style w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style>'
     '<w:style w:styleId="Local"><w:name w:val="Überschrift 2"/></w:style>'
