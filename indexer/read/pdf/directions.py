@@ -41,14 +41,14 @@ class Glyph(NamedTuple):
 Sequenced = tuple[Glyph | None, bool]  # None: a space; whether it is read from right to left
 
 
-def is_right_to_left(glyphs: Sequence[Glyph]) -> bool:
-    """Return whether a page is of a script from right to left; names and addresses there are often in Latin letters."""
+def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
+    """Return whether a page is of a script from right to left, and its words; then distances are from its right edge.
+
+    Names and addresses on such a page are often in Latin letters.
+    """
     kinds = _kinds(glyphs)
-    return 2 * kinds.count("R") >= kinds.count("L")
-
-
-def runs_of(glyphs: Sequence[Glyph], *, from_the_right: bool) -> Iterator[Glyph]:
-    """Yield the words of a page; on one that is read from right to left, distances are from its right edge."""
+    from_the_right = 2 * kinds.count("R") >= kinds.count("L")
+    found: list[Glyph] = []
     for row in _rows(glyphs):
         pieces: list[list[Glyph]] = []  # further from each other than words
         for glyph in row:
@@ -70,7 +70,8 @@ def runs_of(glyphs: Sequence[Glyph], *, from_the_right: bool) -> Iterator[Glyph]
                     width = run.right - run.left
                     runs[place] = run._replace(left=start, right=start + width)
                     start += width + gap
-            yield from runs
+            found += runs
+    return from_the_right, found
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:

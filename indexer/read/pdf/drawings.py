@@ -23,6 +23,7 @@ _STEP = 1.2  # of the size: between lines
 
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
+Filled = tuple[str, float, float, float, float]  # a text, and the left, bottom, right and top of its box
 Matrix = tuple[float, float, float, float, float, float]  # as PDF has it: x' = ax + cy + e, y' = bx + dy + f
 
 
@@ -40,16 +41,6 @@ class Upright(NamedTuple):
     bottom: float
     top: float
     x: float
-
-
-class Filled(NamedTuple):
-    """A text in a box; points on the page as the file has it."""
-
-    text: str
-    left: float
-    bottom: float
-    right: float
-    top: float
 
 
 def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
@@ -162,7 +153,7 @@ def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]
             if text and kind in (pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_FREETEXT):
                 box = pdfium.FS_RECTF()
                 pdfium.FPDFAnnot_GetRect(annotation, box)
-                filled.append(Filled(text, box.left, box.bottom, box.right, box.top))
+                filled.append((text, box.left, box.bottom, box.right, box.top))
             elif text:
                 opened[text] = None
         finally:
@@ -198,16 +189,17 @@ def _string(call: Callable[..., int]) -> str:
 
 def words_in(filled: Filled, usual: float) -> Iterator[Word]:
     """Yield the words of a text in a box, made to fit into it, near the size that the page's text has."""
-    width, height = filled.right - filled.left, filled.top - filled.bottom
-    lines = filled.text.splitlines()
+    text, west, bottom, east, top = filled
+    width, height = east - west, top - bottom
+    lines = text.splitlines()
     size = min(usual, max(0.8 * height, 1.0))
-    base = (filled.top + filled.bottom) / 2 - 0.35 * size
+    base = (top + bottom) / 2 - 0.35 * size
     if len(lines) > 1:
         size = min(size, height / (_STEP * len(lines)))
-        base = filled.top - size
+        base = top - size
     step = min(_WIDTH * size, width / max(map(len, lines)))
     for number, line in enumerate(lines):
-        left = filled.left
+        left = west
         for word in line.split():
             yield Word(word, left, left + step * len(word), base - _STEP * size * number, size)
             left += step * (len(word) + 1)

@@ -199,16 +199,14 @@ def _value(word: str) -> int:
 
 
 def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int) -> set[int]:
-    """Return the identities of the lines of a page that are a running head or foot.
+    """Return the identities of the lines of a page, from 0, that are a running head or foot.
 
-    Args:
-        page: its number, from 0.
-        edges: by page, those of the page and of the ones near it.
-        twins: pages like this one, such as a copy; what they have in common is no running head.
-        count: pages of the document; of one with few, only numbers of pages are left out.
+    Twins are pages like it, such as a copy: what they have in common is no running head. Of a document of few pages,
+    only numbers of pages are left out.
     """
     if count <= 3:
-        return {line for edge in edges[page] if _is_page_number(edge, page + 1, count) for line in edge.lines}
+        outer = [edge for edge in edges[page] if edge.place == 0 and _is_page_number(edge.text, page + 1, count)]
+        return {line for edge in outer for line in edge.lines}
     others = [(number - page, edge) for number, some in edges.items() if number not in (page, *twins) for edge in some]
     found: set[int] = set()
     for is_top in (True, False):
@@ -243,11 +241,11 @@ def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
     )
 
 
-def _is_page_number(edge: Edge, page: int, count: int) -> bool:
-    """Return whether a row at the outer edge is nothing but the number of its page, as `2` or `Page 2 of 3`."""
-    numbers = [int(digits[:6]) for digits in _DIGITS.findall(edge.text)]
-    letters = sum(map(str.isalpha, edge.text))
-    return edge.place == 0 and ((numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12))
+def _is_page_number(text: str, page: int, count: int) -> bool:
+    """Return whether a row is nothing but the number of its page, as `2` or `Page 2 of 3`."""
+    numbers = [int(digits[:6]) for digits in _DIGITS.findall(text)]
+    letters = sum(map(str.isalpha, text))
+    return (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
 
 
 def ends_of(page: Page) -> Counter[tuple[str, str, int]]:

@@ -14,7 +14,7 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.read.extraction import tidy
-from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, is_right_to_left, runs_of
+from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, runs_of
 from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, read_annotations, words_in
 from indexer.read.pdf.lines import APART, Line, Word, is_printed_twice, lines_of, spaced_words
 
@@ -61,7 +61,7 @@ def read_page(document: Any, index: int) -> Page:
         is_blank = not text.strip() and not any(turn is not None for turn in frames)
         is_picture = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
         if text:  # has no places
-            return Page(text, notes=[*(box.text for box in boxes), *opened], is_picture=is_picture)
+            return Page(text, notes=[*(box[0] for box in boxes), *opened], is_picture=is_picture)
         slanted = " ".join(word.text for word in frames.pop(None, (False, []))[1])
         if not frames:
             frames = {pdfium.FPDFPage_GetRotation(page) % 4: (False, [])}
@@ -95,7 +95,7 @@ def _filled(boxes: Sequence[Filled], turn: Turn, from_the_right: bool, sizes: Se
         (left, right), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
         if from_the_right:
             left, right = -right, -left
-        words += words_in(Filled(text, left, bottom, right, top), sizes[len(sizes) // 2] if sizes else 10.0)
+        words += words_in((text, left, bottom, right, top), sizes[len(sizes) // 2] if sizes else 10.0)
     return words
 
 
@@ -118,8 +118,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     if not frames or any(is_printed_twice(words) for _, words in frames.values()):
         frames = {}
         for turn, glyphs in _glyphs(raw, text, edges).items():
-            is_right = is_right_to_left(glyphs)
-            runs = runs_of(glyphs, from_the_right=is_right)
+            is_right, runs = runs_of(glyphs)
             frames[turn] = is_right, [Word(_written(run.text), *run[1:5], *style(run.place)) for run in runs]
     total = sum(len(words) for _, words in frames.values())
     is_slanted = len(frames.get(None, (False, []))[1]) > _SLANTED * total
