@@ -1,9 +1,9 @@
 """Writes indexes with faults.c preloaded: `killer.py ACTION WORLD FROM`, one forked child for each job.
 
 A job is a JSON line [index, how, step] on stdin. The index is made as a copy of FROM, unless that is "nothing". How is
-one of the enumeration in faults.c, or "outside": killed from another process as soon as it has taken so many steps,
-wherever it is by then. Prints a JSON line for each job as it ends: its index, the signal that ended it (0 if it lived),
-the error it ended with (empty if there was none), and the steps it took, as [kind, path] pairs.
+one of MODES, as in faults.c, or "outside": killed from another process as soon as it has taken so many steps, wherever
+it is by then. Prints a JSON line for each job: its index, the signal that ended it (0 if it lived), the error it ended
+with (empty if there was none), and the steps it took, as [kind, path] pairs.
 """
 
 import ctypes
@@ -36,27 +36,22 @@ def read_here(
             yield fields, data
 
 
-def act(action: str, world: World, index: Path, how: str, step: int, log: int) -> str:
-    """Do what may be the end of this process; return the error if it lives to see one."""
-    mode = MODES.index(how) if how in MODES else MODES.index("count")
-    ctypes.CDLL(None).faults_arm(os.fsencode(index), mode, ctypes.c_long(step), log)
-    try:
-        ACTIONS[action](world, index)
-    except Exception as error:  # noqa: BLE001 - the test looks at what it is
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
 def run(action: str, world: World, index: Path, how: str, step: int) -> dict[str, Any]:
-    log_read, log_write = os.pipe() if how == "outside" else (os.memfd_create("log"),) * 2
+    is_outside = how == "outside"
+    log_read, log_write = os.pipe() if is_outside else (os.memfd_create("log"),) * 2
     error_read, error_write = os.pipe()
     child = os.fork()
-    if child == 0:
-        os.write(error_write, act(action, world, index, how, step, log_write).encode())
+    if child == 0:  # this may be its end
+        mode = MODES.index("count" if is_outside else how)
+        ctypes.CDLL(None).faults_arm(os.fsencode(index), mode, ctypes.c_long(step), log_write)
+        try:
+            ACTIONS[action](world, index)
+        except Exception as error:  # noqa: BLE001 - the test looks at what it is
+            os.write(error_write, f"{type(error).__name__}: {error}".encode())
         os._exit(0)
     os.close(error_write)
     log: list[bytes] = []
-    if how == "outside":
+    if is_outside:
         os.close(log_write)
         with open(log_read, "rb", buffering=0) as lines:
             log += islice(lines, step)
@@ -64,7 +59,7 @@ def run(action: str, world: World, index: Path, how: str, step: int) -> dict[str
     _, status = os.waitpid(child, 0)
     with open(error_read, "rb") as told:
         error = told.read().decode()
-    if how != "outside":
+    if not is_outside:
         with open(log_read, "rb") as lines:
             lines.seek(0)
             log += lines

@@ -33,29 +33,16 @@ class State:
     content: Content
 
 
-@dataclass(frozen=True)
 class World:
     """The folder that everything is in."""
 
-    root: Path
-
-    @property
-    def sources(self) -> list[str]:
-        return [str(self.root / "docs"), str(self.root / "more")]
-
-    @property
-    def archive(self) -> Path:
-        return self.root / "archive.tar"
-
-    @property
-    def archived(self) -> Path:
-        """An index whose live generation is in the archive."""
-        return self.root / "archived"
-
-    @property
-    def index(self) -> Path:
-        """An index with two generations, of which the newer one lacks a page that `docs` has by now."""
-        return self.root / "index"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.sources = [str(root / "docs"), str(root / "more")]
+        self.archive = root / "archive.tar"
+        self.archived = root / "archived"  # an index whose live generation is in the archive
+        # an index with two generations, of which the newer one lacks a page that `docs` has by now
+        self.index = root / "index"
 
     def make(self, pages: int = 0) -> None:
         """Write it all; with so many pages more, a build takes longer."""
@@ -87,10 +74,6 @@ def quiet() -> Progress:
     return Progress(sys.stderr, "quiet")
 
 
-def _remove(world: World, index: Path) -> None:
-    remove_sources(world.sources[1:], index, keep_generations=KEEP, progress=quiet())
-
-
 PUSHES = (("cats", "First."), ("cats", "Second."), ("gone", "Gone."), ("gone", None), ("dogs", "Third."))
 
 
@@ -118,17 +101,17 @@ ACTIONS: Mapping[str, Callable[[World, Path], object]] = {
     "build": lambda world, index: rebuild(index, *world.sources),
     "rebuild": lambda world, index: rebuild(index, *world.sources, full=True),
     "push": _push,
-    "remove": _remove,
+    "remove": lambda world, index: remove_sources(world.sources[1:], index, keep_generations=KEEP, progress=quiet()),
     "rollback": lambda _, index: roll_back(index),
     "export": lambda world, folder: export_archive(world.archived, folder / world.archive.name),
     "import": lambda world, index: import_archive(index, world.archive, keep_generations=KEEP),
 }
 
 
-def state(index: Path) -> State | None:
-    """Open the live generation, if there is one, and every other; all must be whole."""
+def state(index: Path, *, checked: bool = True) -> State | None:
+    """Open the live generation, if there is one; if all are to be `checked`, they must be whole."""
     generations = index / GENERATIONS
-    for folder in generations.iterdir() if generations.is_dir() else ():
+    for folder in generations.iterdir() if checked and generations.is_dir() else ():
         problems = problems_of(verify(folder))
         assert problems == [], f"{folder}: {problems}"
     try:
@@ -136,17 +119,15 @@ def state(index: Path) -> State | None:
     except IndexMissing:
         return None
     with closing(generation):
-        return State(generation.manifest.id, _content(generation))
+        chunks = generation.chunks(np.arange(generation.manifest.counts.chunks))
+        return State(generation.manifest.id, tuple((chunk.id, chunk.text) for chunk in chunks))
 
 
-def content(index: Path) -> Content:
-    """Read the live generation alone: what was there before it has been looked at."""
-    with closing(Generation.open(index)) as generation:
-        return _content(generation)
-
-
-def _content(generation: Generation) -> Content:
-    return tuple((chunk.id, chunk.text) for chunk in generation.chunks(np.arange(generation.manifest.counts.chunks)))
+def live(index: Path, *, checked: bool = True) -> State:
+    """The same, where there must be one."""
+    found = state(index, checked=checked)
+    assert found is not None
+    return found
 
 
 def assert_tidy(index: Path) -> None:
@@ -155,10 +136,3 @@ def assert_tidy(index: Path) -> None:
     assert list((index / BUILDING).iterdir()) == []
     assert len(list((index / GENERATIONS).iterdir())) <= KEEP
     assert (index / LOCK).read_bytes() == b""
-
-
-def live(index: Path) -> State:
-    """The same, where there must be one."""
-    found = state(index)
-    assert found is not None
-    return found

@@ -9,7 +9,8 @@ import os
 import shutil
 import tempfile
 import threading
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 from contextlib import suppress
 from importlib import metadata
 from importlib.util import find_spec
@@ -46,6 +47,7 @@ _MAX_FOLDER = 48  # characters of the folder for temporary files: Chromium has s
 _STARTING = 60.0  # seconds until the browser is there, on a busy machine
 _GRACE = 10.0  # seconds beyond a document's own, for the browser to take it as it is; and to end
 _LOADERS = 6  # requests of documents that are answered at the same time
+_LOOK = 0.2  # seconds after which it is looked at whether a drawing is to end
 _STOPPED = "the crawl is being stopped"
 
 
@@ -86,11 +88,10 @@ class Browser:
         self._places = threading.BoundedSemaphore(memory.share(max(2, cpu.detect().cores)))
         self._lock = threading.Lock()
         self._running: _Running | None = None
-        self._waiting: dict[Future[Drawn], threading.Event] = {}
         self._is_closed = False
 
     def draw(self, order: Order, stop: threading.Event) -> Drawn:
-        """Draw one document, once more if the browser is lost; `stop`, when set, and `wake` end the drawing.
+        """Draw one document, once more if the browser is lost; `stop`, when set, ends the drawing.
 
         Raises:
             RendererMissing: the browser cannot be started.
@@ -103,19 +104,11 @@ class Browser:
             except _Lost:
                 return self._draw(order, stop)
 
-    def wake(self) -> None:
-        """End the drawings whose `stop` is set."""
-        with self._lock:
-            stopped = [future for future, stop in self._waiting.items() if stop.is_set() or self._is_closed]
-        for future in stopped:
-            future.cancel()
-
     def close(self) -> None:
         """End the browser, whatever it is doing."""
         with self._lock:
             self._is_closed = True
             running, self._running = self._running, None
-        self.wake()
         if running is not None:
             running.close()
 
@@ -129,22 +122,21 @@ class Browser:
                 lost, running = running, _Running()
                 self._running = running
             future = asyncio.run_coroutine_threadsafe(running.draw(order), running.loop)
-            self._waiting[future] = stop
         if lost is not None:
             lost.close()
+        end = time.monotonic() + order.seconds + order.delay * MAX_REQUESTS + _GRACE
+        while not wait([future], _LOOK).done:
+            if stop.is_set():
+                future.cancel()
+                raise FetchError(_STOPPED)
+            if time.monotonic() > end:
+                running.is_lost = True  # it hangs
+                future.cancel()
+                raise Unavailable("the browser gave no answer")
         try:
-            return future.result(order.seconds + order.delay * MAX_REQUESTS + _GRACE)
-        except CancelledError:
-            if stop.is_set() or self._is_closed:
-                raise FetchError(_STOPPED) from None
+            return future.result()
+        except CancelledError:  # it was closed
             raise _Lost("the browser was lost") from None
-        except TimeoutError:
-            running.is_lost = True  # it hangs
-            future.cancel()
-            raise Unavailable("the browser gave no answer") from None
-        finally:
-            with self._lock:
-                del self._waiting[future]
 
 
 class _Running:

@@ -78,7 +78,6 @@ class Renderer:
         """Stop at once, whatever is being drawn."""
         self._stop.set()
         if self._browser is not None:
-            self._browser.wake()
             self._others.abort()
             self._others.close()
         if self._own_browser is not None:

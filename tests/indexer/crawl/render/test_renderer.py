@@ -48,8 +48,6 @@ class Drawer:
         html = order.body.decode().replace("<div id=root></div>", f"<div id=root>{text}</div>")
         return Drawn(html.encode(), self.moves, self.is_late)
 
-    def wake(self) -> None: ...
-
     def close(self) -> None: ...
 
 

@@ -21,12 +21,6 @@ JSON = {"Content-Type": "application/json; charset=utf-8"}
 Make = Callable[..., Renderer]
 
 
-class NoBrowser:
-    """Stands for a browser: nothing is drawn here."""
-
-    def wake(self) -> None: ...
-
-
 @pytest.fixture
 def site() -> Iterator[Site]:
     server = Site("127.0.0.2")
@@ -49,7 +43,7 @@ def make(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         def of(rules: str = "", sessions: Sessions | None = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
             given = {"allow_private": NEAR, "timeout": 5.0, "render": "on", "within": {site.url: within}}
             allowed = CrawlLimits(**{**given, **limits})  # type: ignore[arg-type]
-            renderer = Renderer(SourceContext(site.url, allowed), NoBrowser())  # type: ignore[arg-type]
+            renderer = Renderer(SourceContext(site.url, allowed), object())  # type: ignore[arg-type]
             fetcher = opened.enter_context(closing(Fetcher(allowed, sessions=sessions)))
             renderer.enter_site(site.url, Robots(rules, allowed.user_agent), fetcher, borrowed)
             opened.callback(renderer.close)
