@@ -40,8 +40,7 @@ class Setting:
     help: str
     group: str  # which part reads it, and its heading in docs/reference.md
     choices: tuple[str, ...] = ()
-    low: float | None = None
-    high: float | None = None
+    limits: tuple[float, float] | None = None  # least and most
     bare: str = ""  # what the flag means without a value; empty where it needs one
 
     @property
@@ -57,8 +56,9 @@ class Setting:
     def read(self, value: object, origin: str) -> Any:
         """Return the value in its type; `origin` says in an error where it was given. Raises SettingsError."""
         parsed = read_value(value, origin, self.kind, self.choices)
-        if self.low is not None and self.high is not None and not self.low <= parsed <= self.high:
-            raise SettingsError(f"{origin} must be from {plain(self.low)} to {plain(self.high)}, not {value!r}")
+        if self.limits and not self.limits[0] <= parsed <= self.limits[1]:
+            least, most = map(plain, self.limits)
+            raise SettingsError(f"{origin} must be from {least} to {most}, not {value!r}")
         return parsed
 
 
@@ -112,7 +112,7 @@ class Settings:
     store: str = setting(
         "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", group="store"
     )
-    keep_generations: int = setting(2, "generations to keep, including the live one", group="build", low=1, high=1000)
+    keep_generations: int = setting(2, "generations to keep, including the live one", group="build", limits=(1, 1000))
     tokens: str = setting(
         "auto",
         "keep a bit for each dimension of every token, for late interaction; auto = as the live index has it",
@@ -126,7 +126,7 @@ class Settings:
     query_prompt: str = setting("", "text before each query, such as 'query: '; empty = what the model says")
     document_prompt: str = setting("", "text before each passage, such as 'passage: '; empty = what the model says")
     dimensions: int = setting(
-        0, "numbers to keep of each vector, for models trained for it; 0 = all", low=0, high=65_536
+        0, "numbers to keep of each vector, for models trained for it; 0 = all", limits=(0, 65_536)
     )
     engine: str = setting(
         "auto", "how to run the model; auto = native if it supports the model, else aot", choices=ENGINES
@@ -137,20 +137,19 @@ class Settings:
     threads: int = setting(
         0,
         "cores for one run of the model; 0 = all physical cores, or in serve a worker's share (native engine)",
-        low=0,
-        high=1024,
+        limits=(0, 1024),
     )
     cache_dir: str = setting("", "private folder for compiled models; empty = ~/.cache/pilotlight")
     rerank_model: str = setting(
         "", "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none", group="rerank"
     )
-    max_pages: int = setting(10_000, "most pages to fetch from one site", group="crawl", low=1, high=100_000_000)
-    timeout: float = setting(20.0, "seconds to wait for one page, including redirects", low=0.01, high=86_400)
-    max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", low=1, high=1_000_000_000)
+    max_pages: int = setting(10_000, "most pages to fetch from one site", group="crawl", limits=(1, 100_000_000))
+    timeout: float = setting(20.0, "seconds to wait for one page, including redirects", limits=(0.01, 86_400))
+    max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", limits=(1, 1_000_000_000))
     include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all")
     exclude: str = setting("", "paths to leave out, in the same notation")
-    concurrency: int = setting(4, "pages to fetch at the same time from each site", low=1, high=64)
-    delay: float = setting(0.0, "seconds between requests to a site", low=0, high=3600)
+    concurrency: int = setting(4, "pages to fetch at the same time from each site", limits=(1, 64))
+    delay: float = setting(0.0, "seconds between requests to a site", limits=(0, 3600))
     allow_private: str = setting(
         "no", "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8", bare="yes"
     )
@@ -163,7 +162,7 @@ class Settings:
     link_template: str = setting(
         "", "address of the files of a repository or bucket, such as https://HOST/{path}; empty = shown from the index"
     )
-    chunk_tokens: int = setting(200, "length of a passage, in tokens", group="chunk", low=16, high=100_000)
+    chunk_tokens: int = setting(200, "length of a passage, in tokens", group="chunk", limits=(16, 100_000))
     ocr: str = setting(
         "auto",
         "read scanned pages and images by OCR; auto = if pilotlight[ocr] is installed, on = fail if it is not",
@@ -172,12 +171,11 @@ class Settings:
     )
     ocr_languages: str = setting("deu,eng", "languages of scans, as Tesseract names them")
     host: str = setting("127.0.0.1", "address to listen on", group="serve")
-    port: int = setting(8642, "port to listen on", low=1, high=65_535)
+    port: int = setting(8642, "port to listen on", limits=(1, 65_535))
     workers: int = setting(
         0,
         "worker processes; 0 = one per core (native engine), or as many as the cores and threads allow",
-        low=0,
-        high=256,
+        limits=(0, 256),
     )
     boost: str = setting(
         "", "rules KEY=VALUE*FACTOR, separated by ;, for scores of documents by filter keys or age=DAYS; empty = none"
@@ -186,8 +184,7 @@ class Settings:
     close: float = setting(
         0.4,
         "cosine from which a hit is close to the query; 0 = any (the default is measured for the default model)",
-        low=0,
-        high=1,
+        limits=(0, 1),
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
     site_name: str = setting("Pilotlight", "name of the search page", group="page")
@@ -204,7 +201,7 @@ class Settings:
     )
     cors_origins: str = setting("", "other origins whose pages may call the API; empty = none, * = any")
     proxies: int = setting(
-        0, "number of reverse proxies in front, whose X-Forwarded-For, -Proto and -Prefix count", low=0, high=10
+        0, "number of reverse proxies in front, whose X-Forwarded-For, -Proto and -Prefix count", limits=(0, 10)
     )
     path_prefix: str = setting(
         "", "path of another site below which to serve, such as /search; empty = as X-Forwarded-Prefix says"
@@ -212,11 +209,10 @@ class Settings:
     rate_limit: float = setting(
         0.0,
         "requests per second for each key, user or, without one, address; bursts of twice that; 0 = no limit",
-        low=0,
-        high=1_000_000,
+        limits=(0, 1_000_000),
     )
-    queue: int = setting(64, "most requests in progress or waiting in one worker; more get 503", low=1, high=100_000)
-    deadline: float = setting(10.0, "seconds after which a search gets 503", low=0.01, high=3600)
+    queue: int = setting(64, "most requests in progress or waiting in one worker; more get 503", limits=(1, 100_000))
+    deadline: float = setting(10.0, "seconds after which a search gets 503", limits=(0.01, 3600))
     job_sources: str = setting(
         "", "addresses and folders that callers with the role write may index; empty = only those of the index"
     )
@@ -241,7 +237,7 @@ class Settings:
         choices=("button", "auto", "off"),
     )
     insights: bool = setting(False, "keep what people ask, and what became of it, on this machine", group="insights")
-    insights_days: int = setting(90, "days after which a search is deleted", low=1, high=3650)
+    insights_days: int = setting(90, "days after which a search is deleted", limits=(1, 3650))
 
     @property
     def index_dir(self) -> Path:

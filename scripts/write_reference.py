@@ -73,8 +73,8 @@ def _setting(setting: Setting) -> tuple[str, ...]:
     if isinstance(setting.default, bool):
         default = "yes" if setting.default else "no"
     allowed = ", ".join(f"`{choice}`" for choice in setting.choices) or TYPE_NAMES[type(setting.default)]
-    if not setting.choices and setting.low is not None and setting.high is not None:
-        allowed = f"{setting.low:,} to {setting.high:,}"
+    if not setting.choices and setting.limits:
+        allowed = f"{setting.limits[0]:,} to {setting.limits[1]:,}"
     return f"`{setting.name}` `{setting.variable}` `{setting.flag}`", default, allowed, setting.help
 
 
