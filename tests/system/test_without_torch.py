@@ -7,9 +7,7 @@ import venv
 from importlib import metadata
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
 
 from embedder import cpu
 from embedder.engines import library
@@ -40,21 +38,6 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "python"
 
 
-def change(file: Path, **values: object) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | values))
-
-
-def cross_encoder(model: Path, folder: Path) -> Path:
-    """Make the packaged model one, with a head that nobody trained."""
-    shutil.copytree(model, folder)
-    (folder / "modules.json").unlink()
-    change(folder / "config.json", num_labels=1, id2label={"0": "LABEL_0"})
-    tensors = {f"bert.{name}": tensor for name, tensor in load_file(model / "model.safetensors").items()}
-    tensors |= {"classifier.weight": np.full((1, 384), 0.1, np.float32), "classifier.bias": np.zeros(1, np.float32)}
-    save_file(tensors, folder / "model.safetensors")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def index(bare: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index that was made there, and the cache beside it."""
@@ -64,16 +47,10 @@ def index(bare: Path, source: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder / "index"
 
 
-def test_it_indexes_searches_and_reranks(bare: Path, index: Path, packaged_model: Path, tmp_path: Path) -> None:
+def test_it_indexes_searches_and_serves(bare: Path, index: Path) -> None:
     cache = ["--cache-dir", index.parent / "cache"]
     done = run("search", "partial index", "--index", index, "--json", *cache, python=bare)
     assert json.loads(done.stdout)["hits"][0]["title"] == "Partial indexes", done.stderr
-    model = ["--rerank-model", cross_encoder(packaged_model, tmp_path / "cross-encoder")]
-    done = run("search", "partial index", "--index", index, "--json", "--rerank", *model, *cache, python=bare)
-    assert json.loads(done.stdout)["reranked"]["scored"] == 3, done.stderr
-
-
-def test_it_serves(bare: Path, index: Path) -> None:
     with serving(index, "--cache-dir", str(index.parent / "cache"), python=bare) as url:
         status, body = request(f"{url}/api/v1/search", {"query": "partial index", "k": 1})
         assert (status, body["hits"][0]["title"]) == (200, "Partial indexes")
@@ -92,7 +69,8 @@ def test_what_is_missing_is_told_in_one_line(
     bare: Path, index: Path, packaged_model: Path, tmp_path: Path, flags: list[str], told: str
 ) -> None:
     electra = shutil.copytree(packaged_model, tmp_path / "electra")
-    change(electra / "config.json", model_type="electra")
+    config = electra / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"model_type": "electra"}))
     arguments = [str(electra) if flag == "ELECTRA" else flag for flag in flags]
     done = run("search", "x", "--index", index, *arguments, "--cache-dir", tmp_path, python=bare)
     assert done.returncode == 2

@@ -115,18 +115,20 @@ def test_values_are_counted_most_frequent_first() -> None:
 def test_only_the_most_frequent_values_are_named_and_equals_come_by_name() -> None:
     found = [facts("https://a.example/", language=f"{letter}{other}") for letter in "zyx" for other in "cba" * 2]
     assert pairs(found, "language")[:2] == [("xa", 2), ("xb", 2)]
-    many = [facts(f"https://a.example/{number}/") for number in range(50)]
-    assert len(pairs(many, "path")) == MOST_SHARES
+    assert len(pairs([facts(f"https://a.example/{number}/") for number in range(50)], "path")) == MOST_SHARES
 
 
-def test_a_path_is_the_first_folder() -> None:
-    found = [facts(f"https://a.example{path}") for path in ("/", "/faq.html", "/docs/a", "/docs/17/b", "/blog/")]
-    assert pairs(found, "path") == [("/docs", 2), ("/blog", 1)]
-
-
-def test_folders_that_all_share_are_passed_over() -> None:
-    paths = ("/docs/en/17/a.html", "/docs/en/18/b.html", "/docs/en/18/x/c.html", "/docs/en/index.html")
-    found = [facts(f"https://a.example{path}") for path in paths]
-    assert pairs(found, "path") == [("/docs/en/18", 2), ("/docs/en/17", 1)]
-    assert pairs([facts("https://a.example/docs/a"), facts("https://a.example/docs/b")], "path") == []
-    assert pairs([facts("https://a.example/docs/17/a")], "path") == []
+@pytest.mark.parametrize(
+    ("paths", "shares"),
+    [
+        (("/", "/faq.html", "/docs/a", "/docs/17/b", "/blog/"), [("/docs", 2), ("/blog", 1)]),
+        (
+            ("/docs/en/17/a.html", "/docs/en/18/b.html", "/docs/en/18/x/c.html", "/docs/en/index.html"),
+            [("/docs/en/18", 2), ("/docs/en/17", 1)],
+        ),
+        (("/docs/a", "/docs/b"), []),
+        (("/docs/17/a",), []),
+    ],
+)
+def test_a_path_is_the_first_folder_below_what_all_share(paths: tuple[str, ...], shares: list[tuple[str, int]]) -> None:
+    assert pairs([facts(f"https://a.example{path}") for path in paths], "path") == shares
