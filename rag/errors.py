@@ -1,7 +1,7 @@
 """Errors of the application, with the status that HTTP gives them; see `embedder.errors` for the whole tree.
 
 RagError
-├── UsageError, SettingsError, KeysError, DatasetError, FingerprintMismatch, ModelUnusable, NotPublished
+├── SettingsError, KeysError, DatasetError, FingerprintMismatch, NotPublished
 ├── QueryError: FieldError, RerankOff
 ├── NotThere: CollectionMissing, DocumentMissing, ModelMissing, OriginalMissing
 │   └── JobMissing, PushedMissing, ChangeMissing
@@ -21,12 +21,8 @@ class RagError(PilotlightError):
     """Base of the application's errors."""
 
 
-class UsageError(RagError):
-    """A command line that cannot be read: says what is wrong, and what was probably meant."""
-
-
 class SettingsError(RagError):
-    """A setting whose value cannot be used: names the setting, the value and what is allowed."""
+    """A setting, or a command line, that cannot be used: names it, the value, and what is allowed or was meant."""
 
 
 class QueryError(RagError):
@@ -163,10 +159,6 @@ class KeysError(RagError):
 
 class FingerprintMismatch(RagError):
     """The index was built by an embedder that gives other vectors: names the fields."""
-
-
-class ModelUnusable(RagError):
-    """The model that built an index cannot be loaded."""
 
 
 class NotPublished(RagError):

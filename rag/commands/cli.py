@@ -10,7 +10,7 @@ import click
 
 from embedder.errors import PilotlightError
 from rag.commands.verb import HELP, Verb
-from rag.errors import UsageError
+from rag.errors import SettingsError
 from rag.removed import COMMANDS
 from rag.settings import did_you_mean
 
@@ -59,17 +59,17 @@ class _Verbs(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise UsageError(f"{error.option_name} comes after a command") from None
+            raise SettingsError(f"{error.option_name} comes after a command") from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name in COMMANDS:
-            raise UsageError(f"the command {name} was removed: {COMMANDS[name]}")
+            raise SettingsError(f"the command {name} was removed: {COMMANDS[name]}")
         if name not in VERBS and not ctx.resilient_parsing:
             meant = did_you_mean(name, VERBS)
-            raise UsageError(f"there is no command {name!r}{meant}; see pilotlight --help for all of them")
+            raise SettingsError(f"there is no command {name!r}{meant}; see pilotlight --help for all of them")
         return super().resolve_command(ctx, args)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from indexer.generation.layout import CURRENT
-from rag.errors import UsageError
+from rag.errors import SettingsError
 from rag.removed import flag_hint
 from rag.settings import SETTINGS, Setting, Settings, did_you_mean, load, read_value
 
@@ -108,7 +108,7 @@ class Verb(click.Command):
         return {flag: param for param in self.params if isinstance(param, click.Option) for flag in param.opts}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the line after the verb. Raises UsageError, or SettingsError for a value."""
+        """Parse the line after the verb. Raises SettingsError."""
         if ctx.resilient_parsing:  # a line that is being completed
             return super().parse_args(ctx, args)
         more = f"see {ctx.command_path} --help"
@@ -118,15 +118,15 @@ class Verb(click.Command):
         except click.MissingParameter:
             given, _, _ = self.make_parser(ctx).parse_args(list(args))
             missing = [p for p in self.params if p.required and not isinstance(given.get(p.name) or 0, str | tuple)]
-            raise UsageError(f"{ctx.info_name} needs {', '.join(map(called, missing))}; {more}") from None
+            raise SettingsError(f"{ctx.info_name} needs {', '.join(map(called, missing))}; {more}") from None
         except click.UsageError as error:
-            raise UsageError(f"{error.format_message().rstrip('.')}; {more}") from error
+            raise SettingsError(f"{error.format_message().rstrip('.')}; {more}") from error
         if rest:
-            raise UsageError(f"{ctx.info_name} does not expect {rest[0]!r}; {more}")
+            raise SettingsError(f"{ctx.info_name} does not expect {rest[0]!r}; {more}")
         return rest
 
     def _check_flags(self, ctx: click.Context, args: Sequence[str], more: str) -> None:
-        """Raise UsageError for a flag that the verb does not have, or that has another where its value should be."""
+        """Raise SettingsError for a flag that the verb does not have, or that has another where its value should be."""
         words = iter(args)
         for word in words:
             flag, equals, _ = word.partition("=")
@@ -138,12 +138,12 @@ class Verb(click.Command):
                 flag, equals = word[:2], word[2:]
             option = self.options.get(flag)
             if option is None:
-                raise UsageError(self._unknown(ctx, flag, more))
+                raise SettingsError(self._unknown(ctx, flag, more))
             bare = isinstance(option, SettingOption) and option.setting.bare
             if not (equals or option.is_flag or bare):
                 value = next(words, None)
                 if value is None or _FLAG.fullmatch(value):
-                    raise UsageError(f"{flag} needs a value; {more}")
+                    raise SettingsError(f"{flag} needs a value; {more}")
 
     def _unknown(self, ctx: click.Context, flag: str, more: str) -> str:
         if instead := flag_hint(flag):

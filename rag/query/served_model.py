@@ -11,7 +11,7 @@ from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder, Role
 from indexer.generation.manifest import Manifest, differing_fields
-from rag.errors import FingerprintMismatch, ModelMissing, ModelUnusable
+from rag.errors import FingerprintMismatch, ModelMissing, RagError
 from rag.query.batcher import QueryBatcher
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
@@ -32,7 +32,7 @@ class ServedModel:
     def __init__(
         self, name: str, load: Callable[[], Embedder], on_run: Callable[[int, int], None] | None = None
     ) -> None:
-        """Load the model and run it in each way that queries do. Raises ModelUnusable, or as `load` does."""
+        """Load the model and run it in each way that queries do. Raises RagError, or as `load` does."""
         self.name = name
         try:
             self.embedder = load()
@@ -43,9 +43,9 @@ class ServedModel:
         except PilotlightError:
             raise
         except MemoryError as error:
-            raise ModelUnusable(f"there is no memory for model {self.name}: allow more") from error
+            raise RagError(f"there is no memory for model {self.name}: allow more") from error
         except OSError as error:
-            raise ModelUnusable(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
+            raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> Embedding:
         """Embed texts after all queries that wait. Raises ModelMissing for another model's name, or DeadlinePassed."""
