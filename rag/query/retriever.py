@@ -125,18 +125,21 @@ class Retriever:
             raise RerankOff
         generation = self.generation
         only = in_force(request.only, generation.manifest) if request.filter else None
+        # tokenize
         synonyms = self._synonyms.current() if self._synonyms else NO_SYNONYMS
-        terms = generation.read_query(request.query, synonyms, self.embedder.has_word, only)  # tokenize
+        terms = generation.read_query(request.query, synonyms, self.embedder.has_word, only)
         search = _Search(request, only, terms, embedded)
+        # embed, and search by words meanwhile where that takes longer than waking a thread
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
         in_background: Future[TermHits] | None = None
-        if request.mode == "hybrid" and generation.terms_take_long:  # longer than waking a thread
+        if request.mode == "hybrid" and generation.terms_take_long:
             in_background = self._threads.submit(copy_context().run, self._search_terms, search, depth)
         vector = None
         if request.mode != "lexical":
             vector = self._embed(search, with_tokens=generation.tokens is not None)
         ranking: Ranking | None = None
         while True:
+            # dense search ∥ lexical search
             dense = lexical = None
             if vector is not None:
                 began = time.perf_counter()
@@ -144,13 +147,14 @@ class Retriever:
                 search.spent("dense", began)
             if request.mode != "dense":
                 lexical = in_background.result() if in_background else self._search_terms(search, depth)
+            # fuse
             is_first, ranking = ranking is None, extend(ranking, self._fuse(search, dense, lexical))
             if is_first and request.rerank:
                 ranking = self._rerank(search, ranking)
             are_all = (dense is None or len(dense[1]) < depth) and (lexical is None or len(lexical.rows) < depth)
             ranked = self._choose(search, ranking, are_all=are_all)
             if are_all or len(ranked.choice.indices) >= request.offset + request.k:
-                return self._answer(search, ranked)
+                return self._answer(search, ranked)  # fetch the k texts, answer
             in_background, depth = None, depth * 4
 
     def _embed(self, search: _Search, *, with_tokens: bool = False) -> Vector:
