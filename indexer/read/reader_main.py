@@ -33,6 +33,7 @@ def main() -> None:
     """Say what holds this process, then answer requests on standard input until it ends."""
     hide()
     preload()
+    gc.freeze()
     gc.set_threshold(100_000)  # a page is a hundred thousand objects without a cycle: looking for one costs a sixth
     # what a library prints must not be taken for an answer
     with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere, os.fdopen(0, "rb") as asks:
