@@ -79,16 +79,6 @@ def test_texts_have_exactly_the_tokens_asked_for(packaged_model):
         corpus.texts_of_length(tokenizer, ["short"], 256, 4)
 
 
-def test_short_passages_are_different_and_as_many_as_asked(tmp_path):
-    corpus = module("corpus")
-    sources = [f"{name} {WORDS * 5} {name}" for name in "abcdefgh"]
-    sources = [" ".join(f"{word}{number}" for word in text.split()) for number, text in enumerate(sources)]
-    passages = corpus.short_passages(sources, 40)
-    assert len(set(passages)) == len(passages) == 40
-    assert max(len(passage.split()) for passage in passages) <= 40
-    assert len(list(corpus.write_reference(tmp_path / "reference").glob("*.txt"))) > 50  # without a network
-
-
 def test_ratios_are_to_the_best_peer_and_never_to_ourselves():
     kinds = [("LangChain eager", "fp32"), ("OpenVINO", "bf16"), ("OpenVINO", "int8"), ("Pilotlight native", "int8")]
     loaded = {f"{name} {precision}": (FakePeer(name, precision), 1.0) for name, precision in kinds}
@@ -160,23 +150,6 @@ def real(count: int = 40, dimension: int = 8):
     middle = "goes on for one sentence more"
     texts = [f"Passage {i} begins with words of its own. Number {i} {middle}. That ends {i}." for i in range(count)]
     return module("scale_corpus").Real(texts, vectors)
-
-
-def test_a_corpus_starts_with_the_real_passages_and_goes_on_with_mixtures_of_two(monkeypatch):
-    corpus = module("scale_corpus")
-    monkeypatch.setattr(corpus, "_BLOCK", 32)
-    blocks = list(corpus.blocks(real(), 100))
-    assert [len(texts) for texts, _ in blocks] == [32, 8, 32, 28]
-    texts = [text for part, _ in blocks for text in part]
-    vectors = np.concatenate([part for _, part in blocks])
-    assert texts[:40] == real().texts
-    assert np.array_equal(vectors[:40], real().vectors)
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    known = {sentence for text in real().texts for sentence in corpus._SENTENCE.split(text)}
-    assert all(set(text.split("\n")) <= known for text in texts[40:])
-    again = list(corpus.blocks(real(), 100))
-    assert all(a == b and np.array_equal(u, v) for (a, u), (b, v) in zip(blocks, again, strict=True))
-    assert len(set(corpus.queries(real().texts, 12))) == 12
 
 
 def test_an_index_at_scale_is_a_whole_generation_with_filters_and_its_true_neighbours(tmp_path):
