@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from flask import current_app, has_request_context, request
+from flask import current_app, request
 from msgspec import structs
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
@@ -69,7 +69,7 @@ def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via 
     answer = retriever().search(search, embedded)
     note_search(answer, mode=search.mode, collection=search.collection, k=search.k)
     keeps: Recorder | None = current_app.extensions["insights"]
-    if keeps is None or via is None or search.offset or not has_request_context():
+    if keeps is None or via is None or search.offset:
         return answer
     is_box = caller().is_shown  # on a page of another site, which searches while somebody types
     seen = not (is_box or TYPING in request.headers)

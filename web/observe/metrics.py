@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Flask, Response, current_app, g, has_app_context, has_request_context, request
+from flask import Blueprint, Flask, Response, current_app, g, request
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -243,11 +243,9 @@ def _log(route: str, status: int, seconds: float) -> None:
 
 
 def note_search(answer: Answer, *, mode: str, collection: str, k: int) -> None:
-    """Count a search that was answered, for the application of this context, and keep it for the log."""
-    if has_app_context():
-        current_app.extensions["metrics"].searched(answer, mode, collection)
-    if has_request_context():
-        g.searches.append({"collection": collection, "mode": mode, "k": k, "hits": len(answer.hits)})
+    """Count a search that was answered, and keep it for the log."""
+    current_app.extensions["metrics"].searched(answer, mode, collection)
+    g.searches.append({"collection": collection, "mode": mode, "k": k, "hits": len(answer.hits)})
 
 
 @blueprint.get("/metrics")
