@@ -72,11 +72,6 @@ def test_kinds_of_lists(kind: str) -> None:
     assert read(LISTS[kind], "text/html") == ("http://t.test/a", "http://t.test/b")
 
 
-@pytest.mark.parametrize("loc", ["/?a=1&amp;b=2", "/?a=1&b=2", "<![CDATA[/?a=1&b=2]]>", "/?a=1&#x26;b=2"])
-def test_ampersands_in_addresses(loc: str) -> None:
-    assert read(f"<urlset><url><loc>{loc}</loc></url></urlset>".encode()) == ("http://t.test/?a=1&b=2",)
-
-
 @pytest.mark.parametrize("kind", ["prefix", "BOM and blanks", "RSS", "Atom", "text", "gzip"])
 @pytest.mark.parametrize("content_type", ["text/html", "application/octet-stream", "application/xml"])
 def test_a_start_page_that_is_a_list_whatever_its_media_type(

@@ -1,6 +1,7 @@
 """Documents that were sent, as a source of an index."""
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder
 from tests.faults.world import quiet
 
+MOMENT = "2026-11-20T04:00:00+00:00"
 MAIL = """Subject: Minutes
 Content-Type: multipart/mixed; boundary=b
 
@@ -40,18 +42,8 @@ class Pushed:
         self.embedder = DummyEmbedder()
 
     def put(self, name: str, text: str, *, content_type: str = "text/markdown", stated: Stated | None = None) -> int:
-        moment = "2026-11-20T04:00:00+00:00"
-        page = Page(
-            url=f"https://wiki.test/{name}",
-            source=SOURCE,
-            body=text.encode("latin-1"),
-            content_type=content_type,
-            charset="utf-8",
-            etag=None,
-            last_modified=None,
-            fetched_at=moment,
-            stated=stated or Stated(),
-        )
+        url, body = f"https://wiki.test/{name}", text.encode("latin-1")
+        page = Page(url, SOURCE, body, content_type, "utf-8", None, None, MOMENT, stated=stated or Stated())
         return self.store.put(page).id
 
     def remove(self, name: str) -> int:
@@ -62,12 +54,9 @@ class Pushed:
         return build([str(source) for source in sources], self.index, self.embedder, config, progress=quiet())
 
     def texts(self) -> dict[str, str]:
-        generation = Generation.open(self.index)
-        try:
+        with closing(Generation.open(self.index)) as generation:
             found = generation.documents()
             return {each["url"]: " ".join(passage["text"] for passage in each["passages"]) for each in found}
-        finally:
-            generation.close()
 
     def states(self) -> dict[int, tuple[str, str | None]]:
         return {change.id: (change.state, change.reason) for change in self.store.changes(100)}
@@ -102,9 +91,8 @@ def test_what_the_sender_states_goes_first(pushed):
     pushed.put("page", front, stated=stated)
     pushed.put("plain", "# Own title\n\nText about dogs.\n")
     pushed.build()
-    generation = Generation.open(pushed.index)
-    page, plain = generation.documents()
-    generation.close()
+    with closing(Generation.open(pushed.index)) as generation:
+        page, plain = generation.documents()
     assert (page["title"], page["language"], page["date"]) == ("Given title", "de", "2026-01-31")
     assert page["metadata"]["team"] == "operations"
     assert page["metadata"]["reader"] == ["bob", "eve"]
@@ -112,9 +100,8 @@ def test_what_the_sender_states_goes_first(pushed):
     assert (plain["title"], plain["metadata"]) == ("Own title", {})
     pushed.put("page", front, stated=stated._replace(metadata=(("team", ("nobody",)),)))
     pushed.build()
-    generation = Generation.open(pushed.index)
-    assert next(iter(generation.documents()))["metadata"]["team"] == "nobody"
-    generation.close()
+    with closing(Generation.open(pushed.index)) as generation:
+        assert next(iter(generation.documents()))["metadata"]["team"] == "nobody"
 
 
 def test_order_holds_whoever_sends(pushed):
@@ -190,9 +177,7 @@ def test_what_was_pushed_stands_for_its_address(pushed, site):
     site.routes |= {"/": "<p>Start. <a href=/cats>Cats</a>", "/cats": "<p>Crawled text."}
     home, url = f"{site.url}/", f"{site.url}/cats"
     pushed.build(home, refresh=None)
-    change = pushed.store.put(
-        Page(url, SOURCE, b"Pushed text.", "text/plain", "utf-8", None, None, "2026-11-20T04:00:00+00:00")
-    )
+    change = pushed.store.put(Page(url, SOURCE, b"Pushed text.", "text/plain", "utf-8", None, None, MOMENT))
     pushed.build(home)
     assert pushed.texts()[url] == "Pushed text."
     pushed.build(home, refresh=None)  # which the site has as well
