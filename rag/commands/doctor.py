@@ -43,18 +43,6 @@ _PROGRAMS = {  # by the kind of a source: its version here, and how to install i
 @verb("index", "embedder", "rerank", "ocr", "render", "users")
 def doctor(settings: Settings) -> Result:
     """Show what is in use, and what about it is slow or broken."""
-    report = examine(settings)
-    lines = []
-    for part, facts in report.items():
-        if isinstance(facts, dict):
-            words = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
-            lines += [part, *(f"  {name.replace('_', ' '):<24} {word}" for name, word in words.items())]
-    lines += [f"warning: {warning}" for warning in report["warnings"]] or ["no problems found"]
-    return report, "\n".join(lines)
-
-
-def examine(settings: Settings) -> dict[str, Any]:
-    """Return what is in use, JSON-ready; `warnings` says what is slow or broken and what to do about it."""
     warnings, processor = _misspelled(os.environ), cpu.detect()
     report: dict[str, Any] = {
         "cpu": {name: getattr(processor, name) for name in ("name", "machine", "isa", "isas", "cores")}
@@ -93,7 +81,12 @@ def examine(settings: Settings) -> dict[str, Any]:
         report["users"] = {"header": settings.user_header, "proxies": settings.user_proxies, "rules": rules}
         if settings.knows_users and rules is None:
             warnings.append("users have no access without [[access]] in the file of --config")
-    return report | {"warnings": warnings}
+    lines = []
+    for part, facts in report.items():
+        words = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
+        lines += [part, *(f"  {name.replace('_', ' '):<24} {word}" for name, word in words.items())]
+    lines += [f"warning: {warning}" for warning in warnings] or ["no problems found"]
+    return report | {"warnings": warnings}, "\n".join(lines)
 
 
 def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
@@ -105,17 +98,16 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
         warnings.append(f"{plan.spec.name} is not compiled yet: the first index or serve does it")
     if find_compiler() is None and (plan.engine == "compile" if key is None else needs_compiler(key)):
         warnings.append("there is no C++ compiler: apt-get install g++")
-    facts = {"model": plan.spec.name, "folder": str(plan.spec.folder), "dimension": plan.spec.dimension}
-    return facts | {name: getattr(plan, name) for name in ("engine", "precision", "threads")}
+    facts = {name: getattr(plan, name) for name in ("engine", "precision", "threads")}
+    return {"model": plan.spec.name, "folder": str(plan.spec.folder), "dimension": plan.spec.dimension} | facts
 
 
 def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[str, Any]:
     """Describe the live generation, with its sources. Raises PilotlightError where it cannot be used."""
     with closing(Generation.open(published(settings))) as generation:
         manifest = generation.manifest
-    kinds = {address_kind(source) for source in manifest.sources}
     for kind, (name, version, remedy) in _PROGRAMS.items():
-        if kind in kinds and not version():
+        if not version() and any(address_kind(source) == kind for source in manifest.sources):
             warnings.append(f"{name} is not installed, which reads each {kind} of this index: {remedy}")
     with _warning(warnings):
         if found:
