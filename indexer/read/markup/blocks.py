@@ -5,7 +5,7 @@ expressions. What stands between an opening and a closing tag is Markdown like t
 """
 
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from markdown_it.rules_block import StateBlock
@@ -198,16 +198,9 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
         return
     opening = state.push("paragraph_open", "p", 1)
     inline = state.push("inline", "", 0)
-    inline.content, inline.children = ("", [text_token(text)]) if is_literal else (text, [])
+    inline.content, inline.children = ("", [Token("text", "", 0, content=text)]) if is_literal else (text, [])
     closing = state.push("paragraph_close", "p", -1)
     opening.hidden = closing.hidden = is_hidden
-
-
-def text_token(text: str) -> Token:
-    """Return the token of a text without marks."""
-    token = Token("text", "", 0)
-    token.content = text
-    return token
 
 
 def _within(state: StateBlock, start: int, end: int, indent: int = 0) -> None:
@@ -221,19 +214,15 @@ def _within(state: StateBlock, start: int, end: int, indent: int = 0) -> None:
     state.lineMax = before
 
 
-def read_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a block between fences: code, or a directive."""
-    if not fence(state, start, end, silent):
-        return False
-    if not silent:
-        _finish_fence(state, start)
-    return True
-
-
-def _finish_fence(state: StateBlock, start: int) -> None:
-    """Give a block of code its language and title; make text of it where it is a directive."""
+def read_fence(
+    state: StateBlock, start: int, end: int, silent: bool, rule: Callable[..., bool] = fence, info: str = ""
+) -> bool:
+    """Read a block between fences: code, with its language and title, or the text of a directive."""
+    is_fence = rule(state, start, end, silent)
+    if not is_fence or silent:
+        return is_fence
     token, after = state.tokens.pop(), state.line
-    info = token.info.strip()
+    info = info or token.info.strip()
     directive = _DIRECTIVE.match(info)
     language = re.split(r"[\s{:,\[]", info.lstrip("{. "))[0].rstrip("}")
     if directive and directive[1].lower() not in CODE and not _SESSION.match(token.content):
@@ -248,7 +237,7 @@ def _finish_fence(state: StateBlock, start: int) -> None:
             first = len(lines) - len(_without_options(lines))
             _within(state, start + 1 + first, start + 1 + len(lines))
         state.line = after
-        return
+        return True
     if directive:
         language = directive[2] if directive[2].isalnum() else ""
         token.content = "\n".join(_without_options(token.content.split("\n")))
@@ -261,6 +250,7 @@ def _finish_fence(state: StateBlock, start: int) -> None:
         _push_text(state, title, is_literal=True)
         state.tokens.append(token)
     token.info, token.content = language, unescaped(token.content)
+    return True
 
 
 def _without_options(lines: Sequence[str]) -> Sequence[str]:
@@ -282,9 +272,8 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     rest = line[signs.end() :].strip().rstrip(":").rstrip()
     directive = _DIRECTIVE.match(rest)
     kind = directive[1].lower() if directive else rest
-    if signs[0][0] == ":" and kind in CODE | NOT_HERE | {"eval-rst"} and _colon_fence(state, start, end, silent):
-        state.tokens[-1].info = rest
-        _finish_fence(state, start)
+    is_code = signs[0][0] == ":" and kind in CODE | NOT_HERE | {"eval-rst"}
+    if is_code and read_fence(state, start, end, silent, _colon_fence, rest):
         return True
     state.line = start + 1
     while directive and state.line < end and OPTION.match(_line_at(state, state.line)):

@@ -30,7 +30,7 @@ from indexer.read.access_list import NOBODY, readers_of
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.read.markup import blocks
-from indexer.read.markup.blocks import ESM, IS_MDX, text_token
+from indexer.read.markup.blocks import ESM, IS_MDX
 from indexer.read.markup.inline import ATTRIBUTES, attributes_in, read_mark
 from indexer.records import Declared, Extraction, Readers
 
@@ -221,7 +221,7 @@ def _place_footnotes(state: StateCore) -> None:
     for label, tokens in texts.items():
         inline = next((token for token in tokens if token.type == "inline"), None)
         if inline is not None and inline.children is not None:
-            inline.children.insert(0, text_token(f"[{label}] "))
+            inline.children.insert(0, Token("text", "", 0, content=f"[{label}] "))
     placed: list[Token] = []
     due: list[Token] = []
     for token in others if texts else ():
