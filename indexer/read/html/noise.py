@@ -19,6 +19,7 @@ NOISE_ROLES = frozenset(
     "navigation search searchbox banner contentinfo complementary button tab tablist toolbar menu menubar menuitem "
     "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
 )
+_KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
 _NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _CODE = frozenset({"code", "kbd", "samp"})
 _TELLING = HEADINGS | _CODE | {"div", "p", "a"}
@@ -93,7 +94,7 @@ def is_noise(tag: Element) -> bool:
     if name == "header":  # of the site, unless it stands inside the text
         return not any(around.name in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
-        return not _is_box(tag)
+        return not (classes(tag) & _KEPT_ASIDES or _is_box(tag))
     if name == "form":  # some systems wrap the whole page in one
         return not holds(tag, _PAGE_PARTS)
     if name == "label":  # of something to set or choose; a box in a list of tasks can only be looked at

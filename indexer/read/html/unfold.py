@@ -18,6 +18,7 @@ from indexer.read.html.noise import (
     NOISE_ROLES,
     classes,
     first_texts,
+    holds,
     is_folded,
     is_menu,
     is_noise,
@@ -88,7 +89,7 @@ def drop_trail(tree: HtmlTree) -> None:
             texts = [*first_texts(element)] if element.short_text(300) is not None else []
             whole = "".join(text for text, _ in texts).strip()
             rest = "".join(text for text, is_link in texts if not is_link and _WORD.search(text)).strip()
-            if whole != rest and whole.endswith(rest) and _ENDS.sub("", fold(rest)) == title:
+            if whole.endswith(rest) and _ENDS.sub("", fold(rest)) == title and holds(element, ("a",)):
                 parent.children = [child for child in parent.children if child is not element]
                 return
         node = parent
