@@ -153,12 +153,15 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
 
 def as_text(found: dict[str, Any]) -> str:
     """Lay out a comparison, with what its sides "a" and "b" are, for a terminal."""
-    lines = [f"{name.upper()}  {_described(found[name])}" for name in ("a", "b")]
-    lines += [
-        f"{name.upper()} does not have {absent:,} of the documents that are judged relevant"
-        for name in ("a", "b")
-        if (absent := found[name].get("missing"))
-    ]
+    lines, missing = [], []
+    for name in ("a", "b"):
+        side = found[name]
+        facts = [side["generation"]] if side.get("generation", side["side"]) != side["side"] else []
+        facts += [f"{side['documents']:,} documents", f"{side['model']} ({side['precision']})", side["mode"]]
+        lines.append(f"{name.upper()}  {side['side']}: {', '.join(facts)}")
+        if absent := side.get("missing"):
+            missing.append(f"{name.upper()} does not have {absent:,} of the documents that are judged relevant")
+    lines += missing
     lines += ["", f"{'':<12}{'A':>8}{'B':>8}{'B - A':>9}{'p':>9}{'better':>8}{'worse':>7}{'same':>7}"]
     lines += [
         f"{name:<12}{one['a']:>8.4f}{one['b']:>8.4f}{one['difference']:>+9.4f}{one['p']:>9.4f}"
@@ -169,12 +172,6 @@ def as_text(found: dict[str, Any]) -> str:
     lines += _changes("worse in B", [query for query in queries if query["difference"] < 0])
     lines += _changes("better in B", [query for query in reversed(queries) if query["difference"] > 0])
     return "\n".join(lines)
-
-
-def _described(side: dict[str, Any]) -> str:
-    facts = [side["generation"]] if side.get("generation", side["side"]) != side["side"] else []
-    facts += [f"{side['documents']:,} documents", f"{side['model']} ({side['precision']})", side["mode"]]
-    return f"{side['side']}: {', '.join(facts)}"
 
 
 def _changes(title: str, queries: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -5,6 +5,7 @@ Measures are those of ir-measures, with the definitions of trec_eval.
 
 import tempfile
 from collections.abc import Collection, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,14 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
         return embedder.maxsim(query_tokens[number].tokens[:MAX_QUERY_TOKENS], signs, starts[rows], counts[rows])
 
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
-        reader = None if mode == "dense" else _lexical(texts, Path(temporary) / "lexical")
+        reader = None
+        if mode != "dense":
+            writer = LexicalWriter(Path(temporary) / "lexical")
+            with closing(writer):
+                for row, text in enumerate(texts):
+                    writer.add(row, title="", section="", text=text)
+                writer.finish()
+            reader = LexicalReader(Path(temporary) / "lexical")
         for number, query in enumerate(queries):
             dense = lexical = None
             cosines = np.empty(0, np.float32)
@@ -126,14 +134,3 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
             yield fuse(dense, lexical, cosines.__getitem__, partial(maxsim, number) if query_tokens else None)
-
-
-def _lexical(texts: list[str], folder: Path) -> LexicalReader:
-    writer = LexicalWriter(folder)
-    try:
-        for row, text in enumerate(texts):
-            writer.add(row, title="", section="", text=text)
-        writer.finish()
-    finally:
-        writer.close()
-    return LexicalReader(folder)

@@ -137,13 +137,18 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
         day = f"{datetime.fromtimestamp(time_of(search.id), UTC):%Y-%m-%d}"
         by_day.setdefault(day, []).append(search)
     questions = [(some[-1].query, _grouped(some)) for some in by_question.values()]
+
+    def by_need(question: tuple[str, Group]) -> tuple[int, int, str]:
+        text, group = question  # what was shown but not opened may have been the answer
+        return -(group.empty + group.far + group.bad), -group.unanswered, text
+
     return Report(
         since=f"{since:%Y-%m-%d}",
         collection=collection,
         collections=collections,
         total=_grouped(searches),
         asked=sorted(questions, key=lambda each: (-each[1].asked, each[0]))[:LISTED],
-        unanswered=sorted((each for each in questions if each[1].unanswered), key=_by_need)[:LISTED],
+        unanswered=sorted((each for each in questions if each[1].unanswered), key=by_need)[:LISTED],
         days=[(day, _grouped(some)) for day, some in sorted(by_day.items())],
     )
 
@@ -156,8 +161,3 @@ def question_key(query: str) -> str:
 def no_formula(text: str) -> str:
     """Return a text with an apostrophe before what a spreadsheet would run as a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) or text.startswith(_FORMULA) else text
-
-
-def _by_need(question: tuple[str, Group]) -> tuple[int, int, str]:
-    text, group = question  # what was shown but not opened may have been the answer
-    return -(group.empty + group.far + group.bad), -group.unanswered, text

@@ -51,11 +51,6 @@ class Row:
         spans = (_span(tag, "rowspan", _LONGEST_SPAN), _span(tag, "colspan", 1)) if tag.attributes else (1, 1)
         self.cells.append(_HtmlCell(tag, *spans))
 
-    @property
-    def name(self) -> str:
-        """Return the text of the first cell, on one line."""
-        return " ".join(" ".join(self.cells[0].blocks).split()) if self.cells else ""
-
 
 def lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
     """Yield the rows of a table as text, each with the line above it that names the columns, or nothing.

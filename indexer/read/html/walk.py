@@ -163,9 +163,11 @@ class Walker:
         elif name == "table":
             home, rows = self._tables.pop()
             for row, text, head in lines(rows or ()):
-                if row.is_own and not self._rows and _WORD.search(name := row.name[:_TERM_LENGTH].strip()):
-                    path = (*home.path[:_DEEPEST], name)
-                    self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
+                if row.is_own and not self._rows and row.cells:
+                    first = fold(" ".join(row.cells[0].blocks))[:_TERM_LENGTH].strip()
+                    if _WORD.search(first):
+                        path = (*home.path[:_DEEPEST], first)
+                        self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
                 self._line.anchor, self._line.tails = row.anchor, row.tails
                 self._write(text, row.length, row.linked, "tr", head)
                 self._tight = "\n" not in text
