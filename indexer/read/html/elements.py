@@ -157,7 +157,7 @@ def simplify(tree: HtmlTree, markup: str) -> None:
         done.update(id(node) for node in element.elements())
         if element.name != "script":
             drawn.add(id(element))
-        elif element.parent is not None:  # what MathJax 2 drew before the source of a formula
+        elif element.parent is not None and len(element.parent.children) <= 500:  # MathJax 2 drew it before its source
             siblings = element.parent.children
             place = next(place for place, node in enumerate(siblings) if node is element)
             for node in reversed(siblings[:place]):

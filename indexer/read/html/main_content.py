@@ -85,9 +85,9 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
             for kind in ("body", "document"):
                 if kind in names:
                     found[kind].append(element)
-            if names == {"contents"} and element.parent is not None:  # below the header that Doxygen writes
-                siblings = element.parent.tags
-                before = siblings[max(0, siblings.index(element) - 1)]
+            around = element.parent if names == {"contents"} else None
+            if around is not None and len(around.children) <= 500:  # below the header that Doxygen writes
+                before = around.tags[max(0, around.tags.index(element) - 1)]
                 if before.name == "div" and "header" in classes(before):
                     found["contents"].append(element)
     unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
