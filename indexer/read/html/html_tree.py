@@ -174,7 +174,8 @@ def parse_html(markup: str) -> HtmlTree:
     target = SimpleNamespace(start=start, end=end, data=pieces.append, comment=end_text, close=end_text)
     # "huge" lifts limits of depth and of length: both are those of the page, whose size is limited already
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
-    etree.fromstring(markup.encode("utf-8", "replace"), parser)
-    # the parser and its target, which live until the garbage collector comes, keep nothing of the page
-    found, tree, elements, within = tree, HtmlTree(), [], []
-    return found
+    try:
+        etree.fromstring(markup.encode("utf-8", "replace"), parser)
+        return tree
+    finally:  # the parser and its target, which live until the garbage collector comes, keep nothing of the page
+        tree, elements, within = HtmlTree(), [], []
