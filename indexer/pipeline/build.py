@@ -31,7 +31,7 @@ from indexer.read.ocr.installation import find
 from indexer.read.parsing import Unwanted
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
 from indexer.sources.addresses import full_name, refuse_secret
-from indexer.sources.git_mirror import Mirrors
+from indexer.sources.git import Mirrors
 from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
 from indexer.sources.reading import Reading, read_sources
 from indexer.sources.templates import Templates

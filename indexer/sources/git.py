@@ -1,24 +1,276 @@
-"""Pages of a repository, as git has it stored; a file of the same blob as in the build before is not read again."""
+"""Pages of repositories, and the copies of remote ones: one commit without its history, updated by what has changed.
 
+Git runs without the user's settings, hooks or prompts. Its settings, secrets among them, are in a file that has no
+name: neither arguments nor the environment show them. A file of the same blob as in the build before is not read again.
+"""
+
+import hashlib
+import os
+import shutil
+import signal
+import ssl
 import subprocess
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote, urlsplit
 
-from indexer.errors import SourceError
+import certifi
+
+from indexer.config import CrawlLimits
+from indexer.crawl.guard import resolve
+from indexer.crawl.sessions import Redaction, headers_of
+from indexer.credentials import Credential, credential_for
+from indexer.decoding import one_line
+from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.read.container import with_parts
 from indexer.read.formats import CONTAINER, MAIL
 from indexer.records import Failure, Item, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import GitAddress
-from indexer.sources.git_mirror import TIP, Git, Mirrors, first_error, require_git
+from indexer.sources.addresses import GitAddress, address_kind
 from indexer.sources.stored_files import Listing, StoredFile, StoredFiles
 
+_TIP = "refs/pilotlight/tip"
+_MIN_VERSION = (2, 37)  # has http.curloptResolve, which holds it to addresses that have been checked
+_BLOCK = 512  # bytes that `ulimit -f` counts in
+_MAX_PACKS = 20  # of updates, after which everything is fetched again, and unneeded objects go
+_LEFTOVERS = "objects/pack/tmp_*"  # of fetches that were cut off
+_SECONDS, _FETCH_SECONDS = 60.0, 3_600.0  # time limits of commands
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.askPass": "",
+    "credential.helper": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "fetch.recurseSubmodules": "no",
+    "fetch.unpackLimit": "1",  # a pack for each fetch, however small
+    "transfer.credentialsInUrl": "die",
+    "http.proxy": "",
+    "http.followRedirects": "false",  # which covers alternates that a server names, too
+    "http.cookieFile": "",
+}
+_NO_REF = ("couldn't find remote ref", "not our ref")
+_NO_LOGIN = ("could not read Username", "Authentication failed", "error: 401", "error: 403")
+_NO_ANSWER = ("unable to access", "RPC failed", "hung up", "early EOF")
+_OF_SERVER = (*_NO_REF, *_NO_LOGIN, *_NO_ANSWER)  # errors of which the copy is not the cause
 _MAX_FILES = 1_000_000
 _PIECE = 1 << 20  # bytes read at once
 _UNREAD_MODES = {"120000": "symbolic link", "160000": "a submodule"}
 _POINTER, _MAX_POINTER = b"version https://git-lfs.github.com/spec/", 1_024  # bytes
+Config = Mapping[str, str | Sequence[str]]
+
+
+def version() -> str:
+    """Return the version of git on this machine; empty where there is none, or it does not start."""
+    try:
+        done = subprocess.run(["git", "version"], capture_output=True, text=True, check=True, timeout=10, env=_path())
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.removeprefix("git version ").strip()
+
+
+def require_git(*, remote: bool) -> None:
+    """Raise SourceError unless git is there, and for remote repositories new enough."""
+    found = version()
+    if not found:
+        raise SourceError("reading a repository needs the program git: apt-get install git")
+    numbers = tuple(int(number) for number in found.split(".")[:2] if number.isdigit())
+    if remote and numbers < _MIN_VERSION:
+        raise SourceError(f"git {found} is too old for git+https: it needs {'.'.join(map(str, _MIN_VERSION))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """The program, for one repository."""
+
+    folder: Path  # of the repository, as --git-dir
+    protocols: str = "none"  # allowed: none, or https
+
+    @contextmanager
+    def start(
+        self, *arguments: str, config: Config | None = None, most: int | None = None, stdin: int = subprocess.DEVNULL
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a command with these settings and yield its process, which is killed at the end.
+
+        No file that it writes may be larger than `most` bytes. Raises SourceError: it cannot be started.
+        """
+        lines = []
+        for name, values in {**_SETTINGS, **(config or {})}.items():
+            section, _, key = name.rpartition(".")
+            for value in [values] if isinstance(values, str) else values:
+                for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):
+                    value = value.replace(character, escape)
+                lines.append(f'[{section}]\n\t{key} = "{value}"\n')
+        settings = os.memfd_create("git-config")
+        environment = {
+            **_path(),
+            "HOME": "/nonexistent",  # where curl would look for a netrc
+            "LC_ALL": "C",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": f"/proc/self/fd/{settings}",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": self.protocols,
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            # the authorities of this machine, or of SSL_CERT_FILE
+            "GIT_SSL_CAINFO": ssl.get_default_verify_paths().cafile or certifi.where(),
+        }
+        command = ["git", f"--git-dir={self.folder}", *arguments]
+        if most is not None:
+            command = ["sh", "-c", 'ulimit -f "$0" && exec "$@"', str(-(-most // _BLOCK)), *command]
+        try:
+            os.write(settings, "".join(lines).encode("utf-8", "surrogateescape"))
+            process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                pass_fds=[settings],
+                start_new_session=True,  # so that its children end with it
+            )
+        except OSError as error:
+            raise SourceError(f"cannot start git: {error.strerror}") from error
+        finally:
+            os.close(settings)
+        with process:
+            try:
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+    def run(
+        self, *arguments: str, config: Config | None = None, most: int | None = None, seconds: float = _SECONDS
+    ) -> tuple[bool, str, str]:
+        """Run a command to its end; return whether it succeeded, its output, and its errors.
+
+        Raises SourceError: it takes longer than these seconds, or cannot be started.
+        """
+        with self.start(*arguments, config=config, most=most) as process:
+            try:
+                output, errors = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                raise SourceError(f"git {arguments[0]} did not end within {seconds:,.0f} seconds") from error
+        succeeded = process.returncode == 0
+        return succeeded, output.decode("utf-8", "replace").strip(), errors.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrors:
+    """The copies that belong to an index, one for each source, in one folder."""
+
+    folder: Path
+    credentials: Collection[Credential] = ()
+
+    def update(self, address: GitAddress, limits: CrawlLimits) -> Path:
+        """Bring the copy of a repository up to date, and return its folder.
+
+        Raises:
+            SourceError: it cannot be reached or read, or has no such ref. The copy stays as it is.
+            CredentialsError: a secret cannot be used.
+        """
+        require_git(remote=True)
+        source, most, redaction = address.source, limits.max_total_bytes, Redaction()
+        config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
+        credential = credential_for(source, self.credentials)
+        if credential is not None and credential.cookies:
+            ways = "a repository is read with basic, bearer or headers, not with cookies"
+            raise CredentialsError(f"credentials of {credential.origin}: {ways}")
+        if credential is not None and (headers := headers_of(credential, redaction)):
+            config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
+        git = Git(self._place_of(source), protocols="https")
+        if len(list(git.folder.glob("objects/pack/*.pack"))) > _MAX_PACKS:
+            self.drop(source)
+        is_new = not git.folder.exists()
+        git.folder.parent.mkdir(parents=True, exist_ok=True)
+        succeeded, _, errors = git.run("init", "--quiet", "--bare", "--template=")  # repairs one that was cut off, too
+        if not succeeded:
+            raise SourceError(f"{source}: cannot make a copy: {_first_error(errors)}")
+        for leftover in [*git.folder.glob(_LEFTOVERS), *git.folder.rglob("*.lock")]:  # of a fetch that was killed
+            leftover.unlink()
+        options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+        fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{_TIP}")
+        succeeded, _, errors = git.run(*fetch, config=config, most=most, seconds=_FETCH_SECONDS)
+        if succeeded:
+            return git.folder
+        if any(leftover.stat().st_size >= most for leftover in git.folder.glob(_LEFTOVERS)):
+            self.drop(source)
+            raise SourceError(f"{source}: larger than {most:,} bytes")
+        if is_new or not any(words in errors for words in _OF_SERVER):
+            self.drop(source)
+        if not is_new and not git.folder.exists():  # the copy was damaged
+            return self.update(address, limits)
+        raise SourceError(f"{source}: {_why_not(address, redaction.redact(errors.encode()).decode(), credential)}")
+
+    def drop(self, source: str) -> None:
+        """Remove the copy of a source, and the folder if it is the last one."""
+        shutil.rmtree(self._place_of(source), ignore_errors=True)
+        with suppress(OSError):
+            self.folder.rmdir()
+
+    def keep(self, sources: Iterable[str]) -> None:
+        """Remove the copies of all other sources."""
+        kept = {self._place_of(source) for source in sources if address_kind(source) == "repository"}
+        for entry in self.folder.iterdir() if self.folder.is_dir() else ():
+            if entry not in kept:
+                shutil.rmtree(entry, ignore_errors=True)
+        with suppress(OSError):  # not empty, or never made
+            self.folder.rmdir()
+
+    def _place_of(self, source: str) -> Path:
+        return self.folder / hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _first_error(errors: str) -> str:
+    """Return the first error in what git prints, in one line."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    marked = [line.partition(": ")[2] for line in lines if line.startswith(("fatal:", "error:"))]
+    return one_line((marked or lines[-1:] or ["it does not say why"])[0])
+
+
+def _why_not(address: GitAddress, errors: str, credential: Credential | None) -> str:
+    """Return what errors of a fetch mean, and what to do."""
+    if any(words in errors for words in _NO_REF):
+        missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
+        return f"the repository has no {missing}"
+    if any(words in errors for words in _NO_LOGIN):
+        if credential is not None:
+            return "the server does not take the credentials of its origin"
+        return "there is no such repository, or it needs a login: describe one under [[credentials]]"
+    if "requested URL returned error: 3" in errors:
+        return "the server redirects, which is not followed: name the address it leads to"
+    return f"cannot be fetched: {_first_error(errors)}"
+
+
+def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
+    """Return settings that hold git to checked addresses of the host, and to the limits. Raises SourceError."""
+    parts = urlsplit(address.remote)
+    host, port = parts.hostname or "", parts.port or 443
+    try:
+        resolved = resolve(host, port, allow_private=limits.allow_private)
+    except NotWanted as error:
+        raise SourceError(f"{address.source}: {error}") from error
+    except OSError as error:
+        raise SourceError(f"{address.source}: cannot resolve {host}: {error.strerror or error}") from error
+    addresses = ",".join(f"[{one}]" if ":" in one else one for one in resolved)
+    return {
+        "http.curloptResolve": f"{host}:{port}:{quote(addresses, safe='[]:.,')}",
+        "http.userAgent": limits.user_agent,
+        "http.lowSpeedLimit": "1",  # bytes a second
+        "http.lowSpeedTime": str(max(1, round(limits.timeout))),
+        "protocol.version": "2",
+    }
+
+
+def _path() -> dict[str, str]:
+    """Return all that git gets of the environment of this process."""
+    return {"PATH": os.environ.get("PATH", os.defpath)}
 
 
 def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> Generator[Item, None, None]:
@@ -36,7 +288,7 @@ def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> G
     elif mirrors is None:
         raise SourceError(f"{source}: there is no folder for a copy of the repository")
     else:
-        git, ref = Git(mirrors.update(address, context.limits)), TIP
+        git, ref = Git(mirrors.update(address, context.limits)), _TIP
     _, commit, _ = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
     if not commit and mirrors:
         mirrors.drop(source)
@@ -91,7 +343,7 @@ def _list_files(git: Git, commit: str) -> Listing:
                 raise SourceError(f"more than {_MAX_FILES:,} files")
         _, errors = process.communicate()
     if process.returncode:
-        raise SourceError(first_error(errors.decode("utf-8", "replace")))
+        raise SourceError(_first_error(errors.decode("utf-8", "replace")))
     return found
 
 

@@ -19,8 +19,7 @@ from indexer.source_context import SourceContext, ignore
 from indexer.sources.addresses import SCHEME, address_kind
 from indexer.sources.bucket import read_objects
 from indexer.sources.folder import read_path
-from indexer.sources.git import read_repository
-from indexer.sources.git_mirror import Mirrors
+from indexer.sources.git import Mirrors, read_repository
 from indexer.sources.pushed_store import SOURCE, PushedReader
 from indexer.sources.templates import Items, Templates
 from indexer.urls import normalise

@@ -23,7 +23,7 @@ from indexer.read.ocr import installation as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.addresses import address_kind
 from indexer.sources.bucket import version as obstore_version
-from indexer.sources.git_mirror import version as git_version
+from indexer.sources.git import version as git_version
 from rag.commands.models import as_built, plans, published
 from rag.commands.verb import Result, verb
 from rag.query.served_model import check_fingerprint

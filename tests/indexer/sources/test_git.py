@@ -17,8 +17,7 @@ from indexer.pipeline.progress import Progress
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress
-from indexer.sources.git import read_repository
-from indexer.sources.git_mirror import Git, version
+from indexer.sources.git import Git, read_repository, version
 from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect
@@ -257,7 +256,7 @@ def test_what_a_server_does_not_have(tmp_path: Path, site: GitSite, work: Work, 
 def test_the_address_that_was_checked_is_the_one_that_is_reached(
     site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.sources.git_mirror.resolve", lambda *_, **__: ["127.0.0.1"])
+    monkeypatch.setattr("indexer.sources.git.resolve", lambda *_, **__: ["127.0.0.1"])
     port = site.url.rpartition(":")[2]
     assert run(work, f"git+https://code.test:{port}/repository/.git").documents == 2  # a name that nobody knows
 
@@ -290,7 +289,7 @@ def test_credentials_are_sent_and_seen_nowhere(
         started.append(f"{command} {kwargs.get('env')}")
         return real(command, **kwargs)
 
-    monkeypatch.setattr("indexer.sources.git_mirror.subprocess.Popen", popen)
+    monkeypatch.setattr("indexer.sources.git.subprocess.Popen", popen)
     monkeypatch.setenv("CODE_PASSWORD", secret)
     credential = Credential(site.url, basic=Basic("reader", InEnvironment("CODE_PASSWORD")))
     assert run(work, source, credential).documents == 2
