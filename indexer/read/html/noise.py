@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from indexer.read.html.html_tree import HEADINGS, Element
 
@@ -46,6 +46,7 @@ _IN_LINES = frozenset(
 )
 _BUTTON = 30  # characters of a button
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
+_BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _ATTACHED = re.compile(r"[^\w\s]$")  # at the end of what stands before: an operator, an opening bracket
@@ -256,10 +257,15 @@ def has_noise_class(tag: Element) -> bool:
     """Return whether a class says that an element is no text."""
     if "class" not in tag.attributes:
         return False
-    is_header = tag.attributes["class"] in ("header", "nav-panel")  # Texinfo's, with links to the pages around
+    value = tag.attributes["class"]
+    is_header = value in ("header", "nav-panel")  # Texinfo's, with links to the pages around
     if is_header and any(node.get("rel") in _NEIGHBOURS for node in tag.elements(LOOKED_AT)):
         return True
-    return _is_noise(tag.attributes["class"])
+    if "tooltip" in value:  # what a pointer opens, or the sign that it opens by; not the words that it explains
+        texts = (node for node in islice(tag.nodes(), NEAR) if isinstance(node, str) and not node.isspace())
+        if not _WORD.search(next(texts, "")) or _BUBBLE.search(value):
+            return True
+    return _is_noise(value)
 
 
 @lru_cache(maxsize=4_096)

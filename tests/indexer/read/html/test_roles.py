@@ -13,6 +13,7 @@ NOISE = [
     '<div><a href="https://t.test/edit/p.md">Edit this page</a></div>',
     '<p>f <a href="#n" title="note">ⓘ</a></p>',
     '<div role="toolbar">Copy</div>',
+    '<p>f <span class="tooltip">ⓘ<span>Source of this</span></span></p>',
     '<ul><li><a href="#a">Edit a</a><li><a href="#b">Copy b</a></ul>',
     '<div class="language-Run"><span>Run</span><pre>f()</pre></div>',
     "<form><p>f</p><label><input type=checkbox> Copy what is shown</label></form>",
