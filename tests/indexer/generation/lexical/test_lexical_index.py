@@ -191,24 +191,6 @@ def test_a_finished_folder_has_only_what_it_needs(tmp_path):
     assert (empty.count, rows(empty, "word")) == (0, [])
 
 
-@pytest.mark.parametrize("how", ["deleted", "truncated", "zeroed", "other"])
-def test_what_is_no_index_is_told(tmp_path, how):
-    folder = write(tmp_path / "lexical", TEXTS)
-    meta = folder / "meta.json"
-    if how == "deleted":
-        meta.unlink()
-    elif how == "truncated":
-        meta.write_bytes(meta.read_bytes()[:100])
-    elif how == "zeroed":
-        meta.write_bytes(bytes(meta.stat().st_size))
-    else:
-        meta.write_text(meta.read_text().replace('"day"', '"dye"'))
-    with pytest.raises(IndexCorrupt, match="lexical"):
-        LexicalReader(folder)
-    with pytest.raises(IndexCorrupt, match="nowhere"):
-        LexicalReader(tmp_path / "nowhere")
-
-
 def test_a_full_disk_is_told(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
