@@ -2,42 +2,36 @@
 
 import dataclasses
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from indexer.errors import FilterError, IndexMissing
 from indexer.filter import Filter
 from rag.commands import models
-from rag.commands.verb import PATH, WHOLE, Result, Value, verb
+from rag.commands.verb import NUMBER, PATH, WHOLE, Result, one_of, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
 from rag.insights.judgements import LEAST, judged_questions, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, SearchRequest, fields_of, key_of
-from rag.settings import Settings, did_you_mean, read_value
+from rag.settings import Settings, did_you_mean
 
 if TYPE_CHECKING:
     from rag.evaluation.comparison import Side
     from rag.evaluation.evaluation import Run
     from rag.query.batcher import RerankQueue
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def option(
-    name: str, kind: type, default: object, help: str, flag: str = "", choices: tuple[str, ...] = ()
-) -> Callable[[Command], Command]:
-    """Declare the flag of a search option."""
-    read = Value(partial(read_value, kind=kind), choices)
-    return click.option(flag or f"--{name}", metavar=name.upper(), type=read, default=default, help=help)
-
-
-_MODE = option("mode", str, MODES[0], "how to search: hybrid (default), dense or lexical", choices=MODES)
+_MODE = click.option(
+    "--mode",
+    metavar="MODE",
+    type=one_of(*MODES),
+    default=MODES[0],
+    help="how to search: hybrid (default), dense or lexical",
+)
 _RERANK = click.option(
     "--rerank", is_flag=True, help="have the cross-encoder of rerank_model read the best candidates again"
 )
@@ -45,7 +39,7 @@ _RERANK = click.option(
 
 @verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
-@option("k", int, 10, "hits to return (default: 10)", "-k")
+@click.option("-k", metavar="K", type=WHOLE, default=10, help="hits to return (default: 10)")
 @_MODE
 @click.option(
     "--filter",
@@ -57,7 +51,13 @@ _RERANK = click.option(
 )
 @_RERANK
 @click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
-@option("diversity", float, 0, "from 0 to 1: prefer hits that differ from each other (default: 0)")
+@click.option(
+    "--diversity",
+    metavar="DIVERSITY",
+    type=NUMBER,
+    default=0,
+    help="from 0 to 1: prefer hits that differ from each other (default: 0)",
+)
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
     """Answer one query, whose words may come one by one, from the live generation."""
     return answer(" ".join(query), settings, filter=read_filter(pairs), **options)

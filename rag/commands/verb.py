@@ -47,6 +47,7 @@ class Value(click.ParamType[Any]):
 
 
 WHOLE = Value(partial(read_value, kind=int))
+NUMBER = Value(partial(read_value, kind=float))
 PATH = click.Path(readable=False, path_type=Path)
 
 
