@@ -15,6 +15,7 @@ from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
+from indexer.generation.manifest import Manifest
 from indexer.publish.verification import SelfCheck
 from indexer.stores.store import FolderStore, Store
 from rag.query.batcher import RerankQueue
@@ -60,13 +61,7 @@ class ServedCollection:
         if self.retriever is None:
             return {}
         manifest = self.retriever.generation.manifest
-        return {
-            "generation": manifest.id,
-            "created_at": manifest.created_at,
-            "documents": manifest.counts.documents,
-            "chunks": manifest.counts.chunks,
-            **({"restricted": True} if manifest.is_restricted else {}),
-        }
+        return facts_of(manifest) | ({"restricted": True} if manifest.is_restricted else {})
 
 
 class Follower:
@@ -262,6 +257,13 @@ class Follower:
         if reason != served.reason:
             log.warning("collection %s: %s", name, reason)
         served.reason = reason
+
+
+def facts_of(manifest: Manifest) -> dict[str, Any]:
+    """Return what a status says of a generation, JSON-ready."""
+    counts = manifest.counts
+    names = {"generation": manifest.id, "created_at": manifest.created_at}
+    return names | {"documents": counts.documents, "chunks": counts.chunks}
 
 
 def _instead(served: ServedCollection) -> str:

@@ -33,7 +33,7 @@ from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
 from rag.query.served_model import Embedding, ServedModel, runs
-from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker
+from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker, facts_of
 from rag.settings import Settings
 
 Found = TypeVar("Found")
@@ -123,15 +123,8 @@ class LiveRetriever:
     def describe(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return what the generation served is and how it was built, JSON-ready. Raises as `search` does."""
         manifest = self._serving(collection).generation.manifest
-        return {
-            "generation": manifest.id,
-            "created_at": manifest.created_at,
-            "documents": manifest.counts.documents,
-            "chunks": manifest.counts.chunks,
-            "sources": manifest.sources,
-            "report": manifest.report,
-            "fingerprint": manifest.fingerprint,
-        }
+        built = {"sources": manifest.sources, "report": manifest.report, "fingerprint": manifest.fingerprint}
+        return facts_of(manifest) | built
 
     def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Answer from the live generation of a collection; see `Retriever.answer_query`.
@@ -150,10 +143,7 @@ class LiveRetriever:
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
-        """Score how well each text answers a query, after all searches that wait.
-
-        Raises RerankOff, NotReady or DeadlinePassed.
-        """
+        """Score how well each text answers a query, after all searches that wait. Raises RerankOff."""
         if not self._settings.rerank_model:
             raise RerankOff
         self._model()
@@ -166,10 +156,7 @@ class LiveRetriever:
         return Relevance(np.concatenate([np.empty(0, np.float32), *parts]), sum(sizes))
 
     def document(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
-        """Return a document that a filter allows with its passages, JSON-ready.
-
-        Raises DocumentMissing, and as `search` does.
-        """
+        """Return a document that a filter allows with its passages, JSON-ready. Raises DocumentMissing."""
         return self._document(id, collection, filter)[0]
 
     def sections(
@@ -180,10 +167,7 @@ class LiveRetriever:
         return found, list(by_section(found, whole))
 
     def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
-        """Open the file that a document was read from; see `open_original`.
-
-        Raises OriginalMissing, and as `document` does.
-        """
+        """Open the file that a document was read from; see `open_original`. Raises OriginalMissing."""
         found, manifest = self._document(id, collection, filter)
         within = manifest.settings.get("crawl", {}).get("within", {})
         try:
@@ -210,10 +194,7 @@ class LiveRetriever:
         return self._ask(collection, look)
 
     def documents(self, collection: str = DEFAULT, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
-        """Return every document of the generation that is live now and that a filter allows, as `document` does.
-
-        Raises as `search` does.
-        """
+        """Return every document of the generation that is live now and that a filter allows, as `document` does."""
 
         def begin(retriever: Retriever) -> Iterator[dict[str, Any]]:
             generation = retriever.generation
@@ -304,11 +285,9 @@ class LiveRetriever:
 
 
 def by_section(document: Mapping[str, Any], whole: str = "") -> Iterator[Section]:
-    """Yield the sections of a document, in reading order.
+    """Yield the sections of a document, in reading order, without what passages share with the one before.
 
-    Args:
-        document: as `LiveRetriever.document` gives it.
-        whole: id of a passage that keeps its text. What others share with the one before is left out of the later one.
+    The passage whose id is `whole` keeps its text.
     """
     for name, group in groupby(document["passages"], key=lambda passage: str(passage["section"])):
         passages = list(group)

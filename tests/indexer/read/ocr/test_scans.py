@@ -1,7 +1,6 @@
 """What becomes of pages that are pictures, without and with an engine; that is a fake but in the last tests."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from indexer.config import OcrConfig
 from indexer.errors import ParseError
 from indexer.read.ocr import installation
 from indexer.read.ocr.installation import NO_OCR, Ocr, find
-from indexer.read.ocr.pages import read_scans
 from indexer.read.parsing import Unwanted, parse
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Page
@@ -18,7 +16,7 @@ from tests.indexer.conftest import make_page
 from tests.indexer.files import pdf
 from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 from tests.indexer.read.ocr.fake import ocr, reading
-from tests.security.bombs import pdf_of_image, png
+from tests.security.bombs import png
 
 FOUND = find(OcrConfig())
 needs_tesseract = pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
@@ -147,22 +145,6 @@ def test_confidence_decides_what_is_kept(box: ReaderProcess) -> None:
     assert (document.scans.left_out, document.sections, document.metadata) == (2, (), {})
 
 
-def test_processes_that_are_free_help(box: ReaderProcess) -> None:
-    body = scanned(*[picture(size=(400, 400))] * 4)
-    lent: list[ReaderProcess] = []
-    with reading() as other:
-
-        @contextmanager
-        def spare() -> Iterator[ReaderProcess | None]:
-            lent.append(other)
-            yield other if len(lent) == 1 else None
-
-        scans = read_scans(body, "application/pdf", range(1, 5), ocr(), box, spare)
-        assert [section.anchor for section in scans.sections] == [f"page={page}" for page in range(1, 5)]
-        assert len(lent) == 3
-        assert other._asked >= 1 or scans.counts.pages == 4
-
-
 def test_without_an_engine_that_is_said(box: ReaderProcess) -> None:
     body = encoded(picture(size=(300, 300)))
     with pytest.raises(Unwanted, match="an image: OCR is off"):
@@ -225,11 +207,3 @@ def test_pages_that_lie_upside_down_are_turned() -> None:
     document = parse(make_page(encoded(image.rotate(180)), "image/png", "http://t.test/a.png"), box, FOUND)
     box.close()
     assert document.sections[0].text.startswith("The quick brown fox jumps over the lazy dog")
-
-
-@needs_tesseract
-def test_a_page_with_a_huge_image_stays_within_the_limits() -> None:
-    box = ReaderProcess()
-    document = parse(a_pdf(pdf_of_image(30_000)), box, FOUND)
-    box.close()
-    assert (document.sections, document.scans) == ((), (1, 0, 0, ()))

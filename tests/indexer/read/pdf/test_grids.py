@@ -67,14 +67,6 @@ def test_several_rows_of_names_are_one(bold: int) -> None:
     assert read_text(boxed(*cells, bold=bold)) == "Room | Price Summer | Price Winter\nAttic | 80 | 60\nTower | 70 | 70"
 
 
-def test_a_title_across_the_table_is_no_name() -> None:
-    cells: tuple[Cell, ...] = (
-        (0, 0, 1, 2, "Fares of 2026"), (1, 0, 1, 1, "Line"), (1, 1, 1, 1, "Fare"),
-        (2, 0, 1, 1, "A"), (2, 1, 1, 1, "2.10"), (3, 0, 1, 1, "B"), (3, 1, 1, 1, "3.10"),
-    )  # fmt: skip
-    assert read_text(boxed(*cells, bold=2)) == "Fares of 2026\nLine | Fare\nA | 2.10\nB | 3.10"
-
-
 def test_a_cell_that_is_no_rectangle_is_noted_and_no_word_is_lost() -> None:
     above = [rule(60, 700 + 20 * row, 240, 700 + 20 * row) for row in range(1, 4)]
     sides = [rule(60, 700, 240, 700), rule(60, 640, 240, 640), rule(60, 640, 60, 760), rule(240, 640, 240, 760),
