@@ -55,6 +55,8 @@ def main() -> None:
                 answers.write(pack_message(fields, data))
                 answers.flush()
                 signal.setitimer(signal.ITIMER_PROF, seconds)
+            if "error" in fields:
+                gc.collect()  # an exception may hold a document of a hundred megabytes in a cycle
         os._exit(0)  # without what may not be done any more
 
 
