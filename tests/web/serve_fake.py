@@ -10,7 +10,6 @@ from typing import Any
 
 from flask import Flask
 
-from rag.insights.recorder import Recorder
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.settings import Settings
@@ -64,16 +63,11 @@ def main() -> None:
         workers=int(workers),
         queue=int(queue),
         keys=str(Path(folder) / "keys.json"),
-        index=os.environ.get("KEPT_IN", ""),
         proxies=int(os.environ.get("PROXIES", "0")),
     )
 
     def factory() -> Flask:
-        recorder = Recorder(settings) if settings.index else None
-        app = create_app(SlowStart(Path(folder)), settings, recorder=recorder)
-        if recorder:
-            recorder.start()
-        return app
+        return create_app(SlowStart(Path(folder)), settings)
 
     serve(settings, factory)
 

@@ -3,14 +3,11 @@
 from urllib.parse import quote
 
 import pytest
-from flask import Flask
 
-from rag.query.request import SearchRequest
 from rag.settings import Settings
 from tests.web.library import library
 from web.app import create_app
 from web.display_urls import Places, distinct
-from web.pages.search_page import PageSearch
 
 PLACES = Places(["/srv/data/docs", "/srv/data/docs/old", "file:///home/me/notes.zip", "https://docs.example/guide/"])
 
@@ -55,24 +52,6 @@ def test_addresses_of_the_page_name_files_likewise(field, value, shown):
     places = Places(["/srv/data/docs/old", "/srv/data/docs", "https://docs.example/guide/"])
     assert places.display_value(field, value) == shown
     assert places.index_values({field: [shown, value]}) == {field: [value, value]}
-
-
-def test_folders_that_are_the_sources_again_are_not_offered():
-    def counts(**values):
-        return [{"value": value.replace("__", "/"), "count": count} for value, count in values.items()]
-
-    sources = counts(__srv__docs=3, __srv__notes=2)
-    app = Flask(__name__)
-    app.add_url_rule("/", "page.index")
-    with app.test_request_context():
-
-        def headings(folders):
-            search = PageSearch(SearchRequest("index"), PLACES)
-            return [facet["heading"] for facet in search.facets({"source": sources, "path": folders})]
-
-        assert headings(sources) == ["Source"]
-        assert headings(counts(__srv__docs=2, __srv__notes=2)) == ["Source", "Folder"]
-        assert headings(counts(__srv__docs__a=3, __srv__docs__b=1, __srv__notes=1)) == ["Source", "Folder"]
 
 
 def test_the_page_narrows_by_names_and_shows_no_path_of_the_server(tmp_path):

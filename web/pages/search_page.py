@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlencode
 
 from flask import Blueprint, g, render_template, request, url_for
 from msgspec import Meta, structs
@@ -138,8 +138,7 @@ class PageSearch:
             others = [pair for pair in self.pairs if pair[0] != name]  # a deeper folder takes the place of its parent
             set_already = len(others) < len(self.pairs) and name != "path"
             shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
-            is_source_again = name == "path" and bool(facets) and _are_sources(shares, counts.get("source", ()))
-            if len(shares) > 1 and not set_already and not is_source_again:
+            if len(shares) > 1 and not set_already:
                 values = [share["value"] for share in shares]
                 labels = distinct([_label(name, value, self.places) for value in values], values)
                 choices = [
@@ -148,15 +147,6 @@ class PageSearch:
                 ]
                 facets.append({"heading": HEADINGS[name], "choices": choices})
         return facets
-
-
-def _are_sources(folders: Sequence[Share], sources: Sequence[Share]) -> bool:
-    """Return whether each folder has the documents of one source, so that choosing either is the same."""
-    paths = [(urlsplit(each["value"]).path.rstrip("/") + "/", each["count"]) for each in sources]
-    return len(folders) == len(sources) and all(
-        any(path.startswith(f"{each['value']}/") and count == each["count"] for path, count in paths)
-        for each in folders
-    )
 
 
 def _label(name: str, value: str, places: Places) -> str:

@@ -47,15 +47,6 @@ def test_vectors(client):
     np.testing.assert_array_equal(np.frombuffer(raw, "<f4"), expected(["vacuum"])[0])
 
 
-def test_the_role_reaches_the_model(client, retriever, monkeypatch):
-    roles = []
-    embed = retriever.embed
-    monkeypatch.setattr(retriever, "embed", lambda texts, role, model: roles.append(role) or embed(texts, role, model))
-    for fields in ({}, {"role": "query"}):
-        assert client.post(EMBED, json={"input": "a", **fields}).status_code == 200
-    assert roles == ["document", "query"]
-
-
 def test_the_client_of_openai(app):
     with running(app) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as theirs:
         assert [model.id for model in theirs.models.list()] == [MODEL, RERANKER]
