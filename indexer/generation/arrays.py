@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from embedder.late_interaction import Signs, spread
 from indexer.errors import VectorError
-from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Manifest, corrupt, unreadable
+from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadable
 
 ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and see `likeness.signature`
 
@@ -97,11 +97,6 @@ class TokenReader:
             raise corrupt(folder / TOKEN_OFFSETS, "its passages do not match the manifest")
         if self._offsets[0] != 0 or (np.diff(self._offsets) < 0).any() or self._offsets[-1] != len(self.signs):
             raise corrupt(folder / TOKEN_OFFSETS, "its tokens do not match their file")
-
-    @classmethod
-    def open(cls, folder: Path, manifest: Manifest) -> "TokenReader | None":
-        """Return the tokens of a generation, or None where they are not kept; raises as the constructor does."""
-        return cls(folder, manifest.counts.chunks) if TOKENS in manifest.files else None
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Return all signs and, of each passage, where its own begin, int64 (n,), and how many they are, int32 (n,)."""

@@ -23,6 +23,7 @@ from indexer.generation.manifest import (
     LEXICAL,
     REPETITION,
     ROWS,
+    TOKENS,
     VECTORS,
     check_files,
     corrupt,
@@ -53,8 +54,7 @@ class Generation:
         self._documents = DocumentReader(folder / DOCUMENTS)
         self._rows = read_array(folder / ROWS, ROW)
         self._repetition = read_array(folder / REPETITION, np.uint8)
-        self.tokens = TokenReader.open(folder, self.manifest)
-        """The tokens of the chunks, or None where they are not kept."""
+        self.tokens = TokenReader(folder, counts.chunks) if TOKENS in self.manifest.files else None
         self.select = lru_cache(FILTERS)(self._documents.select)
         for name, found, wanted in (
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),

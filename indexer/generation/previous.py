@@ -24,6 +24,7 @@ from indexer.generation.manifest import (
     DOCUMENTS,
     REPETITION,
     ROWS,
+    TOKENS,
     VECTORS,
     Manifest,
     check_files,
@@ -154,7 +155,8 @@ class PreviousGeneration:
         self._database = Database(folder / DOCUMENTS)
         self._vectors = VectorReader(folder / VECTORS)
         self._row_facts = read_array(folder / ROWS, ROW)
-        self._tokens = TokenReader.open(folder, self.manifest)
+        if TOKENS in self.manifest.files:
+            self._tokens = TokenReader(folder, self.manifest.counts.chunks)
 
     @classmethod
     def open(cls, index_dir: Path) -> Self:

@@ -110,12 +110,13 @@ class Headings:
                 self._narrowed[allowed] = view
             documents, is_title = view
         places = self._beginning(" ".join(begun))
-        names = self._names_at(places)
+        names = np.searchsorted(self._folded_ends, places)
         tiers = np.where(self._folded_starts[names] == places, 0, 1)
         if len(begun) > 1:
             has_all = np.ones(self._count, np.bool_)
             for word in set(begun):
-                has_all &= np.bincount(self._names_at(self._beginning(word)), minlength=self._count) > 0
+                found = np.searchsorted(self._folded_ends, self._beginning(word))
+                has_all &= np.bincount(found, minlength=self._count) > 0
             together = np.flatnonzero(has_all)
             names, tiers = np.concatenate([names, together]), np.concatenate([tiers, np.full(len(together), 2)])
         is_allowed = documents[names] > 0
@@ -150,9 +151,6 @@ class Headings:
         for offset, byte in enumerate(begun[2:], 2):  # a name ends with a line feed, which no text has
             places = places[self._folded[places + offset] == byte]
         return places
-
-    def _names_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return np.searchsorted(self._folded_ends, places)
 
     def _view(self, uses: npt.NDArray[np.void]) -> _View:
         is_title = np.zeros(self._count, np.bool_)

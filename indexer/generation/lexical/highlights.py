@@ -66,13 +66,10 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
 
 @lru_cache(maxsize=64)
 def _marks(marked: frozenset[str]) -> tuple[tuple[re.Pattern[str], ...], Cache[str, bool]]:
-    """Return patterns of words of ASCII texts, without and with underscores, that may be marked, and whether each is.
-
-    There are no patterns for names with signs.
-    """
+    """Return patterns of words that may be marked, of ASCII texts without and with underscores, and whether each is."""
     is_marked = Cache(1 << 12, partial(_has_any, marked))
     if any(map(has_sign, marked)):
-        return (), is_marked
+        return (), is_marked  # a name with signs has no pattern
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
     beginnings = sorted(
         _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)

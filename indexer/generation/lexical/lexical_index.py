@@ -269,10 +269,7 @@ class LexicalReader:
         return Query.term_query(self._schema, field, terms[0], "freq")
 
     def _in_languages(self, query: Query, terms: Terms, rules: Rules) -> Query:
-        """Return a query for terms, restricted where they are one term that is another word in other languages.
-
-        By German rules, flower is found as flow, which is another word in an English document.
-        """
+        # By German rules, flower is found as flow, which is another word in an English document.
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:
             return query

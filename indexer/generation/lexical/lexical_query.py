@@ -245,10 +245,8 @@ def _rules_of(found: Iterable[str], languages: Languages) -> Rules:
 def _telling(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[tuple[str, str]]]:
-    """Return the words that are no stop words, or all of them, if that leaves none; and pairs that tell, too.
-
-    Of each word it says whether it may be corrected: parts of names with signs, which count as well, are as they are.
-    """
+    """Return the words that are no stop words, or all, and whether each may be corrected; and pairs that tell, too."""
+    # of names with signs, which count as well, and are as they are
     parts = [part for word in typed if has_sign(word) for part in words_within(word)]
     telling = are_telling([*typed, *parts], passages, text)
     all_count = or_stop_words and not any(telling)

@@ -141,11 +141,8 @@ def _letters(text: str) -> Letters:
 
 
 def _edits(word: Letters, others: Letters, lengths: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int8]:
-    """Return the edits between a word and others, their optimal string alignment distance (Damerau 1964); int8 (n,).
-
-    `others` has the letters of each in a column, (len(word) + most, n), with any letters after its own. More
-    than `most` edits are told as `most` + 1.
-    """
+    """Return the optimal string alignment distances (Damerau 1964) between a word and others, int8 (n,)."""
+    # others: (len(word) + most, n), the letters of each in a column; more edits than `most` are told as `most` + 1
     far = most + 1
     earlier = row = np.full((len(others) + 1, len(lengths)), far, np.int8)
     row[:far] = np.arange(far)[:, np.newaxis]
