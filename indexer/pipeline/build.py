@@ -27,7 +27,7 @@ from indexer.pipeline.report import BuildReport
 from indexer.pipeline.workers import Workers, read_ahead
 from indexer.publish.source_settings import without
 from indexer.read.access_list import NOBODY
-from indexer.read.ocr.installation import find
+from indexer.read.ocr.pages import find
 from indexer.read.parsing import Unwanted
 from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
 from indexer.sources.addresses import full_name, refuse_secret

@@ -24,7 +24,7 @@ from indexer.cut.chunking import Chunker
 from indexer.errors import ClusterError, NodeDiffers
 from indexer.generation.previous import READER_VERSION
 from indexer.pipeline.workers import AHEAD
-from indexer.read.ocr.installation import Ocr, find
+from indexer.read.ocr.pages import Ocr, find
 from indexer.read.parsing import parse
 from indexer.records import Page, Parsed
 

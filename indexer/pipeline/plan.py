@@ -12,7 +12,7 @@ from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.pipeline.workers import Workers
 from indexer.publish.source_settings import are_kept, credentialed, with_kept
-from indexer.read.ocr.installation import NO_OCR, Ocr
+from indexer.read.ocr.pages import NO_OCR, Ocr
 from indexer.sources.addresses import full_name
 from indexer.sources.pushed_store import SOURCE
 

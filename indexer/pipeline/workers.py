@@ -12,7 +12,7 @@ from indexer import memory
 from indexer.config import ChunkConfig
 from indexer.errors import ParseError
 from indexer.pipeline.report import Stopwatch
-from indexer.read.ocr.installation import NO_OCR, Ocr
+from indexer.read.ocr.pages import NO_OCR, Ocr
 from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderPool
 from indexer.records import Item, Page, Parsed

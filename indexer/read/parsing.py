@@ -27,8 +27,7 @@ from indexer.read.formats import (
     reader_of,
 )
 from indexer.read.html.template import MOST_BLOCKS
-from indexer.read.ocr.installation import NO_OCR, Ocr
-from indexer.read.ocr.pages import Scans, Spare, count_pages, nobody, read_scans
+from indexer.read.ocr.pages import NO_OCR, Ocr, Scans, Spare, count_pages, nobody, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, PageReading, Section
 

@@ -164,7 +164,7 @@ class ReaderProcess:
         return process
 
     def use(self, engine: str) -> None:
-        """Be one that has loaded an engine of OCR, see `indexer.read.ocr.installation`, until it is lent again."""
+        """Be one that has loaded an engine of OCR, see `indexer.read.ocr.pages`, until it is lent again."""
         if engine != self._engine:
             self.close()
             self._engine = engine

@@ -19,7 +19,7 @@ from indexer.crawl.sessions import check_credential
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
 from indexer.publish.source_settings import own_of
-from indexer.read.ocr import installation as ocr
+from indexer.read.ocr import pages as ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.sources.addresses import address_kind
 from indexer.sources.bucket import version as obstore_version

@@ -15,7 +15,7 @@ from indexer.errors import ParseError
 from indexer.read import confinement
 from indexer.read.extraction import from_json
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
-from indexer.read.ocr.installation import find
+from indexer.read.ocr.pages import find
 from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderProcess
 from rag.commands.doctor import readers

@@ -80,7 +80,7 @@ _loaded: dict[str, Tesseract] = {}  # the one engine, by its folder and language
 
 
 def load(engine: str) -> None:
-    """Load the decoders and what `installation.find` named; raises ImportError or RuntimeError."""
+    """Load the decoders and what `pages.find` named; raises ImportError or RuntimeError."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
         made = Tesseract(folder, languages)

@@ -8,7 +8,7 @@ from indexer.config import OcrConfig
 from indexer.generation.previous import PreviousGeneration
 from indexer.pipeline import build as build_module
 from indexer.publish.source_settings import config_of
-from indexer.read.ocr.installation import EXTRA, Ocr, find
+from indexer.read.ocr.pages import EXTRA, Ocr, find
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 

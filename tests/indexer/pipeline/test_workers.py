@@ -7,8 +7,7 @@ from indexer.config import ChunkConfig
 from indexer.errors import ParseError
 from indexer.pipeline import workers
 from indexer.pipeline.workers import read_ahead
-from indexer.read.ocr.installation import Ocr
-from indexer.read.ocr.pages import Spare
+from indexer.read.ocr.pages import Ocr, Spare
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Page, Parsed, Skip
 from tests.indexer.conftest import make_page

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from indexer.config import OcrConfig
-from indexer.read.ocr.installation import Ocr
+from indexer.read.ocr.pages import Ocr
 from indexer.read.ocr.scans import Line, Raster
 from indexer.read.reader_process import ReaderProcess
 

@@ -7,8 +7,8 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
-from indexer.read.ocr import installation
-from indexer.read.ocr.installation import NO_OCR, Ocr, find
+from indexer.read.ocr import pages
+from indexer.read.ocr.pages import NO_OCR, Ocr, find
 from indexer.read.parsing import Unwanted, parse
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Page
@@ -164,25 +164,25 @@ def test_an_engine_that_cannot_be_loaded_is_named() -> None:
 
 
 def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(installation, "is_installed", lambda: False)
+    monkeypatch.setattr(pages, "is_installed", lambda: False)
     assert find(OcrConfig()).obstacle == "OCR needs pip install 'pilotlight[ocr]'"
     assert find(OcrConfig(mode="off")) == NO_OCR
-    with pytest.raises(installation.ConfigError, match="ocr is on, but OCR needs pip install"):
+    with pytest.raises(pages.ConfigError, match="ocr is on, but OCR needs pip install"):
         find(OcrConfig(mode="on"))
-    monkeypatch.setattr(installation, "is_installed", lambda: True)
-    monkeypatch.setattr(installation, "_folders", lambda: [tmp_path])
+    monkeypatch.setattr(pages, "is_installed", lambda: True)
+    monkeypatch.setattr(pages, "_folders", lambda: [tmp_path])
     (tmp_path / "fra.traineddata").touch()
     assert find(OcrConfig(languages=("fra",))).engine == f"{tmp_path}\nfra"
     obstacle = find(OcrConfig(languages=("fra", "chi_sim"))).obstacle
     assert obstacle.startswith("OCR has no data for chi_sim: apt-get install tesseract-ocr-chi-sim")
-    assert installation.languages() == ("fra",)
+    assert pages.languages() == ("fra",)
 
 
 @pytest.mark.parametrize(
     "config", [{"mode": "x"}, {"languages": ()}, {"languages": ("../x",)}, {"confidence": 101}, {"pages": 0}]
 )
 def test_configs_that_make_no_sense(config: dict[str, object]) -> None:
-    with pytest.raises(installation.ConfigError, match="ocr"):
+    with pytest.raises(pages.ConfigError, match="ocr"):
         OcrConfig(**config)  # type: ignore[arg-type]
 
 
