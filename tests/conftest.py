@@ -1,11 +1,8 @@
 import importlib.util
-import itertools
 import json
-import logging
 import os
 import shutil
 import tempfile
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,30 +117,3 @@ def fresh_milvus(tmp_path: Path) -> Iterator[MilvusServer]:
     """One for tests that publish to the same place, or kill it."""
     with running_milvus(tmp_path / "milvus") as server:
         yield server
-
-
-@pytest.fixture(scope="session")
-def object_store() -> Iterator[str]:
-    """Endpoint of an object store that speaks S3, in a thread."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # a line for each request
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-_buckets = itertools.count()
-
-
-@pytest.fixture
-def bucket(object_store: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Address of a new bucket, which this process and those it starts may use."""
-    name = f"bucket-{next(_buckets)}"
-    for variable, value in (("ACCESS_KEY_ID", "id"), ("SECRET_ACCESS_KEY", "secret"), ("ENDPOINT_URL", object_store)):
-        monkeypatch.setenv(f"AWS_{variable}", value)
-    request = urllib.request.Request(f"{object_store}/{name}", method="PUT")
-    urllib.request.urlopen(request, timeout=10).close()
-    return f"s3://{name}"
