@@ -105,8 +105,8 @@ def application(settings: Settings | None = None) -> Flask:
     pushes = PushedQueue(settings)
     recorder = Recorder(settings) if settings.insights else None
     app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
-    for name in _PAGE:  # compiled now, and not for the first reader
-        app.jinja_env.get_template(name)
+    # compiled now, and not for the first reader; nor does the first search wait for that
+    threading.Thread(target=lambda: list(map(app.jinja_env.get_template, _PAGE)), daemon=True).start()
     pushes.start()
     if recorder:
         recorder.start()
