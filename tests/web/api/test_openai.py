@@ -88,39 +88,33 @@ def test_fields_of_documents_are_read_in_the_order_asked_for(client, retriever, 
     assert read == [["a\n2026", "c", "d"]]
 
 
-@pytest.mark.parametrize(
-    ("path", "fields", "status", "field"),
-    [
-        (EMBED, {"input": None}, 400, "input"),
-        (EMBED, {"input": []}, 400, "input"),
-        (EMBED, {"input": ["a", ""]}, 400, "input[1]"),
-        (EMBED, {"input": ["a\ud800"]}, 400, "input"),
-        (EMBED, {"input": ["a"] * 2049}, 400, "input"),
-        (EMBED, {"input": "a" * 100_001}, 400, "input"),
-        (EMBED, {"role": "passage"}, 400, "role"),
-        (EMBED, {"texts": "b"}, 400, "texts"),
-        (EMBED, {"dimensions": 7}, 400, "dimensions"),
-        (EMBED, {"encoding_format": "int8"}, 400, "encoding_format"),
-        (EMBED, {"model": "text-embedding-3-small"}, 404, "model"),
-        (RERANK, {"query": ""}, 400, "query"),
-        (RERANK, {"documents": []}, 400, "documents"),
-        (RERANK, {"documents": ["a"] * 1001}, 400, "documents"),
-        (RERANK, {"documents": ["a", ""]}, 400, "documents[1]"),
-        (RERANK, {"documents": ["a", {"title": "b"}]}, 400, "documents[1]"),
-        (RERANK, {"documents": [["a"]]}, 400, "documents[0]"),
-        (RERANK, {"documents": [{"author": "b"}], "rank_fields": ["title"]}, 400, "documents[0]"),
-        (RERANK, {"top_n": 0}, 400, "top_n"),
-        (RERANK, {"model": "rerank-v3.5"}, 404, None),
-    ],
-)
-def test_errors_name_the_field_in_the_form_of_openai_too(client, path, fields, status, field):
-    answer = client.post(path, json=({"input": "a"} if path == EMBED else RANKING) | fields)
-    body = answer.get_json()
-    assert (answer.status_code, body.get("field")) == (status, field)
-    code = "model_not_found" if status == 404 else None
-    expected = {"message": body["detail"], "type": "invalid_request_error", "param": field, "code": code}
-    assert body["error"] == expected
-    assert body["message"] == body["detail"]
+WRONG = {  # by path, field and status: fields of the request
+    (EMBED, "input", 400): [{"input": x} for x in (None, [], ["a\ud800"], ["a"] * 2049, "a" * 100_001)],
+    (EMBED, "input[1]", 400): ({"input": ["a", ""]},),
+    (EMBED, "role", 400): ({"role": "passage"},),
+    (EMBED, "texts", 400): ({"texts": "b"},),
+    (EMBED, "dimensions", 400): ({"dimensions": 7},),
+    (EMBED, "encoding_format", 400): ({"encoding_format": "int8"},),
+    (EMBED, "model", 404): ({"model": "text-embedding-3-small"},),
+    (RERANK, "query", 400): ({"query": ""},),
+    (RERANK, "documents", 400): ({"documents": []}, {"documents": ["a"] * 1001}),
+    (RERANK, "documents[1]", 400): ({"documents": ["a", ""]}, {"documents": ["a", {"title": "b"}]}),
+    (RERANK, "documents[0]", 400): ({"documents": [["a"]]}, {"documents": [{"x": "b"}], "rank_fields": ["title"]}),
+    (RERANK, "top_n", 400): ({"top_n": 0},),
+    (RERANK, None, 404): ({"model": "rerank-v3.5"},),
+}
+
+
+def test_errors_name_the_field_in_the_form_of_openai_too(client):
+    for (path, field, status), several in WRONG.items():
+        for fields in several:
+            answer = client.post(path, json=({"input": "a"} if path == EMBED else RANKING) | fields)
+            body = answer.get_json()
+            assert (answer.status_code, body.get("field")) == (status, field)
+            code = "model_not_found" if status == 404 else None
+            expected = {"message": body["detail"], "type": "invalid_request_error", "param": field, "code": code}
+            assert body["error"] == expected
+            assert body["message"] == body["detail"]
 
 
 def test_other_errors(client, retriever):
