@@ -90,15 +90,11 @@ def load(engine: str) -> None:
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Read a page; page 0 of an image file stands for how many pages it has. Raises ParseError.
+    """Read a page of a PDF or image file; page 0 of an image file stands for how many pages it has.
 
-    Args:
-        body: the PDF or image file.
-        argument: JSON with `content_type`, the `page`, and the `confidence` below which lines are left out.
-
-    Returns:
-        `pages`; or `text`, its `language`, the number of `lines` found and of those `left_out`, and the mean
-        `confidence` of the rest.
+    `argument` is JSON with `content_type`, the `page`, and the `confidence` below which lines are left out. Returns
+    `pages`, or `text`, its `language`, the numbers of `lines` and of those `left_out`, and the mean `confidence` of
+    the rest. Raises ParseError: the file or page is damaged, or too large.
     """
     asked = json.loads(argument or "{}")
     is_pdf, page = asked["content_type"] == PDF, int(asked["page"])
