@@ -138,14 +138,12 @@ class CrawlLimits:
 
 @dataclass(frozen=True, slots=True)
 class ChunkConfig:
-    """The longest passage, in tokens of the embedding model, and how far passages overlap."""
+    """The longest passage, in tokens of the embedding model."""
 
     tokens: int = 200  # of the passage itself; its heading context comes on top
-    overlap: int = 0  # tokens to repeat from the previous passage it, within one section
 
     def __post_init__(self) -> None:
         _check("chunk tokens", self.tokens, 16, 100_000)
-        _check("chunk overlap", self.overlap, 0, self.tokens // 2)
 
 
 @dataclass(frozen=True, slots=True)

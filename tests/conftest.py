@@ -21,7 +21,6 @@ _ORDER = {"longest": 1, "browser": 3, "model": 2}
 # Files of long tests that share nothing: one test may run beside another. Tests of one file else stay together.
 _APART = {
     "tests/security/test_documents.py",
-    "tests/system/test_first_start.py",
 }
 
 

@@ -91,9 +91,8 @@ class Chunker:
         later = self._context(title, section, begins=False)
         budget = min(self._config.tokens, self._room - max(self._length(context), self._length(later)))
         while True:
-            overlap = min(self._config.overlap, budget // 2)
             is_whole = self._length(text) <= budget
-            found = [(0, text)] if is_whole else cut(text, budget, overlap, self._lengths, section.wholes)
+            found = [(0, text)] if is_whole else cut(text, budget, self._lengths, section.wholes)
             pieces = [(*piece, later if number else context) for number, piece in enumerate(found)]
             if budget <= _LEAST or self._fits([piece[1:] for piece in pieces]):
                 return pieces

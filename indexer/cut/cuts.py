@@ -66,17 +66,16 @@ class _Unit(NamedTuple):
     head: str | None = None  # what a piece repeats that begins with it: the row that names the columns
 
 
-def cut(text: str, size: int, overlap: int, count: Count, wholes: Sequence[Whole] = ()) -> list[tuple[int, str]]:
+def cut(text: str, size: int, count: Count, wholes: Sequence[Whole] = ()) -> list[tuple[int, str]]:
     """Cut a text into pieces of at most `size` tokens, each with its place in the text.
 
-    The pieces are parts of the text, in order, without the white space around them, but for indentation. Each begins
-    with as many of the last sentences, lines or at least words of the one before as make `overlap` tokens at most.
-    Tokens of a piece are taken to be the sum of those of its parts. A character that is longer than `size` stays.
+    The pieces are parts of the text, in order, without the white space around them, but for indentation. Tokens of a
+    piece are taken to be the sum of those of its parts. A character that is longer than `size` stays.
 
     Of `wholes`, one that fits is cut only if what stands around it would become too short a piece. Where a table is,
     every piece but the first begins with its head, unless that takes a quarter of what fits.
     """
-    room = size - overlap
+    room = size
     lengths = dict(zip(wholes, count([text[whole.start : whole.end] for whole in wholes]), strict=True))
     heads = dict.fromkeys(whole.head for whole in wholes if whole.head)
     counted = zip(heads, count(list(heads)), strict=True)
@@ -95,28 +94,13 @@ def cut(text: str, size: int, overlap: int, count: Count, wholes: Sequence[Whole
     pieces: list[tuple[int, str]] = []
     for start, end in pairwise([0, *_ends([unit.cost for unit in units], counts, room)]) if units else ():
         own = text[places[start] : places[end]]
-        piece = (_tail(units, counts, start, overlap, count) + own).rstrip().strip("\n")
+        piece = own.rstrip().strip("\n")
         head = units[start].head
-        if head and head not in piece and sum(counts[start:end]) + repeated[head] <= size - overlap:
+        if head and head not in piece and sum(counts[start:end]) + repeated[head] <= size:
             piece = f"{head}\n{piece}"
         if piece:
             pieces.append((places[start] + len(own) - len(own.lstrip("\n")), piece))
     return pieces
-
-
-def _tail(units: Sequence[_Unit], counts: Sequence[int], end: int, most: int, count: Count) -> str:
-    """Return the last units before `end` of at most so many tokens, or only words of the last one if it is longer."""
-    if not most or not end:
-        return ""
-    texts, lengths = [unit.text for unit in units[max(0, end - most) : end]], counts[max(0, end - most) : end]
-    if lengths[-1] > most:
-        texts = _split(_WORDS, texts[-1])
-        lengths = count(texts)
-    first = len(texts)
-    while first and lengths[first - 1] <= most:
-        first -= 1
-        most -= lengths[first]
-    return "".join(texts[first:])
 
 
 def _split(pattern: re.Pattern[str], text: str) -> list[str]:

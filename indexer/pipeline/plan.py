@@ -85,7 +85,7 @@ def _reuse(plan: Plan, live: Manifest) -> Reuse:
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that decide what passages a page is cut into, by the names that users know."""
     ocr = settings.get("ocr") or {}
-    found = {f"chunk_{name}": value for name, value in settings.get("chunk", {}).items()}
+    found = {"chunk_tokens": settings.get("chunk", {}).get("tokens")}
     found |= {f"ocr_{name}": value for name, value in ocr.items()}
     reading = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
     return found | reading | {"ocr": "on" if ocr else "off"}

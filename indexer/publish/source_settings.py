@@ -62,7 +62,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
     }
     return BuildConfig(
         crawl=msgspec.convert(crawl, CrawlLimits),
-        chunk=ChunkConfig(**settings.get("chunk", {})),
+        chunk=msgspec.convert(settings.get("chunk", {}), ChunkConfig),  # older versions had more
         ocr=OcrConfig.from_dict(settings.get("ocr")),
         metadata=settings.get("metadata", {}),
         model=settings.get("model", {}),

@@ -18,10 +18,8 @@ def document(*sections: Section, title: str = "Title", url: str = "http://t.test
     return Document(url, "s", title, sections, "hash", None, None, "2026-01-01T00:00:00")
 
 
-def split(
-    text: str, tokens: int = 50, overlap: int = 0, max_length: int = 256, path: tuple[str, ...] = ("Title",)
-) -> list[Chunk]:
-    chunker = Chunker(DummyEmbedder(max_length=max_length), ChunkConfig(tokens, overlap))
+def split(text: str, tokens: int = 50, max_length: int = 256, path: tuple[str, ...] = ("Title",)) -> list[Chunk]:
+    chunker = Chunker(DummyEmbedder(max_length=max_length), ChunkConfig(tokens))
     return chunker.split(document(Section(path, "here", text)))
 
 
@@ -51,15 +49,14 @@ def test_a_short_section_is_one_chunk_with_its_context() -> None:
         "\n\n".join(["one", words(300), "two", words(49), "three"]),
     ],
 )
-@pytest.mark.parametrize(("tokens", "overlap", "max_length"), [(50, 20, 256), (200, 0, 64), (16, 8, 40)])
-def test_no_chunk_is_too_long_and_nothing_is_lost(text: str, tokens: int, overlap: int, max_length: int) -> None:
-    chunks = split(text, tokens, overlap, max_length)
+@pytest.mark.parametrize(("tokens", "max_length"), [(50, 256), (200, 64), (16, 40)])
+def test_no_chunk_is_too_long_and_nothing_is_lost(text: str, tokens: int, max_length: int) -> None:
+    chunks = split(text, tokens, max_length)
     assert all(chunk.tokens <= max_length for chunk in chunks)
     assert all(DummyEmbedder().count_tokens([chunk.text])[0] - 2 <= tokens for chunk in chunks)
     assert all(chunk.text == chunk.text.strip("\n") for chunk in chunks)
     assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
-    if not overlap:
-        assert re.sub(r"\s", "", "".join(chunk.text for chunk in chunks)) == re.sub(r"\s", "", text)
+    assert re.sub(r"\s", "", "".join(chunk.text for chunk in chunks)) == re.sub(r"\s", "", text)
 
 
 def test_context_never_crowds_out_the_text() -> None:
@@ -92,7 +89,6 @@ def test_a_model_too_short_to_be_of_use() -> None:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("overlap", [0, 40])
 @pytest.mark.parametrize(
     "text",
     [
@@ -101,15 +97,15 @@ def test_a_model_too_short_to_be_of_use() -> None:
         "\u200b\u00ad" * 3_000 + "word", "=" * 5_000 + "x", "| a | b |\n" * 900, "Ünïcödé wörds. " * 500,
     ],
 )  # fmt: skip
-def test_no_chunk_is_longer_than_the_model_reads(text: str, overlap: int, tokenizer: Tokenizer) -> None:
+def test_no_chunk_is_longer_than_the_model_reads(text: str, tokenizer: Tokenizer) -> None:
     class Real(DummyEmbedder):
         def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
             return tokenizer.count(texts, role)
 
-    chunks = Chunker(Real(), ChunkConfig(200, overlap)).split(document(Section(("Part", text[:3_000]), None, text)))
+    chunks = Chunker(Real(), ChunkConfig(200)).split(document(Section(("Part", text[:3_000]), None, text)))
     assert all(chunk.tokens <= 256 for chunk in chunks)
     assert all(len(chunk.text) <= 200 * 12 for chunk in chunks), "even of what makes few tokens"
-    assert overlap or "".join(re.findall(r"\w", "".join(chunk.text for chunk in chunks))) == re.sub(r"\W", "", text)
+    assert "".join(re.findall(r"\w", "".join(chunk.text for chunk in chunks))) == re.sub(r"\W", "", text)
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ def count(texts: Sequence[str]) -> list[int]:
     return [tokens - 2 for tokens in DummyEmbedder().count_tokens(texts)]
 
 
-def cut(text: str, size: int, overlap: int, lengths: Count, wholes: Sequence[Whole] = ()) -> list[str]:
+def cut(text: str, size: int, lengths: Count, wholes: Sequence[Whole] = ()) -> list[str]:
     """Only the texts of the pieces."""
-    return [piece for _, piece in cuts.cut(text, size, overlap, lengths, wholes)]
+    return [piece for _, piece in cuts.cut(text, size, lengths, wholes)]
 
 
 def around(before: str, kept: str, after: str, head: str | None = None) -> tuple[str, list[Whole]]:
@@ -33,11 +33,10 @@ def words(number: int, end: str = ".") -> str:
 GAPS = st.sampled_from([" ", " ", " ", ". ", ", ", "\n", "\n", "\n- ", "\n\n", ":\n", " | ", "\n\n    ", ".\n"])
 
 
-@given(st.lists(GAPS, max_size=120), st.integers(5, 60), st.integers(0, 30))
-def test_nothing_is_lost_and_nothing_doubled_beyond_the_overlap(gaps: list[str], size: int, overlap: int) -> None:
+@given(st.lists(GAPS, max_size=120), st.integers(5, 60))
+def test_nothing_is_lost_and_nothing_doubled(gaps: list[str], size: int) -> None:
     text = "".join(f"w{number}{gap}" for number, gap in enumerate([*gaps, "."]))
-    overlap = min(overlap, size // 2)
-    pieces = cut(text, size, overlap, count)
+    pieces = cut(text, size, count)
     assert all(piece in text for piece in pieces)
     assert max(count(pieces)) <= size
     runs = [[int(word) for word in re.findall(r"w(\d+)", piece)] for piece in pieces]
@@ -45,14 +44,13 @@ def test_nothing_is_lost_and_nothing_doubled_beyond_the_overlap(gaps: list[str],
     assert runs[0][0] == 0
     assert runs[-1][-1] == len(gaps)
     for before, after in pairwise(runs):
-        assert 0 <= before[-1] + 1 - after[0] <= overlap
-        assert after[-1] > before[-1]
+        assert after[0] == before[-1] + 1
 
 
 @given(st.text(max_size=400), st.integers(2, 40))
 @example("\n", 2)
 def test_any_text_can_be_cut(text: str, size: int) -> None:
-    pieces = cut(text, size, 0, count)
+    pieces = cut(text, size, count)
     assert re.sub(r"\s", "", "".join(pieces)) == re.sub(r"\s", "", text)
 
 
@@ -74,7 +72,7 @@ def test_any_text_can_be_cut(text: str, size: int) -> None:
     ],
 )
 def test_structure_stays_whole(text: str, size: int, pieces: list[str]) -> None:
-    assert cut(text, size, 0, count) == pieces
+    assert cut(text, size, count) == pieces
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,7 @@ def test_structure_stays_whole(text: str, size: int, pieces: list[str]) -> None:
     ids=["blocks", "brackets", "session"],
 )
 def test_longer_code_is_cut_before_statements(code: str, begin: str) -> None:
-    pieces = cut(code, 40, 0, count, [Whole(0, len(code))])
+    pieces = cut(code, 40, count, [Whole(0, len(code))])
     assert len(pieces) > 1
     assert all(piece.startswith(begin) for piece in pieces)
 
@@ -96,7 +94,7 @@ def test_a_table_names_its_columns_wherever_it_goes_on() -> None:
     head = "name | age"
     rows = [f"n{i} | {i}. Really {i}" for i in range(30)]
     text, wholes = around(words(10), "\n".join([head, *rows]), words(10), head)
-    pieces = cuts.cut(text, 40, 0, count, wholes)
+    pieces = cuts.cut(text, 40, count, wholes)
     assert max(count([piece for _, piece in pieces])) <= 40
     assert all(head in piece for _, piece in pieces)
     assert [piece.count(head) for _, piece in pieces] == [1] * len(pieces)
@@ -105,7 +103,7 @@ def test_a_table_names_its_columns_wherever_it_goes_on() -> None:
     assert all(text[place:].startswith(piece.removeprefix(f"{head}\n")) for place, piece in pieces[1:])
     long = " | ".join(f"c{i}" for i in range(20))
     text, wholes = around(words(10), "\n".join([long, *rows]), words(10), long)
-    assert sum(long in piece for piece in cut(text, 40, 0, count, wholes)) == 1, "it would leave no room for rows"
+    assert sum(long in piece for piece in cut(text, 40, count, wholes)) == 1, "it would leave no room for rows"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +150,7 @@ def test_work_grows_with_the_length_of_a_text(unit: str) -> None:
 
     for length in (4_000, 8_000):
         asked.append(0)
-        cut("x " + unit * (length // len(unit)) + " y", 100, 10, counted)
+        cut("x " + unit * (length // len(unit)) + " y", 100, counted)
         asked.append(-1)
     half = sum(asked[: asked.index(-1)])
     assert sum(asked[asked.index(-1) + 1 : -1]) <= 2.3 * half + 1_000

@@ -53,7 +53,7 @@ def test_a_folder_becomes_a_searchable_generation_and_nothing_else(tmp_path: Pat
     manifest = read_manifest(folder)
     assert (manifest.id, manifest.counts.documents, manifest.counts.chunks) == (report.generation, 3, 5)
     assert (manifest.fingerprint, manifest.sources) == (DummyEmbedder().fingerprint, [str(docs)])
-    assert manifest.settings["chunk"] == {"tokens": 200, "overlap": 0}
+    assert manifest.settings["chunk"] == {"tokens": 200}
     assert manifest.report["documents"] == 3
     assert sorted(path.name for path in index.iterdir()) == ["CURRENT", "building", "generations", "lock"]
     assert list((index / "building").iterdir()) == []
@@ -178,7 +178,7 @@ def test_serving_and_building_import_only_what_they_need(module: str, names: str
         lambda: CrawlLimits(max_pages=0), lambda: CrawlLimits(max_depth=-1), lambda: CrawlLimits(timeout=0),
         lambda: CrawlLimits(timeout=float("nan")), lambda: CrawlLimits(concurrency=1000), lambda: CrawlLimits(delay=-1),
         lambda: CrawlLimits(max_pages=True), lambda: CrawlLimits(max_pages="9"), lambda: CrawlLimits(user_agent="a\nb"),
-        lambda: CrawlLimits(user_agent=""), lambda: ChunkConfig(tokens=1), lambda: ChunkConfig(tokens=50, overlap=26),
+        lambda: CrawlLimits(user_agent=""), lambda: ChunkConfig(tokens=1),
         lambda: BuildConfig(keep_generations=0), lambda: CrawlLimits(sites=0),
     ],
 )  # fmt: skip
