@@ -126,9 +126,11 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 def _reason(error: BaseException) -> str:
     """Return why a document cannot be read."""
-    causes = [error]
-    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:  # an error may be its own cause
         causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
     for cause in causes:
         # the parser of XML reports as a fault of the document that it ran out of memory
         is_xml = isinstance(cause, etree.XMLSyntaxError) and cause.code == etree.ErrorTypes.ERR_NO_MEMORY
