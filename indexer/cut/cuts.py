@@ -57,6 +57,7 @@ _EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")  # stays with what follows
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
 _CLOSING = frozenset(")]}")
 _LONG = 200  # characters of a line that is prose: it may be cut where a sentence ends
+_MANY = 40  # units of a piece, from which numpy is faster than a loop
 _LEAST_PARTS = 4  # of a passage: the names of a table's columns take one at most
 
 
@@ -237,17 +238,24 @@ def _halves(text: str) -> list[str]:
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
     """Return the indexes of units to cut before, and the end: the cheapest way to fill pieces of at most `size`."""
     reach = [0, *accumulate(counts)]  # tokens before each unit
-    reaches = np.array(reach)
-    best = np.zeros(len(reach))
+    best = [0.0]
     cut_before = [0]
     first = 0  # of the longest piece that ends with a unit
     for end in range(1, len(reach)):
         while reach[end] - reach[first] > size and first < end - 1:
             first += 1
-        missing = np.maximum(0.0, 1 - 2 * (reach[end] - reaches[first:end]) / size)
-        totals = best[first:end] + _SHORT * missing * missing
-        start = end - 1 - int(totals[::-1].argmin())  # of equals the last
-        best[end] = totals[start - first] + _PIECE + costs[end - 1]
+        if end - first > _MANY:  # as of words without a sentence
+            missing = np.maximum(0.0, 1 - 2 * (reach[end] - np.array(reach[first:end])) / size)
+            totals = np.array(best[first:end]) + _SHORT * missing * missing
+            start = end - 1 - int(totals[::-1].argmin())  # of equals the last
+            least = float(totals[start - first])
+        else:
+            start, least = first, np.inf
+            for begin in range(first, end):
+                lack = max(0.0, 1 - 2 * (reach[end] - reach[begin]) / size)
+                if (total := best[begin] + _SHORT * lack * lack) <= least:
+                    start, least = begin, total
+        best.append(least + _PIECE + costs[end - 1])
         cut_before.append(start)
     ends = [len(counts)]
     while ends[-1] and cut_before[ends[-1]]:

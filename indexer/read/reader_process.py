@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from typing import Any
 
@@ -260,7 +260,7 @@ class ReaderPool:
 
     def __init__(self) -> None:
         self._lent: set[ReaderProcess] = set()
-        self._is_closed = False
+        self._is_closed = self._has_started_another = False
 
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
@@ -279,6 +279,21 @@ class ReaderPool:
                 yield process
         finally:
             _spare.release()
+
+    def start_another(self) -> None:
+        """Start a process in the background, once, for the documents that come after the first, if it may run."""
+
+        def start() -> None:
+            if _places.acquire(blocking=False):
+                try:
+                    with suppress(ParseError), self._lending() as process:
+                        process.start()
+                finally:
+                    _places.release()
+
+        if not self._has_started_another:
+            self._has_started_another = True
+            threading.Thread(target=start, name="reader", daemon=True).start()
 
     @contextmanager
     def _lending(self) -> Iterator[ReaderProcess]:

@@ -6,10 +6,12 @@ until all pages are read again, or most of the sample has changed, as after a re
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 from urllib.parse import urlsplit
 
+from indexer import memory
 from indexer.errors import ParseError
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS, Template, read_template
@@ -18,6 +20,7 @@ from indexer.read.reader_process import borrowed
 from indexer.records import Item, Known, Page, PageBlocks, PageReading
 
 _PAGES = 40  # of a sample
+_AT_ONCE = 2  # pages of a sample that are read at the same time
 _LARGEST, _MOST_ITEMS = 20_000_000, 200  # bytes of pages, and items, of a source that are held back at most
 _LEAST_PAGES = 4  # with headings of their own; of fewer nothing is learnt
 _LEAST = 3  # pages that have the same text, or links, at a place
@@ -98,7 +101,9 @@ class Templates:
         if source not in self._known or sum(map(self._is_new, pages)) >= max(
             _LEAST_PAGES, _CHANGED * len(sample.pages)
         ):
-            readings = {page.content_hash: reading for page in pages if (reading := self._reading(page)) is not None}
+            with ThreadPoolExecutor(memory.readers(_AT_ONCE)) as pool:
+                found = zip(pages, pool.map(self._reading, pages), strict=True)
+                readings = {page.content_hash: reading for page, reading in found if reading is not None}
             learnt = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
             if learnt is not None:
                 self._known[source] = str(learnt)
