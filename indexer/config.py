@@ -15,7 +15,7 @@ from indexer.urls import has_user, normalise
 OCR_MODES = ("auto", "on", "off")
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
 OWN = tuple(  # what a source can have of its own
-    "max_pages timeout max_bytes include exclude concurrency delay allow_private render link_template".split()
+    "max_pages max_depth timeout max_bytes include exclude concurrency delay allow_private render link_template".split()
 )
 _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
 _OF_REPOSITORIES = ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")

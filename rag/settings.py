@@ -144,6 +144,7 @@ class Settings:
         "", "cross-encoder that ranks the best candidates again, a folder or NAME@COMMIT; empty = none", group="rerank"
     )
     max_pages: int = setting(10_000, "most pages to fetch from one site", group="crawl", limits=(1, 100_000_000))
+    max_depth: int = setting(32, "most links to follow from the start page; 0 = only that page", limits=(0, 1_000_000))
     timeout: float = setting(20.0, "seconds to wait for one page, including redirects", limits=(0.01, 86_400))
     max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", limits=(1, 1_000_000_000))
     include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all")
@@ -306,6 +307,7 @@ class Settings:
         return BuildConfig(
             crawl=CrawlLimits(
                 max_pages=self.max_pages,
+                max_depth=self.max_depth,
                 timeout=self.timeout,
                 max_bytes=self.max_bytes,
                 scope=Scope(patterns(self.include), patterns(self.exclude)),
