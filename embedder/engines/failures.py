@@ -5,7 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
-from embedder.errors import PackageError
+from embedder.errors import PackageError, causes_of
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _NO_SPACE_WORDS = (
@@ -32,11 +32,7 @@ _ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an except
 
 def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
     """Return an error that says in one line why building `what` in a folder failed; `remedy` is for a lack of space."""
-    causes: list[BaseException] = []
-    following: BaseException | None = error
-    while following and following not in causes:  # an error may be its own cause
-        causes.append(following)
-        following = following.__cause__ or following.__context__
+    causes = causes_of(error)
     codes = {getattr(cause, "errno", None) for cause in causes}
     said = "\n".join(str(cause) for cause in causes).lower()
     if not codes.isdisjoint(_NO_SPACE) or any(words in said for words in _NO_SPACE_WORDS):

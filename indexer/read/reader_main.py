@@ -15,6 +15,7 @@ from typing import Any
 from docutils.parsers.rst import directives
 from lxml import etree
 
+from embedder.errors import causes_of
 from indexer import decoding, notes
 from indexer.errors import ParseError
 from indexer.read.confinement import confine, hide
@@ -126,12 +127,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
 
 def _reason(error: BaseException) -> str:
     """Return why a document cannot be read."""
-    causes: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in causes:  # an error may be its own cause
-        causes.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    for cause in causes:
+    for cause in causes_of(error):
         # the parser of XML reports as a fault of the document that it ran out of memory
         is_xml = isinstance(cause, etree.XMLSyntaxError) and cause.code == etree.ErrorTypes.ERR_NO_MEMORY
         if is_xml or isinstance(cause, MemoryError):

@@ -3,6 +3,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from indexer.generation.manifest import MANIFEST, VECTORS, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
 from indexer.publish.publish import make_live
+from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -73,3 +75,27 @@ def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"
         threading.Event().wait(0.01)
+
+
+@contextmanager
+def asked_meanwhile(live: LiveRetriever) -> Iterator[tuple[set[str], list[BaseException]]]:
+    """Ask from four threads until the end of the block; give the generations that answered, and what failed."""
+    seen: set[str] = set()
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.wait(0.02):  # to ask without a pause would only slow down what is waited for
+            try:
+                seen.add(live.search(SearchRequest("partial index", k=3)).generation)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    yield seen, failures
+    stop.set()
+    for thread in threads:
+        thread.join()

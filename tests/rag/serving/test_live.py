@@ -20,7 +20,7 @@ from rag.query.request import SearchRequest
 from rag.serving.live import FEWEST_OUTCOMES, LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
-from tests.rag.conftest import wait_for
+from tests.rag.conftest import asked_meanwhile, wait_for
 
 
 def collection(live, name):
@@ -62,29 +62,14 @@ def test_no_query_fails_while_generations_are_swapped(site, live):
     site.build()
     live.start()
     wait_for(lambda: live.ready)
-    seen, failures, stop = set(), [], threading.Event()
-
-    def ask():
-        while not stop.wait(0.02):  # to ask without a pause would only slow down what is waited for
-            try:
-                seen.add(live.search(SearchRequest("partial index", k=3)).generation)
-            except BaseException as error:
-                failures.append(error)
-                raise
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for turn in range(4):  # more than are kept, so that folders in use are deleted
-        (site.source / "new.md").write_text(f"# New {turn}\n\nfresh page number {turn}\n", encoding="utf-8")
-        generation = site.build()
-        wait_for(lambda wanted=generation: wanted in seen or failures)
-    seen.clear()
-    older = roll_back(site.index)
-    wait_for(lambda: older in seen or failures)
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with asked_meanwhile(live) as (seen, failures):
+        for turn in range(4):  # more than are kept, so that folders in use are deleted
+            (site.source / "new.md").write_text(f"# New {turn}\n\nfresh page number {turn}\n", encoding="utf-8")
+            generation = site.build()
+            wait_for(lambda wanted=generation: wanted in seen or failures)
+        seen.clear()
+        older = roll_back(site.index)
+        wait_for(lambda: older in seen or failures)
     assert failures == []
 
 

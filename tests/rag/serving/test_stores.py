@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ from rag.serving.live import LiveRetriever
 from rag.serving.store_access import Publisher, check_servable, milvus_at, roll_back
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-from tests.rag.conftest import wait_for
+from tests.rag.conftest import asked_meanwhile, wait_for
 
 
 def quiet():
@@ -106,26 +105,11 @@ def test_no_query_fails_while_aliases_are_switched(live, site, target):
     publish(site, target)
     live.start()
     wait_for(lambda: live.ready)
-    seen, failures, stop = set(), [], threading.Event()
-
-    def ask():
-        while not stop.wait(0.02):  # to ask without a pause would only slow down what is waited for
-            try:
-                seen.add(live.search(SearchRequest("partial index", k=3)).generation)
-            except BaseException as error:
-                failures.append(error)
-                raise
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for turn in range(4):
-        generation = add_page(site, turn)
-        publish(site, target, keep=1)  # the collection that is being searched goes at once
-        wait_for(lambda wanted=generation: wanted in seen or failures)
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with asked_meanwhile(live) as (seen, failures):
+        for turn in range(4):
+            generation = add_page(site, turn)
+            publish(site, target, keep=1)  # the collection that is being searched goes at once
+            wait_for(lambda wanted=generation: wanted in seen or failures)
     assert failures == []
 
 
