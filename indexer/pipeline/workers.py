@@ -6,7 +6,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Protocol, TypeVar
 
-from embedder import cpu
 from embedder.late_interaction import DocumentTokens
 from indexer import memory
 from indexer.config import ChunkConfig
@@ -14,11 +13,10 @@ from indexer.errors import ParseError
 from indexer.pipeline.report import Stopwatch
 from indexer.read.ocr.pages import NO_OCR, Ocr
 from indexer.read.parsing import parse
-from indexer.read.reader_process import ReaderPool
+from indexer.read.reader_process import ReaderPool, most_at_once
 from indexer.records import Item, Page, Parsed
 
 AHEAD = 16  # items taken from the sources before the build has dealt with the first of them
-_MOST_PROCESSES = 4
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -52,8 +50,7 @@ class _LocalReaders:
 
     def __init__(self) -> None:
         self.pages = memory.share(AHEAD)
-        cores = min(_MOST_PROCESSES, cpu.detect().cores)
-        self._threads = ThreadPoolExecutor(memory.readers(cores), thread_name_prefix="parse")
+        self._threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="parse")
         self._processes = ReaderPool()
 
     def read(self, page: Page, chunk: ChunkConfig, ocr: Ocr) -> Future[Parsed]:

@@ -48,8 +48,15 @@ _PROGRAM = (
 )
 _free: list["ReaderProcess"] = []
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
+
+
+def most_at_once() -> int:
+    """Return how many documents are worth reading at the same time: one a core, as far as the memory allows."""
+    return memory.readers(min(_MOST, cpu.detect().cores))
+
+
 _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
-_spare = threading.BoundedSemaphore(memory.readers(min(_MOST, cpu.detect().cores)) - 1)
+_spare = threading.BoundedSemaphore(most_at_once() - 1)
 
 
 class BrokenMessage(Exception):

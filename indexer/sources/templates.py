@@ -11,13 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 from urllib.parse import urlsplit
 
-from embedder import cpu
-from indexer import memory
 from indexer.errors import ParseError
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS, Template, read_template
 from indexer.read.parsing import Wanted, read_parts
-from indexer.read.reader_process import borrowed
+from indexer.read.reader_process import borrowed, most_at_once
 from indexer.records import Item, Known, Page, PageBlocks, PageReading
 
 _PAGES = 40  # of a sample
@@ -102,7 +100,7 @@ class Templates:
         if source not in self._known or sum(map(self._is_new, pages)) >= max(
             _LEAST_PAGES, _CHANGED * len(sample.pages)
         ):
-            with ThreadPoolExecutor(memory.readers(min(_AT_ONCE, cpu.detect().cores))) as pool:
+            with ThreadPoolExecutor(min(_AT_ONCE, most_at_once())) as pool:
                 found = zip(pages, pool.map(self._reading, pages), strict=True)
                 readings = {page.content_hash: reading for page, reading in found if reading is not None}
             learnt = learn(reading.blocks for reading in readings.values() if reading.blocks is not None)
