@@ -1,6 +1,6 @@
 """A published generation, opened for searching. Imports nothing that only a build needs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -11,12 +11,11 @@ import numpy.typing as npt
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.arrays import ROW, TokenReader, read_array
-from indexer.generation.documents import DocumentFacts, DocumentReader, StoredChunk
+from indexer.generation.documents import DocumentReader
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
 from indexer.generation.likeness import once
 from indexer.generation.manifest import (
     DOCUMENTS,
@@ -56,6 +55,10 @@ class Generation:
         self._repetition = read_array(folder / REPETITION, np.uint8)
         self.tokens = TokenReader(folder, counts.chunks) if TOKENS in self.manifest.files else None
         self.select = lru_cache(FILTERS)(self._documents.select)
+        self.read_query = self._lexical.read
+        self.vectors = self._vectors.vectors
+        self.facts, self.chunks = self._documents.facts, self._documents.read
+        self.terms_take_long = counts.chunks >= MANY_CHUNKS  # longer than handing them to another thread
         for name, found, wanted in (
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),
             (LEXICAL, self._lexical.count, counts.chunks),
@@ -82,21 +85,6 @@ class Generation:
                     raise
                 name = newer
 
-    @property
-    def terms_take_long(self) -> bool:
-        """Whether `search_terms` takes longer than handing it to another thread."""
-        return self.manifest.counts.chunks >= MANY_CHUNKS
-
-    def read_query(
-        self,
-        query: str,
-        synonyms: Synonyms = NO_SYNONYMS,
-        is_word: Callable[[str], bool] | None = None,
-        only: Filter | None = None,
-    ) -> LexicalQuery:
-        """Read a query, as a user types it, for the searches; see `LexicalReader.read`."""
-        return self._lexical.read(query, synonyms, is_word, only)
-
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
     ) -> ScoredRows:
@@ -120,10 +108,6 @@ class Generation:
         """Return titles and headings that go on as was typed, see `Headings.find`."""
         return self._lexical.headings.find(typed, most, self.select(only) if only else None)
 
-    def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return stored vectors by row, float32 (n, dim); `rows` is int64 (n,)."""
-        return self._vectors.vectors(rows)
-
     def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
         """Return document, signature and repeated share by row; `rows` is int64 (n,)."""
         pairs = self._rows[rows]
@@ -132,14 +116,6 @@ class Generation:
     def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
         """Return whether each of these rows is of a document that a filter allows, bool (n,); `rows` is int64 (n,)."""
         return self.select(only).contains(rows)
-
-    def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
-        """Return the facts of documents by number. Raises IndexCorrupt."""
-        return self._documents.facts(numbers)
-
-    def chunks(self, rows: npt.NDArray[np.int64]) -> list[StoredChunk]:
-        """Return chunks by row, in the order of `rows`, int64 (n,). Raises IndexCorrupt if one is not there."""
-        return self._documents.read(rows)
 
     def section(self, row: int) -> str:
         """Return the text of the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""

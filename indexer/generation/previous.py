@@ -253,16 +253,11 @@ class PreviousGeneration:
         rows = self._database.rows("SELECT row FROM chunks WHERE content_hash = ? LIMIT 1", content_hash)
         return int(rows[0][0]) if rows else None
 
-    @property
-    def vector_index(self) -> "VectorReader":
-        """The vectors as they are searched; there must be some."""
-        if self._vectors is None:
-            raise LookupError("there are no earlier vectors")
-        return self._vectors
-
     def vectors(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
         """Return vectors by row, float32 (n, dimension), as they are stored."""
-        return self.vector_index.vectors(rows)
+        if self._vectors is None:
+            raise LookupError("there are no earlier vectors")
+        return self._vectors.vectors(rows)
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]] | None:
         """Return tokens by row as `TokenReader.read` does, or None where they are not kept."""

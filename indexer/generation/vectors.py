@@ -58,7 +58,6 @@ class VectorWriter:
         # sub-quantisers of a vector: one for two dimensions loses least for what it costs to scan
         self._parts = dimension // 2 if dimension % 2 == 0 else dimension
         self._store = _new_store(dimension)
-        self._trained: Any = None
 
     @property
     def count(self) -> int:
@@ -79,10 +78,6 @@ class VectorWriter:
             )
         self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
 
-    def train_as(self, other: "VectorReader") -> None:
-        """Take over what another index over nearly the same vectors was trained to, if both are a pq."""
-        self._trained = other.base if other.kind == "pq" else None
-
     def write(self, path: Path) -> None:
         """Build the index and write the file; raises OSError if it cannot be written.
 
@@ -90,7 +85,7 @@ class VectorWriter:
         """
         index = self._store
         if self.count >= _PQ_FROM:
-            base = self._pq() if self.count < _IVF_FROM else self._ivf()
+            base = self._trained_pq() if self.count < _IVF_FROM else self._trained_ivf()
             index = faiss.IndexRefine(base, self._store)
             index.k_factor = _REFINED
         try:
@@ -98,16 +93,13 @@ class VectorWriter:
         except RuntimeError as error:  # FAISS reports a full disk as its own exception
             raise OSError(f"cannot write {path}: {' '.join(str(error).split())[:200]}") from error
 
-    def _pq(self) -> Any:
-        trained = self._trained
+    def _trained_pq(self) -> Any:
         index = faiss.IndexPQFastScan(self._dimension, self._parts, _BITS, _METRIC)
-        if trained is not None and trained.pq.M == index.pq.M and trained.pq.d == index.pq.d:
-            index.pq, index.is_trained = trained.pq, True
-        else:
-            index.train(self._sample(_SAMPLE))
+        index.pq.cp.niter = _ROUNDS
+        index.train(self._sample(_SAMPLE))
         return self._filled(index)
 
-    def _ivf(self) -> Any:
+    def _trained_ivf(self) -> Any:
         nlist = min(self.count, 1 << round(math.log2(4 * math.sqrt(self.count))))
         sample = self._sample(max(_PER_LIST * nlist, _SAMPLE))
         exact = faiss.IndexFlatIP(self._dimension)

@@ -30,7 +30,6 @@ from indexer.publish.collections import live_id, writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
 from indexer.records import Chunk, Document, PageRecord
 
-_DRIFT = 0.1  # share of the vectors that may change before the index is trained again
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _AT_ONCE = 64  # chunks of these between two reports of progress
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
@@ -132,7 +131,6 @@ class Draft:
         self._vectors.finish()
         self._plan.progress.phase("writing the index")
         with self._stopwatch.timed("write"):
-            trained = self._training()
             files = self._writer.finish()
         self._plan.progress.phase("publishing")
         with self._stopwatch.timed("publish"):
@@ -144,7 +142,7 @@ class Draft:
                 files=files,
                 languages=self._writer.languages,
                 schema_version=self._writer.schema_version,
-                settings={**settings, "trained": trained},
+                settings=dict(settings),
                 sources=list(self._plan.sources),
                 report=report.finish(self._folder.name, counts).as_dict(),  # can only know the time until now
             )
@@ -155,20 +153,6 @@ class Draft:
         """Release the files, published or not."""
         self._vectors.close()
         self._writer.close()
-
-    def _training(self) -> dict[str, int]:
-        """Train the index of vectors like the one before, unless much has changed since that was trained.
-
-        Returns how many vectors it was trained for, and how many have come or gone since.
-        """
-        count, live, report = self.counts.chunks, self._earlier.manifest, self._plan.report
-        before = live.settings.get("trained") if live is not None else None
-        if live is not None and before and not self._plan.config.full:
-            changed = before["changed"] + report.embedded + max(0, live.counts.chunks - report.carried)
-            if changed <= _DRIFT * before["vectors"]:
-                self._writer.vectors.train_as(self._earlier.vector_index)
-                return {"vectors": before["vectors"], "changed": changed}
-        return {"vectors": count, "changed": 0}
 
 
 class _VectorQueue:

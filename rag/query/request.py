@@ -106,7 +106,9 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def meaning(self) -> str:
         """The query without its syntax: what is embedded."""
-        from indexer.generation.lexical.query_words import parse_query  # brings Tantivy, which a client can do without
+        from indexer.generation.lexical.lexical_query import (
+            parse_query,  # brings Tantivy, which a client can do without
+        )
 
         return parse_query(self.query).meaning
 

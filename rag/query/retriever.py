@@ -18,7 +18,6 @@ from embedder.protocol import Embedder
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.lexical.query_words import NO_SYNONYMS
 from indexer.rowset import TermHits
 from indexer.stores.store import Searchable
 from rag.errors import RerankOff
@@ -29,7 +28,7 @@ from rag.query.hits import Ranked
 from rag.query.ranking import Ranking, Rows, VectorHits, choose, extend, fuse, lower_boilerplate, rerank, score_tokens
 from rag.query.request import FURTHEST, RERANKED, Limits, SearchRequest, in_force
 from rag.query.results import AlsoSearched, Answer, RerankCounts, count_facets, headed
-from rag.query.rules import Boosts, SynonymsFile
+from rag.query.rules import Boosts, read_synonyms
 from rag.query.served_model import WARM_QUERIES, check_fingerprint
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
@@ -84,7 +83,7 @@ class Retriever:
         self._batcher = batcher or QueryBatcher(embedder)
         boosts = Boosts.parse(self.limits.boost)
         self._boosts = boosts if boosts.rules or boosts.days else None
-        self._synonyms = SynonymsFile(self.limits.synonyms) if self.limits.synonyms else None
+        self._synonyms = read_synonyms(self.limits.synonyms) if self.limits.synonyms else {}
         self._reranker = reranker
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
 
@@ -126,8 +125,7 @@ class Retriever:
         generation = self.generation
         only = in_force(request.only, generation.manifest) if request.filter else None
         # tokenize
-        synonyms = self._synonyms.current() if self._synonyms else NO_SYNONYMS
-        terms = generation.read_query(request.query, synonyms, self.embedder.has_word, only)
+        terms = generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
         search = _Search(request, only, terms, embedded)
         # embed, and search by words meanwhile where that takes longer than waking a thread
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)

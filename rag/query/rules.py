@@ -1,8 +1,6 @@
 """Rules of the operator: the settings `boost` and `synonyms`."""
 
-import logging
-import os
-import time
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -12,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from indexer.errors import SynonymsError
-from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.lexical_query import LONGEST_SYNONYM, Synonyms, folded_words
 from indexer.stores.store import Searchable
 from rag.errors import SettingsError
 from rag.query.ranking import Ranking, Rows, Scores
 from rag.query.request import KEYS, Filter, FilterError, fields_of
 
-_CHECK_SECONDS = 1.0  # between two looks at the file
 _AGE = "age"
 _LEAST, _MOST = 0.1, 10.0  # factors
-_log = logging.getLogger(__name__)
+_MOST_RULES = 100_000  # words with synonyms
+_COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")
 
 
 class Boost(NamedTuple):
@@ -96,38 +94,41 @@ def _number(text: str) -> float:
         return 0.0
 
 
-class SynonymsFile:
-    """The rules of a file as it is now. Safe to share between threads."""
+def read_synonyms(path: str) -> Synonyms:
+    """Read a file of rules; raises SynonymsError, which names the file and, for a rule, its line."""
+    file = Path(path).expanduser()
+    try:
+        return parse_synonyms(file.read_text(encoding="utf-8-sig"), str(file))
+    except OSError as error:
+        raise SynonymsError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SynonymsError(f"{file}: it is not UTF-8 ({error.reason} at byte {error.start:,})") from error
 
-    def __init__(self, path: str) -> None:
-        """Read it. Raises SynonymsError, which names the file and, for a rule, its line."""
-        self._path = Path(path).expanduser()
-        self._stamp: tuple[int, ...] = ()
-        self._rules = NO_SYNONYMS
-        self._read_if_changed()
-        self._looked = time.monotonic()
 
-    def current(self) -> Synonyms:
-        """Return the rules; while a changed file cannot be read, those before the change, and the log says why."""
-        if time.monotonic() - self._looked >= _CHECK_SECONDS:
-            self._looked = time.monotonic()
-            try:
-                if self._read_if_changed():
-                    _log.info("synonyms were read again from %s", self._path)
-            except SynonymsError as error:
-                _log.warning("%s; the synonyms stay as they were", error)
-        return self._rules
+def parse_synonyms(text: str, name: str) -> Synonyms:
+    """Read the text of a file; raises SynonymsError naming the file and line."""
+    rules: dict[tuple[str, ...], list[str]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{name} line {number}"
+        rule = line.partition("#")[0].strip()
+        if not rule:
+            continue
+        if len(rules) >= _MOST_RULES:
+            raise SynonymsError(f"{where}: there are more than {_MOST_RULES:,} words with rules")
+        sides = [_members(side, where) for side in _ARROW.split(rule)]
+        if len(sides) > 2:
+            raise SynonymsError(f"{where}: a rule has one =>, not {len(sides) - 1}")
+        if len(sides) == 1 and len(sides[0]) == 1:
+            raise SynonymsError(f"{where}: {sides[0][0]!r} has no synonym: write a, b or a => b")
+        for member in sides[0]:
+            standing = rules.setdefault(folded_words(member), [])
+            standing += [other for other in (member, *sides[-1])[len(sides) - 1 :] if other not in standing]
+    return rules
 
-    def _read_if_changed(self) -> bool:
-        try:
-            found = os.stat(self._path)
-            stamp = found.st_mtime_ns, found.st_size, found.st_ino
-            if stamp == self._stamp:
-                return False
-            self._stamp = stamp
-            self._rules = Synonyms.parse(self._path.read_text(encoding="utf-8-sig"), str(self._path))
-        except OSError as error:
-            raise SynonymsError(f"{self._path}: {error.strerror}") from error
-        except UnicodeDecodeError as error:
-            raise SynonymsError(f"{self._path}: it is not UTF-8 ({error.reason} at byte {error.start:,})") from error
-        return True
+
+def _members(side: str, where: str) -> list[str]:
+    members = [" ".join(re.sub(r"\\(.)", r"\1", member).split()) for member in _COMMA.split(side)]
+    for member in members:
+        if not 1 <= len(folded_words(member)) <= LONGEST_SYNONYM:
+            raise SynonymsError(f"{where}: {member!r} is not one to {LONGEST_SYNONYM} words")
+    return members

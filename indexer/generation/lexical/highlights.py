@@ -23,8 +23,7 @@ from indexer.generation.lexical.analysis import (
     words,
     words_within,
 )
-from indexer.generation.lexical.lexical_query import LexicalQuery, Readings, readings_of
-from indexer.generation.lexical.query_words import parse_query
+from indexer.generation.lexical.lexical_query import LexicalQuery, Readings, parse_query, readings_of
 
 Span = tuple[int, int]  # characters [start, end)
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying

@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +27,8 @@ from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, Cache, Key, Value, terms_of_word
 from indexer.generation.lexical.headings import Headings
-from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Terms, read_query
+from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Rules, Synonyms, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
-from indexer.generation.lexical.query_words import NO_SYNONYMS, Rules, Synonyms
 from indexer.generation.lexical.vocabulary import Vocabulary
 from indexer.generation.manifest import corrupt
 from indexer.rowset import RowSet, ScoredRows
@@ -92,7 +92,7 @@ class LexicalReader:
     def read(
         self,
         query: str,
-        synonyms: Synonyms = NO_SYNONYMS,
+        synonyms: Synonyms = MappingProxyType({}),
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
     ) -> LexicalQuery:

@@ -5,6 +5,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from indexer.filter import Filter
 from indexer.generation.documents import AROUND, DocumentFacts, StoredChunk, is_document_id, texts_around
 from indexer.generation.lexical.analysis import ENGLISH
 from indexer.generation.lexical.headings import Heading
-from indexer.generation.lexical.lexical_query import LexicalQuery, read_query
-from indexer.generation.lexical.query_words import NO_SYNONYMS, Synonyms
+from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, read_query
 from indexer.generation.likeness import once
 from indexer.generation.manifest import Manifest, corrupt, parse_manifest
 from indexer.generation.vectors import check_query_vector
@@ -61,7 +61,7 @@ class MilvusGeneration:
     def read_query(
         self,
         query: str,
-        synonyms: Synonyms = NO_SYNONYMS,
+        synonyms: Synonyms = MappingProxyType({}),
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
     ) -> LexicalQuery:

@@ -64,7 +64,7 @@ def test_the_right_passage_is_first(retriever):
 
 @pytest.mark.parametrize("takes_long", [False, True])
 def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypatch, takes_long):
-    monkeypatch.setattr(type(retriever.generation), "terms_take_long", takes_long)
+    monkeypatch.setattr(retriever.generation, "terms_take_long", takes_long)
     threads = []
     search_terms = retriever.generation.search_terms
 

@@ -1,14 +1,10 @@
 """The words of a query: syntax and synonyms."""
 
-import os
-
 import pytest
 
-import rag.query.rules
 from indexer.errors import SynonymsError
-from indexer.generation.lexical.lexical_query import read_query
-from indexer.generation.lexical.query_words import Synonyms, parse_query
-from rag.query.rules import SynonymsFile
+from indexer.generation.lexical.lexical_query import parse_query, read_query
+from rag.query.rules import parse_synonyms, read_synonyms
 
 
 @pytest.mark.parametrize(
@@ -79,7 +75,7 @@ a\,b, c
     ],
 )
 def test_rules(query, words, phrases, also):
-    found = read_query(query, synonyms=Synonyms.parse(RULES, "rules.txt"))
+    found = read_query(query, synonyms=parse_synonyms(RULES, "rules.txt"))
     assert (list(found.words), list(found.synonyms)) == (words, phrases)
     assert [(one.typed, one.searched) for one in found.also] == also
     assert all(one.reason == "synonym" for one in found.also)
@@ -88,28 +84,12 @@ def test_rules(query, words, phrases, also):
 @pytest.mark.parametrize("line", ["alone", "a => b => c", "a =>", "a,, b", "=> b", "?, !", "a, b c d e f g h i j"])
 def test_errors_name_file_and_line(line):
     with pytest.raises(SynonymsError, match=r"^rules\.txt line 2: "):
-        Synonyms.parse(f"a, b\n{line}\n", "rules.txt")
-
-
-def test_a_file_is_read_again_when_it_changes(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(rag.query.rules, "_CHECK_SECONDS", 0.0)
-    path = tmp_path / "rules.txt"
-    path.write_text("row, tuple\n")
-    rules = SynonymsFile(str(path))
-    assert rules.current() is rules.current()
-    for text, other in ((None, "tuple"), ("row, record\n", "record"), ("row\n", "record")):  # the last is no rule
-        if text:
-            (tmp_path / "new.txt").write_text(text)
-            os.replace(tmp_path / "new.txt", path)
-        assert rules.current().expand(["row"]).alternatives == {"row": (other,)}
-    path.unlink()
-    assert rules.current().expand(["row"]).alternatives == {"row": ("record",)}
-    assert [record.message.split(":")[0] for record in caplog.records] == [f"{path} line 1", str(path)]
+        parse_synonyms(f"a, b\n{line}\n", "rules.txt")
 
 
 def test_a_file_that_cannot_be_read_is_told_at_once(tmp_path):
     with pytest.raises(SynonymsError, match=r"nowhere\.txt: No such file"):
-        SynonymsFile(str(tmp_path / "nowhere.txt"))
+        read_synonyms(str(tmp_path / "nowhere.txt"))
     (tmp_path / "bytes.txt").write_bytes(b"a, \xff\n")
     with pytest.raises(SynonymsError, match="not UTF-8"):
-        SynonymsFile(str(tmp_path / "bytes.txt"))
+        read_synonyms(str(tmp_path / "bytes.txt"))
