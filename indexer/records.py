@@ -240,12 +240,3 @@ class Chunk:
     content_hash: str  # SHA-256 hex of embedded_text
     tokens: int  # of embedded_text, special tokens included
     position: int  # 0, 1, … within the document
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The result of reading a page."""
-
-    document: Document
-    chunks: list[Chunk] | None = None  # None where it is still to be cut
-    seconds: Mapping[str, float] = field(default_factory=dict)  # by stage, where another machine did the work

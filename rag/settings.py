@@ -120,7 +120,7 @@ class Settings:
         bare="yes",
     )
     ray: str = setting(
-        "", "Ray cluster to build on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none"
+        "", "Ray cluster to embed on: HOST:PORT, local, or auto for the one this machine belongs to; empty = none"
     )
     model: str = setting(PACKAGED, "packaged model, folder of a model, or NAME@COMMIT of the hub", group="embedder")
     query_prompt: str = setting("", "text before each query, such as 'query: '; empty = what the model says")

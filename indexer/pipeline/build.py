@@ -1,13 +1,16 @@
 """The build: sources in, a published generation out. Everything that is unchanged is taken from the live generation.
 
-`fetch → read → cut → embed → write → publish`: the first stages are iterators, see `workers.read_ahead`.
+`fetch → read → cut → embed → write → publish`: the first stages are iterators, see `read_ahead`.
 """
 
-from collections.abc import Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from embedder.protocol import Embedder
 from indexer import memory
@@ -20,22 +23,25 @@ from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES, current_id
 from indexer.generation.manifest import ANALYSIS, TOKENS, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
-from indexer.pipeline.draft import Draft, drafting, open_earlier
-from indexer.pipeline.plan import Plan, complete
+from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, Progress
-from indexer.pipeline.report import BuildReport
-from indexer.pipeline.workers import Workers, read_ahead
+from indexer.pipeline.report import BuildReport, Stopwatch
 from indexer.publish.source_settings import without
 from indexer.read.access_list import NOBODY
-from indexer.read.ocr.pages import find
-from indexer.read.parsing import Unwanted
-from indexer.records import Chunk, Document, Failure, Item, Known, Page, PageRecord, Parsed, Skip
+from indexer.read.ocr.pages import NO_OCR, Ocr, find
+from indexer.read.parsing import Unwanted, parse
+from indexer.read.reader_process import ReaderPool, most_at_once
+from indexer.records import Document, Failure, Item, Known, Page, PageRecord, Skip
 from indexer.sources.addresses import full_name, refuse_secret
 from indexer.sources.git import Mirrors
 from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
 from indexer.sources.reading import Reading, read_sources
 from indexer.sources.templates import Templates
 
+if TYPE_CHECKING:
+    from indexer.pipeline.cluster import Cluster
+
+AHEAD = 16  # items taken from the sources before the build has dealt with the first of them
 _SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
 
 
@@ -46,7 +52,7 @@ def build(
     config: BuildConfig,
     *,
     progress: Progress,
-    cluster: Workers | None = None,
+    cluster: "Cluster | None" = None,
     is_brief: bool = False,
 ) -> BuildReport:
     """Read the sources, index them, and make the result the live generation of `index_dir`.
@@ -63,7 +69,7 @@ def build(
         embedder: not used while nothing is new.
         config: the settings.
         progress: closed at the end.
-        cluster: machines that read, cut and embed the pages; None means this one.
+        cluster: machines that embed; None means this one.
         is_brief: see `writer_lock`.
 
     Raises:
@@ -170,7 +176,7 @@ class _Build:
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
         learnt = live.settings.get("templates") if live is not None and plan.reuse.passages else None
-        self._templates = Templates(learnt, self._is_new, reads_text=plan.cluster is None)
+        self._templates = Templates(learnt, self._is_new)
         dimension = live.counts.dimension if live is not None and plan.reuse.vectors else 0
         vectors_from = self._earlier if dimension else PreviousGeneration()
         self._draft = Draft(folder, dimension or embedder.dimension, plan, vectors_from)
@@ -209,7 +215,7 @@ class _Build:
         settings = {**plan.settings, "templates": self._templates.kept(plan.sources)}
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
-    def _pages(self) -> Generator[tuple[Item, Parsed | ParseError | None], None, None]:
+    def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
         """Yield the items of all sources, with the results of pages that are read; resting sources come first."""
         plan = self._plan
         resting = self._earlier.resting(plan.sources, plan.config.refresh or ())
@@ -230,8 +236,7 @@ class _Build:
             no_images=plan.ocr.obstacle,
         )
         items = read_sources([source for source in plan.sources if source not in resting], reading)
-        watch = self._report.stopwatch
-        ahead = read_ahead(items, self._is_new, plan.config.chunk, plan.ocr, plan.cluster, watch)
+        ahead = read_ahead(items, self._is_new, self._report.stopwatch, plan.ocr)
         with closing(items), closing(ahead):
             yield from ahead
 
@@ -240,7 +245,7 @@ class _Build:
         record = self._earlier.unchanging_page(page.url)
         return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
-    def _add_page(self, page: Page, result: Parsed | ParseError | None) -> None:
+    def _add_page(self, page: Page, result: Document | ParseError | None) -> None:
         """Index a page that was fetched, unless it is not wanted or unchanged."""
         record = self._earlier.unchanging_page(page.url)
         self._report.note(page.url, filter(None, [page.note]))
@@ -252,7 +257,7 @@ class _Build:
             outcome = self._repeat(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
 
-    def _add_read(self, page: Page, result: Parsed | ParseError) -> str:
+    def _add_read(self, page: Page, result: Document | ParseError) -> str:
         """Index a page that was read; return its outcome."""
         if page.source == SOURCE:
             self._draft.differ()  # its outcome has to be kept, whatever it is
@@ -262,9 +267,8 @@ class _Build:
             self._report.failed.append(Failure(page.url, str(result)))
             return f"{_FAILED}{result}"
         stated = self._plan.config.metadata.get(page.source, {})
-        metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.document.metadata)
-        self._report.stopwatch.add(result.seconds)
-        outcome = self._index(replace(result.document, metadata=metadata), result.chunks)
+        metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.metadata)
+        outcome = self._index(replace(result, metadata=metadata))
         record = self._earlier.page(page.url)
         if not is_indexed(outcome):
             return outcome
@@ -311,12 +315,11 @@ class _Build:
             self._draft.carry(number, record.source)
         return record.outcome
 
-    def _index(self, document: Document, chunks: list[Chunk] | None = None) -> str:
-        """Add a document, cut here if it is not yet; return its outcome."""
-        if chunks is None:
-            chunker = self._chunker
-            with self._report.stopwatch.timed("chunk"):
-                chunks = chunker.split(document)
+    def _index(self, document: Document) -> str:
+        """Cut a document and add it; return its outcome."""
+        chunker = self._chunker
+        with self._report.stopwatch.timed("chunk"):
+            chunks = chunker.split(document)
         scans = document.scans
         if scans.pages:
             self._report.scanned(scans)
@@ -348,3 +351,47 @@ class _Build:
         with self._report.stopwatch.timed("model"):
             self._embedder.count_tokens([""])  # which compiles and loads the model, if that has not been done yet
         return Chunker(self._embedder, self._plan.config.chunk)
+
+
+def read_ahead(
+    items: Iterator[Item], is_wanted: Callable[[Page], bool], watch: Stopwatch, ocr: Ocr = NO_OCR
+) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
+    """Yield every item in its turn; with a page that is wanted, the document that processes of this machine read in it.
+
+    `is_wanted` is called as soon as a page is there. The stopwatch counts the time in which the build waits for pages
+    to be fetched and read.
+    """
+    queue: deque[tuple[Item, Future[Document] | None]] = deque()
+    most = memory.share(AHEAD)
+    threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="parse")
+    processes = ReaderPool()
+
+    def read(page: Page) -> Document:
+        if page.reading is not None and page.reading.content is not None:
+            return parse(page)
+        with processes.borrowed() as process:
+            return parse(page, process, ocr, processes.spare)
+
+    def first() -> tuple[Item, Document | ParseError | None]:
+        item, reading = queue.popleft()
+        try:
+            with watch.timed("parse"):
+                return item, None if reading is None else reading.result()
+        except ParseError as error:
+            return item, error
+
+    try:
+        while True:
+            with watch.timed("fetch"):
+                item = next(items, None)
+            if item is None:
+                break
+            queue.append((item, threads.submit(read, item) if isinstance(item, Page) and is_wanted(item) else None))
+            while len(queue) > most:
+                yield first()
+        while queue:
+            yield first()
+    finally:  # at once, whatever is being read
+        threads.shutdown(wait=False, cancel_futures=True)
+        processes.close()
+        threads.shutdown(wait=True)

@@ -1,4 +1,7 @@
-"""A generation in the making: documents and their vectors go in, made or taken over; it ends published or unused."""
+"""A generation in the making: documents and their vectors go in, made or taken over; it ends published or unused.
+
+Its plan says what of the live generation can be taken over.
+"""
 
 import shutil
 import threading
@@ -7,34 +10,120 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import DocumentTokens
-from embedder.protocol import encode_documents
+from embedder.protocol import Embedder, encode_documents
 from indexer import memory
+from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing
-from indexer.generation.manifest import Counts, Manifest
-from indexer.generation.previous import PreviousGeneration
+from indexer.generation.manifest import TOKENS, Counts, Manifest
+from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.writer import GenerationWriter
-from indexer.pipeline.plan import Plan
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
-from indexer.pipeline.workers import Pending
 from indexer.publish.collections import live_id, writer_lock
 from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
+from indexer.publish.source_settings import are_kept, credentialed, with_kept
+from indexer.read.ocr.pages import NO_OCR, Ocr
 from indexer.records import Chunk, Document, PageRecord
+from indexer.sources.addresses import full_name
+from indexer.sources.pushed_store import SOURCE
+
+if TYPE_CHECKING:
+    from indexer.pipeline.cluster import Cluster, Task
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _AT_ONCE = 64  # chunks of these between two reports of progress
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
 _PATIENCE = 5.0  # seconds
 _TO_MAKE = -1  # in place of the row of a vector that is not taken over
+_SHOWN = 12  # characters of a value that differs: of a digest, more say no more
+Made = tuple[DocumentTokens, float]  # a block, and the seconds that it took
+
+
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """The parts of the live generation that a build can take over; none where there is no live generation."""
+
+    vectors: bool = False  # of unchanged passages: they are of the same model, and have tokens if tokens are wanted
+    passages: bool = False  # of an unchanged page: it would be cut into the same ones again, with the same vectors
+    everything: bool = False  # the live generation stays as it is if every page turns out to be unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One build: its sources and settings, the live generation, who works for it, and what it reports to."""
+
+    config: BuildConfig
+    earlier: PreviousGeneration  # the live generation
+    progress: Progress
+    sources: Sequence[str] = ()  # by their full names
+    settings: Mapping[str, Any] = field(default_factory=dict)  # for the manifest
+    reuse: Reuse = Reuse()
+    embedder: Embedder | None = None  # None where nothing is embedded
+    ocr: Ocr = NO_OCR
+    cluster: "Cluster | None" = None  # embeds instead of this machine
+    report: BuildReport = field(default_factory=BuildReport)
+
+
+def complete(plan: Plan) -> Plan:
+    """Return the plan with its settings, and say what of the live generation cannot be taken over, and why."""
+    config, sources, live = plan.config, plan.sources, plan.earlier.manifest
+    refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
+    metadata = {
+        full_name(source): {name: list(values) for name, values in stated.items()}
+        for source, stated in config.metadata.items()
+    }
+    tokens = config.tokens if config.tokens is not None else live is not None and TOKENS in live.files
+    config = with_kept(replace(config, refresh=refresh, metadata=metadata, tokens=tokens), sources, live)
+    settings: dict[str, Any] = config.as_dict() | {"ocr": None if plan.ocr.obstacle else config.ocr.as_dict()}
+    settings |= {"reading": READER_VERSION}
+    settings |= {"metadata": config.metadata} if config.metadata else {}
+    settings |= {"model": dict(config.model)} if config.model else {}
+    if private := credentialed(config, sources, live):
+        settings["credentials"] = private
+    plan = replace(plan, config=config, settings=settings)
+    return plan if live is None else replace(plan, reuse=_reuse(plan, live))
+
+
+def _reuse(plan: Plan, live: Manifest) -> Reuse:
+    """Compare the live generation with what a build would make, and say what differs, and what that costs."""
+    config, settings = plan.config, plan.settings
+    models = _differences(live.fingerprint, plan.embedder.fingerprint if plan.embedder else {})
+    cuts = _differences(_cutting(live.settings), _cutting(settings))
+    if config.tokens and TOKENS not in live.files:
+        models.append("tokens no -> yes")
+    if models or cuts:
+        rest = "and embedding every page again" if models else "every page again, and embedding what differs"
+        plan.progress.message(f"{', '.join(models + cuts)}: reading {rest}")
+    passages = not (models or cuts or config.full)
+    has_same = live.sources == plan.sources
+    has_same &= live.settings.get("credentials") == settings.get("credentials")
+    has_same &= live.settings.get("crawl", {}).get("render", "off") == config.crawl.render
+    has_same &= bool(config.tokens) == (TOKENS in live.files) and are_kept(config, live)
+    return Reuse(not models, passages, passages and has_same)
+
+
+def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that decide what passages a page is cut into, by the names that users know."""
+    ocr = settings.get("ocr") or {}
+    found = {"chunk_tokens": settings.get("chunk", {}).get("tokens")}
+    found |= {f"ocr_{name}": value for name, value in ocr.items()}
+    reading = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
+    return found | reading | {"ocr": "on" if ocr else "off"}
+
+
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return each difference as `name old -> new`."""
+    names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
+    return [f"{name} {str(old.get(name))[:_SHOWN]} -> {str(new.get(name))[:_SHOWN]}" for name in names]
 
 
 @contextmanager
@@ -168,16 +257,13 @@ class _VectorQueue:
         self._with_tokens = bool(plan.config.tokens)
         self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []
-        self._rows: list[int] = []
         self._lengths: list[int] = []  # of the texts, in tokens
-        self._lock = threading.Lock()  # for the counts
-        self._chunks = self._tokens = 0  # that are embedded
-        self._chunks_waiting = self._tokens_waiting = 0
-        self._pending: deque[tuple[list[int], list[int], Pending[tuple[DocumentTokens, float]] | None]] = deque()
+        self._rows: list[int] = []
+        self._pending: deque[tuple[list[int], int, Future[Made] | Task | None]] = deque()  # rows, texts, vectors
 
     def put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
         """Append chunks; one that has a row in the earlier generation takes its vector from there."""
-        self._count([], waiting=[chunk.tokens for chunk, row in zip(chunks, rows, strict=True) if row is None])
+        self._plan.progress.chunks(waiting=sum(row is None for row in rows))
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 self._texts.append(chunk.embedded_text)
@@ -203,17 +289,17 @@ class _VectorQueue:
             self._store_oldest()
         if not self._rows:
             return
-        made: Pending[tuple[DocumentTokens, float]] | None = None
+        made: Future[Made] | Task | None = None
         if self._texts and cluster is not None:
             made = cluster.encode(self._texts, tokens=self._with_tokens)
         elif self._texts:
-            made = future = Future[tuple[DocumentTokens, float]]()
+            made = future = Future[Made]()
             # A daemon, and not a pool, so that an interrupt need not wait for ever.
             threading.Thread(target=self._encode, args=(self._texts, self._lengths, future), daemon=True).start()
-        self._pending.append((self._rows, self._lengths, made))
+        self._pending.append((self._rows, len(self._texts), made))
         self._texts, self._rows, self._lengths = [], [], []
 
-    def _encode(self, texts: list[str], lengths: list[int], result: Future[tuple[DocumentTokens, float]]) -> None:
+    def _encode(self, texts: list[str], lengths: list[int], result: Future[Made]) -> None:
         try:
             embedder = self._plan.embedder
             if embedder is None:
@@ -222,42 +308,28 @@ class _VectorQueue:
             order = np.argsort(lengths, kind="stable")[::-1]
             for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):
                 made.append(encode_documents(embedder, [texts[i] for i in group], tokens=self._with_tokens))
-                self._count([lengths[i] for i in group])
+                self._plan.progress.chunks(embedded=len(group))
             result.set_result((DocumentTokens.joined(made).of(np.argsort(order)), time.perf_counter() - began))
         except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
             result.set_exception(error)
 
-    def _count(self, embedded: Sequence[int], waiting: Sequence[int] = ()) -> None:
-        """Count chunks of so many tokens each as embedded, and as waiting, and show it."""
-        with self._lock:
-            self._chunks += len(embedded)
-            self._tokens += sum(embedded)
-            self._chunks_waiting += len(waiting) - len(embedded)
-            self._tokens_waiting += sum(waiting) - sum(embedded)
-            self._plan.progress.chunks(
-                embedded=self._chunks,
-                waiting=self._chunks_waiting,
-                tokens=self._tokens,
-                tokens_waiting=self._tokens_waiting,
-            )
-
     def _store_oldest(self) -> None:
-        rows, lengths, pending = self._pending[0]
+        rows, count, pending = self._pending[0]
         made: DocumentTokens | None = None
         report = self._plan.report
         if pending is not None:
             made, seconds = pending.result()
-            report.stopwatch.add({"embed": seconds})
+            report.stopwatch.add("embed", seconds)
             if self._plan.cluster is not None:
-                self._count(lengths)
+                self._plan.progress.chunks(embedded=count)
         self._pending.popleft()
         with report.stopwatch.timed("write"):
             vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), made)
             self._store.vectors.add(vectors)
             if self._store.tokens is not None:
                 self._store.tokens.add(signs, counts)
-        report.embedded += len(lengths)
-        report.carried += len(rows) - len(lengths)
+        report.embedded += count
+        report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], made: DocumentTokens | None) -> DocumentTokens:
         """Return the vectors of a block: those that were made stand between those of the rows taken over."""

@@ -10,8 +10,6 @@ from indexer.errors import counted
 
 READING = "reading"  # the phase that has pages and chunks
 _LEAST = 3.0  # seconds of a phase that give a rate
-_AT_ONCE = 1.0  # seconds in which a folder is listed
-_SETTLED = 10.0  # seconds without a new page, after which the number left counts as known
 
 
 class Progress:
@@ -20,22 +18,19 @@ class Progress:
     The number of pages due is the number known so far: in a crawl it grows as links are found.
     """
 
-    def __init__(
-        self, stream: TextIO, style: Literal["shown", "quiet"], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, stream: TextIO, style: Literal["shown", "quiet"]) -> None:
         self._stream = stream
         self._style = style
-        self._clock = clock
-        self._started = self._began = self._found_at = clock()
+        self._started = self._began = time.monotonic()
         self._phase = ""
-        self._pages = self._due = self._embedded = self._waiting = self._tokens = self._tokens_waiting = 0
-        self._lock = threading.RLock()
+        self._pages = self._due = self._embedded = self._waiting = 0
+        self._lock = threading.Lock()
         self._display: Display | None = None
 
     def phase(self, name: str) -> None:
         """Begin a phase; `name` is shown from now on."""
         with self._lock:
-            self._phase, self._began = name, self._clock()
+            self._phase, self._began = name, time.monotonic()
         if self._style == "shown" and self._display is None:
             self._display = Display(self._stream, self.line)
         self._changed()
@@ -43,8 +38,7 @@ class Progress:
     def found(self, pages: int) -> None:
         """Set the number of pages due in all, as far as known."""
         with self._lock:
-            if pages > self._due:
-                self._due, self._found_at = pages, self._clock()
+            self._due = max(self._due, pages)
         self._changed()
 
     def page(self) -> None:
@@ -54,11 +48,11 @@ class Progress:
             self._due = max(self._due, self._pages)
         self._changed()
 
-    def chunks(self, *, waiting: int, embedded: int, tokens: int, tokens_waiting: int) -> None:
-        """Set the numbers of chunks and tokens that are embedded, and that wait to be embedded."""
+    def chunks(self, *, waiting: int = 0, embedded: int = 0) -> None:
+        """Count more chunks that wait to be embedded, and more of these that now are."""
         with self._lock:
-            self._waiting, self._embedded = waiting, embedded
-            self._tokens, self._tokens_waiting = tokens, tokens_waiting
+            self._waiting += waiting - embedded
+            self._embedded += embedded
         self._changed()
 
     def message(self, text: str) -> None:
@@ -75,30 +69,18 @@ class Progress:
             self._display = None
 
     def line(self) -> str:
-        """Return the phase, the counts, the mean rates and the time left, or the time so far, in one line."""
+        """Return the phase, the counts and mean rates, and the time so far, in one line."""
         with self._lock:
-            now = self._clock()
-            seconds = now - self._began
-            if self._phase != READING or not self._due:
-                return f"{self._phase}{': looking for pages' * (self._phase == READING)}, {_duration(seconds)}"
-            text = f"{self._phase}: {self._pages:,} of {counted(self._due, 'page')}"
-            if self._waiting:
-                text += f", {self._embedded:,} of {counted(self._embedded + self._waiting, 'chunk')} embedded"
-            elif self._embedded:
-                text += f", {counted(self._embedded, 'chunk')} embedded"
-            left, estimate = self._due - self._pages, None
-            if seconds >= _LEAST and self._embedded:
-                text += f" ({self._embedded / seconds:,.0f} chunks/s, {self._tokens / seconds:,.0f} tokens/s)"
-                if self._pages:  # not chunks: the longest of a block are embedded first
-                    a_page = (self._tokens + self._tokens_waiting) / self._pages
-                    estimate = seconds * (left * a_page + self._tokens_waiting) / max(1, self._tokens)
-            elif seconds >= _LEAST and self._pages and not self._waiting:  # else embedding takes longer than reading
-                text += f" ({self._pages / seconds:,.0f} pages/s)"
-                estimate = seconds * left / self._pages
-            if estimate is None:
-                return f"{text}, {_duration(seconds)}"
-            is_known = now - self._found_at >= _SETTLED or self._found_at - self._began <= _AT_ONCE
-            return f"{text}, about {_duration(estimate)} left" if is_known else f"{text}, and more are being found"
+            text, seconds = self._phase, time.monotonic() - self._began
+            if text == READING:
+                pages, chunks = self._pages, self._embedded
+                text += f": {pages:,} of {counted(self._due, 'page')}" if self._due else ": looking for pages"
+                if total := chunks + self._waiting:
+                    text += f", {chunks:,} of {counted(total, 'chunk')} embedded"
+                if seconds >= _LEAST and pages:
+                    rate, unit = (chunks, "chunks") if total else (pages, "pages")
+                    text += f" ({rate / seconds:,.0f} {unit}/s)"
+        return f"{text}, {seconds:.0f} s" if seconds < 120 else f"{text}, {seconds / 60:.0f} min"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
@@ -109,7 +91,7 @@ class Progress:
                 "pages_due": self._due,
                 "chunks_embedded": self._embedded,
                 "chunks_waiting": self._waiting,
-                "seconds": round(self._clock() - self._started, 1),
+                "seconds": round(time.monotonic() - self._started, 1),
             }
 
     def _changed(self) -> None:
@@ -119,11 +101,6 @@ class Progress:
 def progress_for(stream: TextIO, *, quiet: bool = False) -> Progress:
     """Return a progress that is shown on a stream, or not at all if `quiet`."""
     return Progress(stream, "quiet" if quiet else "shown")
-
-
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    return f"{whole} s" if whole < 120 else f"{whole // 60} min"
 
 
 _TERMINAL_EVERY = 0.1  # seconds between two looks of the line

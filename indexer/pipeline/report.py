@@ -37,12 +37,11 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.add({stage: time.perf_counter() - began})
+            self.add(stage, time.perf_counter() - began)
 
-    def add(self, seconds: Mapping[str, float]) -> None:
-        """Add what stages took elsewhere."""
-        for stage, some in seconds.items():
-            self._seconds[stage] += some
+    def add(self, stage: str, seconds: float) -> None:
+        """Add what a stage took elsewhere."""
+        self._seconds[stage] += seconds
 
     def read(self) -> dict[str, float]:
         """Return seconds by stage so far, and in `total` since the beginning."""

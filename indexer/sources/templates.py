@@ -44,22 +44,15 @@ class _Sample:
 class Templates:
     """Learns the templates of sources, and attaches them to pages."""
 
-    def __init__(
-        self,
-        kept: Mapping[str, str] | None = None,
-        is_new: Callable[[Page], bool] = lambda _: True,
-        *,
-        reads_text: bool = True,
-    ) -> None:
+    def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
         """Start from the result of `kept` after an earlier build.
 
-        `is_new` returns whether the earlier build did not read a page in its present form; `reads_text` says whether
-        the text of pages is read here, and not by a cluster.
+        `is_new` returns whether the earlier build did not read a page in its present form.
         """
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._samples: dict[str, _Sample] = {}  # of sources that are being studied
-        self._is_new, self._reads_text = is_new, reads_text
+        self._is_new = is_new
 
     def wanted(self, source: str, page: Page) -> Wanted:
         """Return which parts of a fetched page are read beside its links; may be called in any thread."""
@@ -67,7 +60,7 @@ class Templates:
             return Wanted()
         template = self._known.get(source, "") if is_html(page) else ""
         blocks = is_html(page) and not template and source not in self._studied
-        return Wanted(text=self._reads_text, blocks=blocks, template=template)
+        return Wanted(text=True, blocks=blocks, template=template)
 
     def kept(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the known templates of these sources, by source."""
@@ -116,7 +109,7 @@ class Templates:
             return page.reading
         try:
             with borrowed() as process:
-                return read_parts(page, Wanted(blocks=True, text=self._reads_text), process).reading
+                return read_parts(page, Wanted(text=True, blocks=True), process).reading
         except ParseError:
             return None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from embedder.engines.plan import resolve_precision
 from embedder.protocol import Embedder
 from indexer.config import OWN
-from indexer.errors import SourceError, counted
+from indexer.errors import ClusterError, SourceError, counted
 from indexer.generation.previous import live_sources
 from indexer.pipeline.progress import Progress
 from indexer.publish.collections import list_collections
@@ -117,11 +117,11 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
     if not settings.ray:
         yield None
         return
-    from indexer.pipeline.ray_session import ray_session
-
+    try:
+        from indexer.pipeline.cluster import Cluster, ray_session
+    except ModuleNotFoundError as error:
+        raise ClusterError("building on a cluster needs the extra ray: pip install 'pilotlight[ray]'") from error
     with ray_session(settings.ray):
-        from indexer.pipeline.cluster import Cluster
-
         cores = settings.threads or 1  # of a task: processes next to each other do not wait for each other
         values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS if setting.group == "embedder"}
         values |= {"threads": cores, "precision": resolve_precision(settings.precision)}

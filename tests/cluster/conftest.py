@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster as RayCluster
 
-from indexer.pipeline.ray_session import ray_session
+from indexer.pipeline.cluster import ray_session
 
 NODES = 3
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray spells it so; its 15 leave workers nothing beside tests

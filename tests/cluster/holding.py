@@ -17,41 +17,31 @@ import ray
 from embedder.protocol import Role
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
+from indexer.pipeline.cluster import Cluster, ray_session
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.ray_session import ray_session
 from tests.dummy import DummyEmbedder
 
 
 class HoldingEmbedder(DummyEmbedder):
-    """Stops while it cuts and while it embeds, until a file `STAGE-go` is in the folder; says where in `STAGE-held`."""
+    """Stops before it embeds, until a file `go` is in the folder; says where in `held-NODE-PID`."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._folder = folder
 
-    def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        self._hold("cut")
-        return super().count_tokens(texts, role=role)
-
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
-        self._hold("embed")
-        return super().encode(texts, role=role)
-
-    def _hold(self, stage: str) -> None:
-        if (self._folder / f"{stage}-go").exists():
-            return
-        node = ray.get_runtime_context().get_node_id()
-        (self._folder / f"{stage}-held-{node}-{os.getpid()}").touch()
-        while not (self._folder / f"{stage}-go").exists():
+        if not (self._folder / "go").exists():
+            node = ray.get_runtime_context().get_node_id()
+            (self._folder / f"held-{node}-{os.getpid()}").touch()
+        while not (self._folder / "go").exists():
             threading.Event().wait(0.02)
+        return super().encode(texts, role=role)
 
 
 if __name__ == "__main__":
     source, folder = Path(sys.argv[1]), Path(sys.argv[2])
     try:
         with ray_session("local"):
-            from indexer.pipeline.cluster import Cluster
-
             cluster = Cluster(partial(HoldingEmbedder, folder), DummyEmbedder().fingerprint)
             quiet = Progress(sys.stderr, "quiet")
             build([str(source)], folder / "index", DummyEmbedder(), BuildConfig(), progress=quiet, cluster=cluster)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +11,28 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
-from indexer.errors import BuildLocked, IndexerError, IndexUnwritable, NothingToIndex, SourceError, VectorError
+from indexer.errors import (
+    BuildLocked,
+    IndexerError,
+    IndexUnwritable,
+    NothingToIndex,
+    ParseError,
+    SourceError,
+    VectorError,
+)
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.manifest import read_manifest
-from indexer.pipeline.build import build
+from indexer.pipeline import build as build_module
+from indexer.pipeline.build import build, read_ahead
 from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import STAGES, BuildReport
+from indexer.pipeline.report import STAGES, BuildReport, Stopwatch
 from indexer.publish.collections import writer_lock
+from indexer.read.ocr.pages import Ocr, Spare
+from indexer.read.reader_process import ReaderProcess
+from indexer.records import Document, Page, Skip
 from tests.dummy import DummyEmbedder
+from tests.indexer.conftest import make_page
 from tests.indexer.server import Reply, Site
 
 CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
@@ -209,3 +223,37 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
     assert "kept" not in table
     assert report.line() == f"3 new, 0 changed, 0 gone, 0 unchanged, 1 failed: generation {report.generation}"
     assert run(tmp_path / "index", docs).line().startswith("nothing has changed: 3 documents")
+
+
+def test_items_keep_their_order_and_errors_their_page() -> None:
+    pages = [make_page(f"<p>page {number}", url=f"http://t.test/{number}") for number in range(40)]
+    bad = make_page(b"x", "image/gif", "http://t.test/bad")
+    items = [*pages[:20], Skip("http://t.test/no", "no"), bad, *pages[20:]]
+    with closing(read_ahead(iter(items), lambda page: page is not pages[0], Stopwatch())) as ahead:
+        for item, (given, result) in zip(items, ahead, strict=True):
+            assert given is item
+            if item is bad:
+                assert isinstance(result, ParseError)
+                assert "image/gif is not read" in str(result)
+            elif isinstance(result, Document):
+                assert result.sections[0].text == f"page {item.url.rpartition('/')[2]}"
+            else:
+                assert item in (pages[0], items[20])
+
+
+def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def stuck(page: Page, reader_process: ReaderProcess, ocr: Ocr, spare: Spare) -> Document:
+        process = reader_process.start()
+        begun.set()
+        process.wait()  # a reader that never answers: only its end is waited for
+        raise ParseError("interrupted")
+
+    monkeypatch.setattr(build_module, "parse", stuck)
+    skip = Skip("http://t.test/no", "no")
+    items = iter([skip, make_page("<p>x"), *[skip] * build_module.AHEAD])
+    ahead = read_ahead(items, lambda page: True, Stopwatch())
+    assert next(ahead)[0] is skip
+    assert begun.wait(30)
+    ahead.close()

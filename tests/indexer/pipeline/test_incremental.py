@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexer.pipeline import build as build_module
-from indexer.pipeline import draft, workers
+from indexer.pipeline import draft
 from tests.indexer.pipeline.incremental import Versioned, Work, link, zoo
 from tests.indexer.server import Reply, Site, redirect
 
@@ -24,7 +24,7 @@ def test_an_unchanged_site_is_left_as_it_is(
     assert {group.reason: group.count for group in first.skipped}["a list of links"] == 1
     files = sorted(work.index.rglob("*"))
     site.hits.clear()
-    monkeypatch.setattr(workers, "parse", None)
+    monkeypatch.setattr(build_module, "parse", None)
     monkeypatch.setattr(build_module, "Chunker", None)
     second = work.build(site.url)
     assert (second.published, second.generation, second.unchanged) == (False, first.generation, 4)

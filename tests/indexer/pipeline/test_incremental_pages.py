@@ -12,7 +12,7 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.layout import current_id
-from indexer.pipeline import workers
+from indexer.pipeline import build as build_module
 from indexer.read.parsing import parse
 from indexer.records import Document, Page
 from tests.indexer.pipeline.incremental import Versioned, Work, link, routes, zoo
@@ -98,7 +98,7 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
         parsed.append(page.url)
         return parse(page, *given)
 
-    monkeypatch.setattr(workers, "parse", note)
+    monkeypatch.setattr(build_module, "parse", note)
     (docs / "cats.html").touch()
     assert not work.build(docs).published
     assert parsed == []

@@ -10,7 +10,7 @@ from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
 from indexer.generation.layout import current_id
 from indexer.generation.previous import READER_VERSION, live_sources
-from indexer.pipeline import plan
+from indexer.pipeline import draft
 from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
@@ -40,7 +40,7 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
 def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo(site, "etag")
     work.build(site.url)
-    monkeypatch.setattr(plan, "READER_VERSION", 99)
+    monkeypatch.setattr(draft, "READER_VERSION", 99)
     report = work.build(site.url)
     assert f"reading {READER_VERSION} -> 99: reading every page again" in work.said
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)

@@ -2,7 +2,7 @@
 
 import io
 import threading
-from collections.abc import Iterator
+import time
 from pathlib import Path
 
 import pytest
@@ -20,53 +20,19 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def progress(clock: Clock) -> Iterator[Progress]:
-    found = Progress(io.StringIO(), "quiet", clock)
-    found.phase("reading")
-    yield found
-    found.close()
-
-
-def go_on(progress: Progress, clock: Clock, pages: int, seconds: float, *, chunks: int = 10) -> list[str]:
-    """Do pages one after another, each in so many seconds and with so many chunks; what was said after each."""
-    said = []
-    for _ in range(pages):
-        clock.now += seconds
-        progress.page()
-        embedded = progress.as_dict()["chunks_embedded"] + chunks
-        progress.chunks(waiting=0, embedded=embedded, tokens=100 * embedded, tokens_waiting=0)
-        said.append(progress.line())
-    return said
-
-
-def test_rates_and_the_time_left(progress: Progress, clock: Clock) -> None:
-    progress.found(10_000)
-    assert go_on(progress, clock, 1_000, 0.1)[-1].endswith("(100 chunks/s, 10,000 tokens/s), about 15 min left")
-
-
-def test_no_time_is_told_while_pages_are_being_found(progress: Progress, clock: Clock) -> None:
-    said = []
-    for step in range(1, 101):
-        progress.found(5 * step)
-        said += go_on(progress, clock, 1, 0.5)
-    assert all(" left" not in line for line in said)
-    assert said[-1].endswith(
-        "100 of 500 pages, 1,000 chunks embedded (20 chunks/s, 2,000 tokens/s), and more are being found"
-    )
-    assert "about" in go_on(progress, clock, 100, 0.5)[-1], "that is over"
+def test_counts_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    progress = Progress(io.StringIO(), "quiet")
+    progress.phase("reading")
+    assert progress.line() == "reading: looking for pages, 0 s"
+    progress.found(100)
+    progress.page()
+    now += 4
+    assert progress.line() == "reading: 1 of 100 pages (0 pages/s), 4 s"
+    progress.chunks(waiting=1_500)
+    progress.chunks(embedded=1_200)
+    assert progress.line() == "reading: 1 of 100 pages, 1,200 of 1,500 chunks embedded (300 chunks/s), 4 s"
 
 
 def test_lines_come_by_themselves_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

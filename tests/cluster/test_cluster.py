@@ -4,10 +4,11 @@ import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import ClusterError, IndexMissing, NodeDiffers
 from indexer.generation.layout import current_id
 from indexer.pipeline.build import build
-from indexer.pipeline.cluster import Cluster
+from indexer.pipeline.cluster import Cluster, ray_session
 from indexer.pipeline.progress import Progress
 from tests.cluster.conftest import Machines, write
 from tests.cluster.holding import HoldingEmbedder
@@ -86,47 +87,28 @@ def test_the_command_gives_the_same_index_with_the_real_model(connected: Machine
         np.testing.assert_allclose(theirs[url][2], vectors, atol=1e-3)
 
 
-@contextmanager
-def killing(machines: Machines, folder: Path, stages: list[str], kill: Callable[[str, int], None]):
-    """While the block runs, kill what holds in each of the stages, and then let the others go on."""
-
-    def work() -> list[str]:
-        killed = []
-        try:
-            for stage in stages:
-                victims: list[list[str]] = []
-
-                def held(stage: str = stage, victims: list[list[str]] = victims) -> bool:
-                    names = [path.name.split("-")[2:] for path in folder.glob(f"{stage}-held-*")]
-                    victims[:] = [name for name in names if name[0] in machines.others()]
-                    return bool(victims)
-
-                # the node of the test holds first at times, and Ray may take most of a minute to start another process
-                wait_for(held, 180)
-                node, pid = victims[0]
-                kill(node, int(pid))
-                killed.append(node)
-                (folder / f"{stage}-go").touch()
-        finally:
-            for stage in stages:  # or the build would wait forever
-                (folder / f"{stage}-go").touch()
-        return killed
-
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(work)
-
-
 @pytest.mark.parametrize("is_node", [True, False])
 def test_what_is_lost_costs_nothing_but_time(connected: Machines, pages: Path, tmp_path: Path, is_node: bool) -> None:
-    """One node, or process, is killed while it cuts a page, another while it embeds."""
+    """A node, or a process, is killed while it embeds."""
     cluster = dummy_cluster(partial(HoldingEmbedder, tmp_path))
 
-    def kill(node: str, pid: int) -> None:
-        _ = connected.kill(node) if is_node else os.kill(pid, signal.SIGKILL)
+    def held() -> list[list[str]]:
+        names = [path.name.split("-")[1:] for path in tmp_path.glob("held-*")]
+        return [name for name in names if name[0] in connected.others()]
 
-    with killing(connected, tmp_path, ["cut", "embed"], kill) as killed:
+    def kill() -> None:
+        try:
+            # the node of the test holds first at times, and Ray may take most of a minute to start another process
+            wait_for(held, 180)
+            node, pid = held()[0]
+            _ = connected.kill(node) if is_node else os.kill(int(pid), signal.SIGKILL)
+        finally:
+            (tmp_path / "go").touch()  # or the build would wait forever
+
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(kill)
         result = make(tmp_path / "cluster", pages, cluster)
-    assert len(killed.result()) == 2
+        killed.result()
     assert result == make(tmp_path / "local", pages)
 
 
@@ -142,21 +124,94 @@ def test_without_nodes_it_ends(
         current_id(tmp_path / "cluster")
 
 
-def test_a_node_with_another_torch_is_refused(connected: Machines, tmp_path: Path) -> None:
-    info = tmp_path / "torch-9.9.9.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9.9\n")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    node = connected.add(PYTHONPATH=path)
-    try:
-        with pytest.raises(NodeDiffers, match=rf"the node \S+ \({node[:8]}\) has torch 9\.9\.9, and this machine"):
-            dummy_cluster()
-    finally:
-        connected.kill(node)
-
-
 def test_nodes_that_cannot_be_used_are_refused(connected: Machines) -> None:
     with pytest.raises(NodeDiffers, match="has dimension 32, and this machine 64"):
         dummy_cluster(partial(DummyEmbedder, 32))
     with pytest.raises(ClusterError, match="no node of the cluster has 2 cores for a task"):
         Cluster(DummyEmbedder, DummyEmbedder().fingerprint, cores=2)
+
+
+# The connection to a cluster
+
+
+@pytest.mark.parametrize(
+    "address", ["ray://127.0.0.1:10001", "head", "127.0.0.1:http", "127.0.0.1:99999", "127.0.0.1:1"]
+)
+def test_addresses_that_are_no_cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = f"no Ray cluster answers at {address}" if address.endswith(":1") else "must be auto, local or HOST:PORT"
+    with pytest.raises(ClusterError, match=told), ray_session(address):
+        pass
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(ClusterError, match=told), ray_session("auto"):
+        pass
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "rag.commands.cli", *map(str, arguments)]
+
+
+def test_somebody_else_at_the_address_is_waited_for_a_short_time(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        line = command("index", tmp_path, "--index", tmp_path / "index", "--ray", address)
+        # what Ray waits for, made shorter
+        hasty = {"RAY_py_gcs_connect_timeout_s": "1", "RAY_gcs_rpc_server_connect_timeout_s": "1"}
+        environment = os.environ | hasty
+        done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"pilotlight: cannot use the Ray cluster {address}: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    script = "import sys; sys.modules['ray'] = None; from rag.commands.cli import main; sys.exit(main(sys.argv[1:]))"
+    line = [sys.executable, "-c", script, "index", str(tmp_path), "--index", str(tmp_path / "index"), "--ray", "local"]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("pilotlight: building on a cluster needs the extra ray: pip install 'pilotlight[ray]'\n")
+
+
+def descendants(pid: int) -> set[int]:
+    parents: dict[int, set[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it has just ended
+            continue
+        parents.setdefault(int(fields[1]), set()).add(int(stat.parent.name))
+    found, todo = set(), [pid]
+    while todo:
+        children = parents.get(todo.pop(), set())
+        found |= children
+        todo += children
+    return found
+
+
+def is_agent(pid: int) -> bool:
+    """Ray's own helpers, which see a minute after their node was killed that it is gone."""
+    return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_a_build_that_is_stopped_leaves_nothing_running(sent: signal.Signals, pages: Path, tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "tests.cluster.holding", str(pages), str(tmp_path)]
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    build = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        wait_for(lambda: list(tmp_path.glob("held-*")) or build.poll() is not None, 120)
+        started = {pid for pid in descendants(build.pid) if not is_agent(pid)}
+        assert len(started) > 4
+        build.send_signal(sent)
+        _, said = build.communicate(timeout=60)
+    finally:
+        build.kill()
+    assert build.returncode == (-signal.SIGKILL if sent == signal.SIGKILL else 130), said
+    wait_for(lambda: not any(map(alive, started)), 60)
+    assert not (tmp_path / "index" / "CURRENT").exists()
