@@ -14,9 +14,8 @@ from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, curr
 from indexer.generation.manifest import read_manifest
 from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.collections import drop_collection, list_collections
-from indexer.publish.publish import disk_errors
+from indexer.publish.publish import disk_errors, problems_of
 from indexer.publish.source_settings import leave_lost
-from indexer.publish.verification import problems_of
 from rag.commands import models
 from rag.commands.models import described, published
 from rag.commands.verb import PATH, Result, verb
@@ -25,7 +24,7 @@ from rag.query.served_model import check_fingerprint
 from rag.serving.store_access import chosen_store, live_id, roll_back, verify_generation
 from rag.settings import Settings
 
-_OTHER_ARCHIVES = {".zip", ".7z", ".rar", ".bz2", ".tbz", ".tbz2", ".xz", ".txz", ".zst", ".tzst", ".lz4", ".jar"}
+_OTHER_ARCHIVES = {".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"}
 _TO_THE_RIGHT = {"documents", "chunks", "MB"}  # columns of numbers
 
 
@@ -73,13 +72,13 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
 
 
 @verb("index")
-@click.argument("file", type=PATH, help="the archive; an existing file is replaced; .gz and .tgz are compressed")
+@click.argument("file", type=PATH, help="the archive, a tar file; an existing file is replaced")
 @click.option("--generation", metavar="ID", help="id of the generation (default: live)")
 @click.option("--jsonl", is_flag=True, help="write the documents as JSON Lines instead")
 def export(settings: Settings, *, file: Path, generation: str | None, jsonl: bool) -> Result:
     """Write a generation into an archive, or its documents into a file of JSON Lines."""
     if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
-        raise SettingsError(f"cannot export to {file}: use a name that ends in .tar, .tar.gz or .tgz")
+        raise SettingsError(f"cannot export to {file}: archives are plain tar: use a name that ends in .tar")
     index = published(settings)
     manifest = (export_documents if jsonl else export_archive)(index, file, generation)
     size = file.stat().st_size

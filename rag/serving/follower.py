@@ -16,7 +16,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnw
 from indexer.generation.generation import Generation
 from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.generation.manifest import Manifest
-from indexer.publish.verification import SelfCheck
+from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Store
 from rag.query.batcher import RerankQueue
 from rag.query.request import Limits

@@ -14,8 +14,8 @@ from indexer.generation.layout import DEFAULT, current_id, generation_folder
 from indexer.generation.manifest import TOKENS, read_manifest
 from indexer.generation.previous import scan
 from indexer.publish.collections import list_collections, writer_lock
+from indexer.publish.publish import Check, verify
 from indexer.publish.publish import roll_back as roll_back_folder
-from indexer.publish.verification import Check, verify
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
 from rag.clock import step_timer
@@ -101,7 +101,7 @@ def older_ids(store: Store) -> list[str]:
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:
-    """Check a generation: of a folder as `indexer.publish.verification.verify` does, of Milvus by reading all of it.
+    """Check a generation: of a folder as `indexer.publish.publish.verify` does, of Milvus by reading all of it.
 
     Raises IndexMissing where there is none of this id, StoreError where the store does not answer.
     """

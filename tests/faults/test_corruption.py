@@ -20,7 +20,7 @@ from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.lexical import headings, vocabulary
 from indexer.generation.manifest import read_manifest
-from indexer.publish.verification import problems_of, verify
+from indexer.publish.publish import problems_of, verify
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load

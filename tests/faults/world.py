@@ -15,8 +15,7 @@ from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, PUSH
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.publish import prepare, roll_back
-from indexer.publish.verification import problems_of, verify
+from indexer.publish.publish import prepare, problems_of, roll_back, verify
 from indexer.records import Page
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder

@@ -69,18 +69,18 @@ def test_generations_are_listed_and_gone_back_to(source, tmp_path):
 
 
 def test_export_and_import(index, tmp_path):
-    exported = json.loads(run("export", tmp_path / "a.tgz", "--index", index, "--json").stdout)
-    assert exported["file_bytes"] == (tmp_path / "a.tgz").stat().st_size
+    exported = json.loads(run("export", tmp_path / "a.tar", "--index", index, "--json").stdout)
+    assert exported["file_bytes"] == (tmp_path / "a.tar").stat().st_size
     where = ("--index", tmp_path / "i", "--collection", "manuals")
-    imported = json.loads(run("import", tmp_path / "a.tgz", *where, "--json").stdout)
+    imported = json.loads(run("import", tmp_path / "a.tar", *where, "--json").stdout)
     assert (imported["generation"], imported["warnings"]) == (exported["generation"], [])
     found = json.loads(run("search", "vacuum", *where, "--json").stdout)
     assert found["generation"] == exported["generation"]
     precision = {"bf16": "fp32"}.get(precision_of(index), "bf16")
     engine = ("--engine", "eager", "--precision", precision)
-    assert "warning: serve will refuse it" in run("import", tmp_path / "a.tgz", *where, *engine).stdout
-    (tmp_path / "a.tgz").write_bytes(b"garbage")
-    refused(run("import", tmp_path / "a.tgz", *where), "cut short")
+    assert "warning: serve will refuse it" in run("import", tmp_path / "a.tar", *where, *engine).stdout
+    (tmp_path / "a.tar").write_bytes(b"garbage")
+    refused(run("import", tmp_path / "a.tar", *where), "cut short")
     refused(run("export", tmp_path / "none" / "a.tar", "--index", index), "cannot write")
 
 

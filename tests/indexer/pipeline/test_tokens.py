@@ -12,7 +12,7 @@ from indexer.generation.layout import current_id
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.publish.verification import problems_of, verify
+from indexer.publish.publish import problems_of, verify
 from tests.dummy import DummyEmbedder
 
 

@@ -1,6 +1,5 @@
 """Archives: what goes in comes out, and nothing else ever does."""
 
-import gzip
 import io
 import sys
 import tarfile
@@ -17,7 +16,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import generation_ids, list_collections
-from indexer.publish.verification import problems_of, verify
+from indexer.publish.publish import problems_of, verify
 from tests.dummy import DummyEmbedder
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
@@ -48,17 +47,15 @@ def live(index: Path) -> Path:
     return index / "generations" / current_id(index)
 
 
-@pytest.mark.parametrize("name", ["backup.tar", "backup.tar.gz", "backup.tgz"])
-def test_there_and_back(index: Path, tmp_path: Path, name: str) -> None:
-    exported = export_archive(index, tmp_path / name)
+def test_there_and_back(index: Path, tmp_path: Path) -> None:
+    exported = export_archive(index, tmp_path / "backup.tar")
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.endswith(".part")] == []
-    assert (tmp_path / name).read_bytes().startswith(b"\x1f\x8b") is (name != "backup.tar")
-    imported = import_archive(tmp_path / "other", tmp_path / name, keep_generations=2)
+    imported = import_archive(tmp_path / "other", tmp_path / "backup.tar", keep_generations=2)
     assert imported == exported == read_manifest(live(tmp_path / "other"))
     assert snapshot(live(tmp_path / "other")) == snapshot(live(index))
     assert problems_of(verify(live(tmp_path / "other"))) == []
     assert list((tmp_path / "other" / "building").iterdir()) == []
-    import_archive(tmp_path / "other", tmp_path / name, collection="manuals", keep_generations=2)
+    import_archive(tmp_path / "other", tmp_path / "backup.tar", collection="manuals", keep_generations=2)
     assert list(list_collections(tmp_path / "other")) == ["default", "manuals"]
     with pytest.raises(ArchiveError, match=r"cannot read .*none\.tar: No such file"):
         import_archive(tmp_path / "index", tmp_path / "none.tar", keep_generations=2)
@@ -132,27 +129,12 @@ def test_changed_anywhere(archive: Path, tmp_path: Path) -> None:
             assert snapshot(live(target)) == whole
 
 
-@pytest.mark.parametrize(  # without the time in a name: processes that share the tests compare their names
-    "content", [b"", b"garbage", b"\x1f\x8b garbage", bytes(2048), bytes(range(256)) * 8, gzip.compress(b"", mtime=0)]
-)
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x1f\x8b garbage", bytes(2048), bytes(range(256)) * 8])
 def test_garbage_makes_no_index(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.tar").write_bytes(content)
     with pytest.raises(ArchiveError, match=r"a\.tar"):
         import_archive(tmp_path / "index", tmp_path / "a.tar", keep_generations=2)
     assert not (tmp_path / "index").exists()
-
-
-def test_a_gzip_that_is_damaged(index: Path, tmp_path: Path) -> None:
-    file = tmp_path / "a.tgz"
-    export_archive(index, file)
-    content = file.read_bytes()
-    for damaged in (content[:-1], content[:-9], content[:-4] + b"abcd", content[:2000], content + b"x"):
-        file.write_bytes(damaged)
-        with pytest.raises(ArchiveError, match=r"a\.tgz"):
-            import_archive(tmp_path / "other", file, keep_generations=2)
-    file.write_bytes(gzip.compress(bytes(50_000_000)))
-    with pytest.raises(ArchiveError, match="does not begin"):
-        import_archive(tmp_path / "other", file, keep_generations=2)
 
 
 def members_of(archive: Path) -> Members:
@@ -202,7 +184,6 @@ HOSTILE: dict[str, tuple[Callable[[Members, str], Members], str]] = {
     "symbolic link": (lambda m, top: a_member(f"{top}/x", kind=tarfile.SYMTYPE, target="/etc") + m, "ordinary file"),
     "link first": (lambda m, top: m[:1] + a_member(f"{top}/lexical", b"", tarfile.SYMTYPE, "/tmp") + m[1:], "ordinary"),
     "hard link": (lambda m, top: m + a_member(f"{top}/y", b"", tarfile.LNKTYPE, f"{top}/manifest.json"), "ordinary"),
-    "device": (lambda m, top: m + a_member(f"{top}/null", b"", tarfile.CHRTYPE), "ordinary file"),
     "pipe": (lambda m, top: m + a_member(f"{top}/pipe", b"", tarfile.FIFOTYPE), "ordinary file"),
     "long name": (lambda m, top: m + a_member(f"{top}/{'x' * 300}"), "not an ordinary file"),
     "manifest not first": (lambda m, top: m[::-1], "does not begin with the manifest"),
@@ -229,12 +210,6 @@ def test_extended_headers_are_refused(archive: Path, tmp_path: Path) -> None:
     members[0][0].pax_headers = {"comment": "x" * 100_000}
     pack(archive, members, tarfile.PAX_FORMAT)
     with pytest.raises(ArchiveError, match="not an ordinary file"):
-        import_archive(tmp_path / "other", archive, keep_generations=2)
-
-
-def test_something_after_the_end(archive: Path, tmp_path: Path) -> None:
-    archive.write_bytes(archive.read_bytes() + b"and more")
-    with pytest.raises(ArchiveError, match="has data after its end"):
         import_archive(tmp_path / "other", archive, keep_generations=2)
 
 

@@ -17,8 +17,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import list_generations
-from indexer.publish.publish import roll_back
-from indexer.publish.verification import verify
+from indexer.publish.publish import roll_back, verify
 from tests.dummy import DummyEmbedder
 
 FAULTS = [(errno.EMFILE, "ulimit -n"), (errno.EIO, "check the disk")]

@@ -125,7 +125,7 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
         ("search cats --filter url_prefix=docs", "--filter url_prefix must be an address"),
         ("search cats --filter meta.team=", "--filter meta.team is empty"),
         ("collections --drop foo", "there is no collection 'foo'; the index has none yet"),
-        ("export x.zip", "cannot export to x.zip: use a name that ends in .tar, .tar.gz or .tgz"),
+        ("export x.zip", "cannot export to x.zip: archives are plain tar"),
         ("index example.org", "there is no file or folder example.org; for the site, write https://example.org"),
         ("index docs.example.org/guide/", "write https://docs.example.org/guide/"),
         ("index localhost:8000", "write http://localhost:8000"),
