@@ -17,8 +17,7 @@ import numpy.typing as npt
 from embedder.errors import PilotlightError
 from indexer.generation.lexical.analysis import STEMMERS, fold, is_spaceless, is_stop_word, terms_in, words
 from rag import deadline
-from rag.query.hits import split_sentences
-from rag.query.results import Hit
+from rag.query.results import Hit, split_sentences
 
 SHORTEST = 12  # characters; less goes on, as the number of a list does, or says nothing
 SHORTEST_SPACELESS = 4  # in scripts of which a character says more

@@ -23,7 +23,7 @@ from rag.settings import Settings, did_you_mean
 if TYPE_CHECKING:
     from rag.evaluation.comparison import Side
     from rag.evaluation.evaluation import Run
-    from rag.query.batcher import RerankQueue
+    from rag.query.served_model import RerankQueue
 
 _MODE = click.option(
     "--mode",
@@ -82,7 +82,7 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
 
 
 def _rerank_queue(settings: Settings) -> "RerankQueue | None":
-    from rag.query.batcher import RerankQueue
+    from rag.query.served_model import RerankQueue
     from rag.serving.live import load_reranker
 
     model = load_reranker(settings)

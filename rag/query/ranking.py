@@ -7,7 +7,6 @@ and `choose` leaves out near-duplicates and passages above the limit of a docume
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,11 +81,12 @@ def fuse(
         is_first = np.ones(len(rows), dtype=np.bool_)
         is_first[1:] = rows[1:] != rows[:-1]
         rows = rows[is_first]
-        by_meaning = aligned(rows, dense[1], dense[0], np.nan)
+        by_meaning = filled(len(rows), np.searchsorted(rows, dense[1]), dense[0])
         missing = np.isnan(by_meaning)
         if missing.any():
             by_meaning[missing] = cosines(rows[missing])
-        parts = {"dense": by_meaning, "lexical": aligned(rows, lexical.rows, lexical.scores, 0)}
+        by_words = filled(len(rows), np.searchsorted(rows, lexical.rows), lexical.scores, absent=0)
+        parts = {"dense": by_meaning, "lexical": by_words}
         weights = {"dense": 1.0, "lexical": trust_in_terms(lexical)}
         if maxsim is not None:
             parts["tokens"], weights["tokens"] = maxsim(rows), 1.0
@@ -101,14 +101,8 @@ def fuse(
     columns = parts
     if explain:
         columns = parts | {"fused": scores}
-        found_by = {"dense": dense and dense[1], "lexical": lexical and lexical.rows}
-        for (name, values), of_part in zip(parts.items(), scaled, strict=True):
-            found = found_by.get(name)
-            found = rows[np.lexsort((rows, -values))] if found is None else found
-            places = {row: place for place, row in enumerate(found.tolist(), 1)}
-            columns[f"{name}_scaled"] = of_part
-            columns[f"{name}_weight"] = np.full(len(rows), weights[name], np.float32)
-            columns[f"{name}_rank"] = np.array([places.get(row, np.nan) for row in rows.tolist()], np.float32)
+        for name, of_part in zip(parts, scaled, strict=True):
+            columns |= {f"{name}_scaled": of_part, f"{name}_weight": np.full(len(rows), weights[name], np.float32)}
     return Ranking(rows, scores, columns).ordered(order, scores)
 
 
@@ -156,17 +150,13 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
         shown: the same as hits show them, (n,).
     """
     count = len(ranking.rows)
-    columns = {"rerank": filled(count, read, shown)}
+    columns = {"rerank": filled(count, read, shown), "rank_before": filled(count, read, read + 1)}
     if not len(read):
         return ranking.ordered(np.arange(count), ranking.scores, **columns)
     before, unread = ranking.scores[read], np.setdiff1d(np.arange(count), read)
     low, high = before.min(), before.max()
-    by_search, by_model = scale(before), scale(logits)
-    blend = np.asarray(low + (high - low) * ((1 - RERANK_WEIGHT) * by_search + RERANK_WEIGHT * by_model), np.float32)
-    numbers: dict[str, Any] = {"logit": logits, "score": shown, "rank_before": read + 1, "blend": blend}
-    numbers |= {"search": by_search, "model": by_model, "weight": RERANK_WEIGHT, "low": low, "high": high}
-    columns |= {f"rerank_{name}": filled(count, read, values) for name, values in numbers.items()}
-    columns["ceiling"] = filled(count, unread, blend.min())
+    blend = (1 - RERANK_WEIGHT) * scale(before) + RERANK_WEIGHT * scale(logits)
+    blend = np.asarray(low + (high - low) * blend, np.float32)
     scores = np.minimum(ranking.scores, blend.min())  # those that it has not read do not score better
     scores[read] = blend
     return ranking.ordered(np.concatenate([read[np.argsort(-blend, kind="stable")], unread]), scores, **columns)
@@ -188,10 +178,6 @@ def extend(ranking: Ranking | None, deeper: Ranking) -> Ranking:
         )
         for name in ranking.columns.keys() | deeper.columns.keys()
     }
-    if "fused" in columns:  # it is to be explained
-        ceiling = ranking.columns.get("ceiling", np.full(before, np.nan, np.float32))
-        columns["ceiling"] = np.concatenate([ceiling, np.full(after, least, np.float32)])
-        columns["deeper"] = np.arange(before + after) >= (ranking.first or before)
     return Ranking(
         np.concatenate([ranking.rows, deeper.rows[new]]),
         np.concatenate([ranking.scores, np.minimum(deeper.scores[new], least)]),
@@ -205,6 +191,7 @@ class Choice:
     """The candidates of a ranking that are shown, in order, and the near-duplicates that each stands for."""
 
     indices: npt.NDArray[np.int64]
+    documents: npt.NDArray[np.integer]  # of each candidate
     folded: dict[int, list[int]]  # by index into the ranking
     left_out: dict[int, int]  # by document: passages that were compared, and are above its limit
 
@@ -256,7 +243,8 @@ def choose(
     for index in np.flatnonzero(~is_leader).tolist():
         folded.setdefault(int(leaders[index]), []).append(index)
     documents, counts = np.unique(facts.documents[beyond], return_counts=True)
-    return Choice(chosen[:k], folded, dict(zip(documents.tolist(), counts.tolist(), strict=True)))
+    left_out = dict(zip(documents.tolist(), counts.tolist(), strict=True))
+    return Choice(chosen[:k], facts.documents, folded, left_out)
 
 
 def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> Rows:
@@ -296,11 +284,6 @@ def mmr(vectors: Scores, relevance: Scores, lambda_: float, k: int) -> Rows:
         nearest = np.maximum(nearest, similar) if picked else similar
         picked.append(best)
     return np.array(picked, dtype=np.int64)
-
-
-def aligned(candidates: Rows, rows: Rows, scores: Scores, absent: float) -> Scores:
-    """Return the scores of the candidates, ascending (n,): those of `rows`, which are among them, or `absent`."""
-    return filled(len(candidates), np.searchsorted(candidates, rows), scores, absent)
 
 
 def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike, absent: float = np.nan) -> Scores:

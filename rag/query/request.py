@@ -15,8 +15,7 @@ from indexer.errors import FilterError as FilterError  # for packages that may n
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
 from indexer.generation.layout import DEFAULT
-from rag.decoding import SOMETHING, decode
-from rag.errors import FieldError
+from rag.decoding import SOMETHING
 
 if TYPE_CHECKING:
     from indexer.generation.manifest import Manifest
@@ -111,14 +110,6 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
         return parse_query(self.query).meaning
-
-    def check(self) -> None:
-        """Raise FieldError for a field that REST would refuse too."""
-        decode(structs.asdict(self), SearchRequest, "a search")
-        try:
-            self.query.encode()
-        except UnicodeEncodeError:
-            raise FieldError("query", "query contains half of a surrogate pair, which is not a character.") from None
 
     def given(self) -> dict[str, Any]:
         """Return the options by name, but for those that are as the server is set."""

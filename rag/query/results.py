@@ -1,5 +1,6 @@
 """Results of a search: the structs whose JSON is the body of the REST answer and of `pilotlight search --json`."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
@@ -22,6 +23,10 @@ if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
 Span = tuple[int, int]
 MOST_SHARES = 10  # values of a facet, the most frequent ones
 FACETS = ("source", "language", "content_type", "path")  # each is also the name of a filter, which takes its values
+_SHORTEST = 12  # characters of a sentence; less is a label or a number
+# An end of a line, or a full stop with what closes around it; scripts without spaces need none after it. A row of full
+# stops, as tables of contents have, is looked at once.
+_END = re.compile(r"""\n+|(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？｡]+[」』”）]*""")
 _BOUNDS = {"excluded": "without", "required": "only with"}  # in words
 
 
@@ -149,6 +154,20 @@ def _folders_of(url: str) -> list[str]:
 def text_of(hit: Hit) -> str:
     """Return the passage, with those around it in its section where these were asked for."""
     return hit.section_text or hit.text
+
+
+def split_sentences(text: str) -> list[Span]:
+    """Return the spans of the sentences and lines of a text, in order, without white space around them."""
+    found: list[Span] = []
+    start = 0
+    for end in [*(match.end() for match in _END.finditer(text)), len(text)]:
+        piece = text[start:end]
+        left = start + len(piece) - len(piece.lstrip())
+        right = start + len(piece.rstrip())
+        if right - left >= _SHORTEST:
+            found.append((left, right))
+        start = end
+    return found
 
 
 def section_within(title: str, section: str) -> str:

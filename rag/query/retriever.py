@@ -3,7 +3,9 @@
 Everything is loaded and warmed beforehand.
 """
 
+import math
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property, partial
@@ -11,30 +13,51 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import asdict, replace
 
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder
 from indexer.filter import Filter
+from indexer.generation.documents import document_id
 from indexer.generation.generation import Generation
-from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.analysis import rules_for, terms_in, terms_of_word
+from indexer.generation.lexical.highlights import matching, sought_by, spans
+from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.rowset import TermHits
 from indexer.stores.store import Searchable
-from rag.errors import RerankOff
-from rag.query import hits as page_hits
-from rag.query.batcher import MAX_TEXTS, QueryBatcher, RerankQueue, Vector
+from rag.decoding import decode
+from rag.errors import FieldError, RerankOff
+from rag.query.explain import Match, explain
 from rag.query.headings import sample_headings
-from rag.query.hits import Ranked
-from rag.query.ranking import Ranking, Rows, VectorHits, choose, extend, fuse, lower_boilerplate, rerank, score_tokens
-from rag.query.request import FURTHEST, RERANKED, Limits, SearchRequest, in_force
-from rag.query.results import AlsoSearched, Answer, RerankCounts, count_facets, headed
+from rag.query.ranking import (
+    Choice,
+    Ranking,
+    Rows,
+    VectorHits,
+    choose,
+    extend,
+    fuse,
+    lower_boilerplate,
+    rerank,
+    score_tokens,
+)
+from rag.query.request import CLOSE, FURTHEST, RERANKED, Limits, SearchRequest, in_force
+from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Span, count_facets, headed, split_sentences
 from rag.query.rules import Boosts, read_synonyms
-from rag.query.served_model import WARM_QUERIES, check_fingerprint
+from rag.query.served_model import MAX_TEXTS, WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
 _STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")
 _TERM_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
+_DUPLICATES_SHOWN = 10  # of a hit
+_PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
+_JUDGED = 10  # of the best passages, which say whether anything is close
+_CLOSE_WITH_TERMS = 0.8  # of the cosine `close`, where the passage has most words of the query
+_MOST_TERMS = 0.6  # of the words of the query
+_SOME_TERMS = 0.34  # of the words, where there is no cosine: the search was by words alone
+_MOST_SENTENCES = 12  # of a passage
 
 
 class _Search:
@@ -81,8 +104,7 @@ class Retriever:
         self.embedder = embedder
         self.limits = limits or Limits()
         self._batcher = batcher or QueryBatcher(embedder)
-        boosts = Boosts.parse(self.limits.boost)
-        self._boosts = boosts if boosts.rules or boosts.days else None
+        self._boosts = Boosts.parse(self.limits.boost)
         self._synonyms = read_synonyms(self.limits.synonyms) if self.limits.synonyms else {}
         self._reranker = reranker
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
@@ -100,9 +122,7 @@ class Retriever:
     def warm(self) -> None:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
         for query in WARM_QUERIES:
-            self.answer_query(SearchRequest(query, k=10))
-        if self._reranker:
-            self._reranker.warm()
+            self.answer_query(SearchRequest(query, k=10, rerank=self._reranker is not None))
 
     def answer_query(self, request: SearchRequest, embedded: Vector | QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best: tokenize, embed, search, fuse, fetch the k texts, answer.
@@ -119,7 +139,7 @@ class Retriever:
             RerankOff: it is to be reranked, and there is no cross-encoder.
             FilterError: its filter cannot be read.
         """
-        request.check()
+        _check(request)
         if request.rerank and self._reranker is None:
             raise RerankOff
         generation = self.generation
@@ -149,11 +169,13 @@ class Retriever:
             is_first, ranking = ranking is None, extend(ranking, self._fuse(search, dense, lexical))
             if is_first and request.rerank:
                 ranking = self._rerank(search, ranking)
+            choice = self._choose(search, ranking)
             are_all = (dense is None or len(dense[1]) < depth) and (lexical is None or len(lexical.rows) < depth)
-            ranked = self._choose(search, ranking, are_all=are_all)
-            if are_all or len(ranked.choice.indices) >= request.offset + request.k:
-                return self._answer(search, ranked)  # fetch the k texts, answer
+            if are_all or len(choice.indices) >= request.offset + request.k:
+                break
             in_background, depth = None, depth * 4
+        # fetch the k texts, answer
+        return self._answer(search, ranking, choice, are_all=are_all)
 
     def _embed(self, search: _Search, *, with_tokens: bool = False) -> Vector:
         """Return the vector of the query; its tokens come in the same run. The time includes the wait for others."""
@@ -195,7 +217,7 @@ class Retriever:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises RerankOff
         began = time.perf_counter()
-        best = self._choose(search, ranking, k=RERANKED).choice.indices
+        best = self._choose(search, ranking, k=RERANKED).indices
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
         logits = self._reranker.score_best(search.terms.meaning, texts)
         search.reranked = RerankCounts(len(best), len(logits))
@@ -203,40 +225,42 @@ class Retriever:
         search.spent("rerank", began)
         return ranking
 
-    def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0, are_all: bool = False) -> Ranked:
+    def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
         """Choose k candidates, or the hits up to the end of the page and one more, which says that there is another."""
         began, request = time.perf_counter(), search.request
-        stop = request.offset + request.k
-        facts = self.generation.row_facts(ranking.rows)
         choice = choose(
             ranking,
-            facts,
+            self.generation.row_facts(ranking.rows),
             self.generation.vectors,
-            k=k or stop + 1,
+            k=k or request.offset + request.k + 1,
             per_document=self.limits.per_document if request.per_document is None else request.per_document,
             diversity=0 if k else request.diversity,
         )
-        has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
         if not k:
             search.spent("fuse", began)
-        return Ranked(ranking, facts, choice, has_more)
+        return choice
 
-    def _answer(self, search: _Search, ranked: Ranked) -> Answer:
+    def _answer(self, search: _Search, ranking: Ranking, choice: Choice, *, are_all: bool) -> Answer:
         """Fetch the texts of the page, and describe the hits and the candidates."""
         request, terms, generation = search.request, search.terms, self.generation
-        judged, hits = page_hits.fetch_hits(generation, ranked, request, terms)
-        close = page_hits.is_close(terms.asked, judged, self.limits.close)
-        if not close and terms.guessed:
-            hits = page_hits.without_guesses(hits, terms)
+        stop = request.offset + request.k
+        has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
+        judged, hits = self._fetch(search, ranking, choice)
+        close = is_close(terms.asked, judged, self.limits.close)
+        if not close and terms.guessed:  # a word that only a correction has is not marked
+            hits = [
+                replace(hit, highlights=spans(terms.marked_in(hit.language, guesses=False), hit.text, hit.language))
+                for hit in hits
+            ]
         if request.explain:
-            hits = page_hits.explain_hits(hits, ranked, request, terms, generation, self._boosts)
+            hits = self._explain(search, ranking, choice, hits)
         if request.sentences and not all(hit.highlights for hit in hits):
             vector, began = self._embed(search), time.perf_counter()
-            hits = page_hits.mark_sentences(hits, vector, self.embed_passages)
+            hits = mark_sentences(hits, vector, self.embed_passages)
             search.spent("sentences", began)
         facets = None
         if request.facets:
-            documents = np.unique(ranked.facts.documents[: ranked.ranking.first][:COUNTED])
+            documents = np.unique(choice.documents[: ranking.first][:COUNTED])
             facets = count_facets(generation.facts(documents.tolist()).values())
         search.spent("total", search.began)
         return Answer(
@@ -244,7 +268,7 @@ class Retriever:
             hits=hits,
             took_ms={stage: round(seconds * 1000, 3) for stage, seconds in search.took.items()},
             generation=generation.manifest.id,
-            next=request.offset + request.k if ranked.has_more else None,
+            next=stop if has_more else None,
             facets=facets,
             also_searched=[
                 AlsoSearched(typed=each.typed, searched=list(each.searched), reason=each.reason) for each in terms.also
@@ -256,6 +280,70 @@ class Retriever:
             did_you_mean=terms.did_you_mean,
         )
 
+    def _fetch(self, search: _Search, ranking: Ranking, choice: Choice) -> tuple[list[Hit], list[Hit]]:
+        """Fetch, in one call, the best of the chosen passages, which say whether anything is close, and the page."""
+        generation, request, terms = self.generation, search.request, search.terms
+        chosen = choice.indices.tolist()
+        before, stop = min(request.offset, _JUDGED), min(request.offset + request.k, len(chosen))
+        places = [*range(min(before, len(chosen))), *range(request.offset, stop)]
+        indices = [chosen[place] for place in places]
+        folded = [
+            choice.folded.get(index, ())[:_DUPLICATES_SHOWN] if place >= request.offset else ()
+            for index, place in zip(indices, places, strict=True)
+        ]
+        chunks = generation.chunks(ranking.rows[indices + [index for group in folded for index in group]])
+        rows, scores = ranking.rows[indices].tolist(), ranking.scores[indices].tolist()
+        urls = iter([chunk.url for chunk in chunks[len(indices) :]])
+        documents, columns = choice.documents[indices].tolist(), ranking.columns
+        nothing = [math.nan] * len(indices)
+        parts = {name: columns[name][indices].tolist() if name in columns else nothing for name in _PARTS}
+        marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
+        hits = []
+        for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the other chunks are duplicates
+            of_part = {name: None if math.isnan(values[number]) else values[number] for name, values in parts.items()}
+            of_part["lexical"] = of_part["lexical"] or None
+            expands = request.expand == "section" and place >= request.offset
+            hits.append(
+                Hit(
+                    rank=place + 1,
+                    id=chunk.id,
+                    url=chunk.url,
+                    title=chunk.title,
+                    section=chunk.section,
+                    text=chunk.text,
+                    highlights=spans(marked[chunk.language], chunk.text, chunk.language),
+                    score=scores[number],
+                    scores=of_part,
+                    language=chunk.language,
+                    date=chunk.date,
+                    content_type=chunk.content_type,
+                    metadata=chunk.metadata,
+                    duplicates=[next(urls) for _ in folded[number]] if folded[number] else [],
+                    section_text=generation.section(rows[number]) if expands else None,
+                    document=document_id(chunk.document_url),
+                    more=choice.left_out.get(documents[number], 0),
+                )
+            )
+        return hits[:_JUDGED], hits[before:]
+
+    def _explain(self, search: _Search, ranking: Ranking, choice: Choice, hits: Sequence[Hit]) -> list[Hit]:
+        """Return the hits of a page with their explanations."""
+        generation, request = self.generation, search.request
+        indices = choice.indices[request.offset : request.offset + len(hits)]
+        rules = list(self._boosts.by_rule(generation, ranking.rows[indices])) if self._boosts and len(hits) else []
+        dense_only = request.mode == "dense"
+        sought = [] if dense_only else sought_by(request.query, search.terms, generation.manifest.languages)
+        explained = []
+        for place, (index, hit) in enumerate(zip(indices.tolist(), hits, strict=True)):
+            texts = {"title": hit.title, "section": hit.section, "body": hit.text, "url": hit.url}
+            matches = [
+                Match(typed=one.typed, searched=one.searched, reason=one.reason, fields=fields)
+                for one, fields in matching(sought, texts, hit.language)
+            ]
+            boosts = [f"{rule} × {of[place]:.3f}" for rule, of in rules if of[place] != 1]
+            explained.append(replace(hit, explanation=explain(ranking, choice, index, boosts, matches)))
+        return explained
+
     @cached_property
     def headings(self) -> list[str]:
         """Headings that could be searched for; see `sample_headings`."""
@@ -265,3 +353,57 @@ class Retriever:
         """Embed one text or more as float32 (n, dim); between two runs, queries of others have their turn."""
         starts = range(0, len(texts), MAX_TEXTS)
         return np.concatenate([self._batcher.encode(texts[start : start + MAX_TEXTS], "document") for start in starts])
+
+
+def _check(request: SearchRequest) -> None:
+    """Raise FieldError for a field that REST would refuse too."""
+    decode(asdict(request), SearchRequest, "a search")
+    try:
+        request.query.encode()
+    except UnicodeEncodeError:
+        raise FieldError("query", "query contains half of a surrogate pair, which is not a character.") from None
+
+
+def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) -> bool:
+    """Return whether one of the hits is close to a query, by its cosine and by how many of the query's words it has.
+
+    `words` are `LexicalQuery.asked`.
+    """
+    cosines = [hit.scores["dense"] for hit in hits]
+    if max([cosine for cosine in cosines if cosine is not None], default=-1.0) >= close:
+        return True
+    for hit, cosine in zip(hits, cosines, strict=True):
+        is_candidate = cosine is None or cosine >= _CLOSE_WITH_TERMS * close
+        if is_candidate and coverage(words, hit) >= (_SOME_TERMS if cosine is None else _MOST_TERMS):
+            return True
+    return False
+
+
+def coverage(words: Sequence[Terms], hit: Hit) -> float:
+    """Return the share of the words of a query that a hit has in its text, title or headings."""
+    if not words:
+        return 0.0
+    found = set(terms_in(f"{hit.title} {hit.section}", hit.language))
+    rules = rules_for(hit.language)
+    found.update(*(terms_of_word(hit.text[start:end], rules) for start, end in hit.highlights))
+    return sum(not found.isdisjoint(forms) for forms in words) / len(words)
+
+
+def mark_sentences(hits: list[Hit], query: Vector, encode: Callable[[list[str]], Vector]) -> list[Hit]:
+    """Return the hits; those without a word of a query get the sentence nearest to it, if there are two to choose from.
+
+    Args:
+        hits: of a page.
+        query: unit vector, float32 (dim,).
+        encode: embeds documents as unit vectors, float32 (n, dim); called once for all passages, or not at all.
+    """
+    candidates: list[list[Span]] = []
+    for hit in hits:
+        found = [] if hit.highlights else split_sentences(hit.text)[:_MOST_SENTENCES]
+        candidates.append(found if len(found) > 1 else [])
+    sentences = [hit.text[start:end] for hit, found in zip(hits, candidates, strict=True) for start, end in found]
+    likeness = iter((encode(sentences) @ query).tolist() if sentences else ())
+    return [
+        replace(hit, sentence=max(found, key=lambda _: next(likeness))) if found else hit
+        for hit, found in zip(hits, candidates, strict=True)
+    ]

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from indexer.errors import SynonymsError
+from indexer.errors import FilterError, SynonymsError
+from indexer.filter import Filter
 from indexer.generation.lexical.lexical_query import LONGEST_SYNONYM, Synonyms, folded_words
 from indexer.stores.store import Searchable
 from rag.errors import SettingsError
 from rag.query.ranking import Ranking, Rows, Scores
-from rag.query.request import KEYS, Filter, FilterError, fields_of
+from rag.query.request import KEYS, fields_of
 
 _AGE = "age"
 _LEAST, _MOST = 0.1, 10.0  # factors
@@ -22,46 +22,38 @@ _MOST_RULES = 100_000  # words with synonyms
 _COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")
 
 
-class Boost(NamedTuple):
-    """One rule: scores of passages of documents that match are multiplied."""
-
-    rule: str  # as the operator wrote it
-    only: Filter
-    factor: float
-
-
 @dataclass(frozen=True, slots=True)
 class Boosts:
-    """All rules; those that match a passage are multiplied with each other."""
+    """The rules of the setting `boost`; the factors of those that match a passage are multiplied."""
 
-    rules: tuple[Boost, ...] = ()
+    rules: tuple[tuple[str, Filter, float], ...] = ()  # as written, the documents, the factor
     days: float = 0.0  # age at which a document has the whole of `by_age`; 0 for no such rule
     by_age: float = 1.0
 
     @classmethod
-    def parse(cls, text: str) -> "Boosts":
+    def parse(cls, text: str) -> "Boosts | None":
         """Read rules `KEY=VALUE*FACTOR`, separated by semicolons; raises SettingsError naming the rule."""
-        rules: list[Boost] = []
+        rules: list[tuple[str, Filter, float]] = []
         days, by_age = 0.0, 1.0
         for rule in filter(None, map(str.strip, text.split(";"))):
             test, _, number = rule.rpartition("*")
-            name, equals, value = map(str.strip, test.partition("="))
-            factor = _number(number)
-            if not equals or not _LEAST <= factor <= _MOST:
-                raise SettingsError(
-                    f"boost: {rule!r} must be KEY=VALUE*FACTOR, with a factor from {_LEAST:g} to {_MOST:g}, such as "
-                    f"language=en*1.5 or {_AGE}=365*0.5"
-                )
-            if name == _AGE:
-                days, by_age = _number(value), factor
-                if not days > 0:
-                    raise SettingsError(f"boost: {rule!r} must have a number of days, such as {_AGE}=365*0.5")
-                continue
+            name, _, value = map(str.strip, test.partition("="))
             try:
-                rules.append(Boost(rule, Filter.parse(fields_of({name: [value]})), factor))
+                factor = float(number)
+                if not _LEAST <= factor <= _MOST or (name == _AGE and not float(value) > 0) or not value:
+                    raise ValueError
+                if name == _AGE:
+                    days, by_age = float(value), factor
+                else:
+                    rules.append((rule, Filter.parse(fields_of({name: [value]})), factor))
             except FilterError as error:
                 raise SettingsError(f"boost: {rule!r}: {error}; keys are {', '.join((*KEYS, _AGE))}") from error
-        return cls(tuple(rules), days, by_age)
+            except ValueError:
+                raise SettingsError(
+                    f"boost: {rule!r} must be KEY=VALUE*FACTOR, with a factor from {_LEAST:g} to {_MOST:g}, such as "
+                    f"language=en*1.5, or {_AGE}=365*0.5 for a number of days"
+                ) from None
+        return cls(tuple(rules), days, by_age) if rules or days else None
 
     def apply(self, ranking: Ranking, generation: Searchable) -> Ranking:
         """Rank by the rules; a passage that none matches keeps its score."""
@@ -85,13 +77,6 @@ class Boosts:
                 if day := dates.get(number):
                     ages[place] = max(0, today - date.fromisoformat(day).toordinal())
             yield f"{_AGE}={self.days:g}*{self.by_age:g}", np.asarray(self.by_age ** (ages / self.days), np.float32)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
 
 
 def read_synonyms(path: str) -> Synonyms:

@@ -1,27 +1,214 @@
-"""The model of a process: the embedder of the settings, and the queue that all who use it share."""
+"""The models of a process, and the queues in which threads share them: one run at a time, queries before all else.
 
+A batch costs less than its texts one by one. A query that finds the model free runs at once, in its own thread. Those
+that arrive meanwhile wait; when the run ends, one of their threads takes along all that wait.
+"""
+
+import math
+import shlex
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from embedder.config import EmbedderConfig
-from embedder.errors import PilotlightError
+from embedder.errors import EmbedderError, PilotlightError
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import Embedder, Role
+from embedder.protocol import CrossEncoder, Embedder, Role
 from indexer.generation.manifest import Manifest, differing_fields
-from rag.errors import FingerprintMismatch, ModelMissing, RagError
-from rag.query.batcher import QueryBatcher
+from rag import deadline
+from rag.errors import DeadlinePassed, FingerprintMismatch, ModelMissing, RagError
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
-_RUN_TOKENS = 256  # some tens of milliseconds
+MAX_TEXTS = 32  # of a run; more would let the first of a batch wait for the last
+MAX_TOKENS = 2048  # of a run
+_LATER_TOKENS = 256  # of a run that can wait: some tens of milliseconds, for which a query that comes meanwhile waits
+_SPECIAL = 2  # tokens that a model adds to a text
+_RERANK_SHARE = 0.7  # of the time left that a search may spend on reranking: the hits are still to be fetched and sent
+_RERANK_TEXTS = 4  # of a run, between two looks at the clock
+
+Vector = npt.NDArray[np.float32]
+
+
+class _Ticket:
+    """One text, and what became of it."""
+
+    __slots__ = ("end", "error", "result", "role", "text", "with_tokens")
+
+    def __init__(self, text: str, role: Role, end: float, with_tokens: bool) -> None:
+        self.text, self.role, self.with_tokens = text, role, with_tokens
+        self.end = end  # when its caller stops waiting
+        self.result: Vector | QueryTokens | None = None
+        self.error: Exception | None = None
+
+
+class QueryBatcher:
+    """Embeds texts for many threads, first come first served; what can wait is run while nothing else waits."""
+
+    def __init__(self, embedder: Embedder, on_batch: Callable[[int, int], None] | None = None) -> None:
+        """`on_batch` gets, after each run, how many texts it had and how many wait."""
+        self.embedder = embedder
+        self._on_batch = on_batch
+        self._changed = threading.Condition(threading.Lock())  # guards those below; never held during a run
+        self._busy = False
+        self._waiting: deque[_Ticket] = deque()
+        self._later: deque[_Ticket] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """Queries that wait for the model now."""
+        return len(self._waiting)
+
+    def encode(self, texts: Sequence[str], role: Role = "query", *, later: bool = False) -> list[Vector]:
+        """Embed texts, each as float32 (dim,); they queue up together, with `later` until nothing else waits.
+
+        Raises DeadlinePassed if their turn has not come by the deadline, and what the embedder raises for one of them.
+        """
+        return cast("list[Vector]", self._run(texts, role, later=later, with_tokens=False))
+
+    def encode_tokens(self, queries: Sequence[str], *, later: bool = False) -> list[QueryTokens]:
+        """Embed queries with their tokens, in the same run. Raises as `encode` does."""
+        return cast("list[QueryTokens]", self._run(queries, "query", later=later, with_tokens=True))
+
+    def bound(self, text: str) -> int:
+        """Return the most tokens a text can have, each of a character or more: counting would tokenise twice."""
+        return min(len(text) + _SPECIAL, self.embedder.max_length)
+
+    def _run(self, texts: Sequence[str], role: Role, *, later: bool, with_tokens: bool) -> list[Vector | QueryTokens]:
+        end, queue = deadline.end(), self._later if later else self._waiting
+        tickets = [_Ticket(text, role, end, with_tokens) for text in texts]
+        with self._changed:
+            queue.extend(tickets)
+            try:
+                for ticket in tickets:
+                    while ticket.result is None and ticket.error is None:
+                        if time.monotonic() >= end:
+                            raise DeadlinePassed
+                        if not self._busy:
+                            self._lead()
+                        else:
+                            self._changed.wait(None if math.isinf(end) else max(0.0, end - time.monotonic()))
+                    if ticket.error is not None:
+                        raise ticket.error
+            finally:  # too late, failed or interrupted: nobody waits for the others
+                for ticket in tickets:
+                    if ticket.result is None and ticket in queue:
+                        queue.remove(ticket)
+        return [ticket.result for ticket in tickets if ticket.result is not None]
+
+    def _lead(self) -> None:
+        """Run what waits longest, whoever waits for it. Called, and left, with the lock held."""
+        queue = self._waiting or self._later
+        batch = self._take(queue)
+        self._busy = True
+        self._changed.release()
+        try:
+            self._settle(batch)
+        finally:
+            self._changed.acquire()
+            self._busy = False
+            # an interrupted run, which no Exception is, leaves the others to the next thread
+            queue.extendleft(ticket for ticket in reversed(batch) if ticket.result is None and ticket.error is None)
+            self._changed.notify_all()
+
+    def _take(self, queue: "deque[_Ticket]") -> list[_Ticket]:
+        """Take the texts that wait, oldest first, as far as the limits and their role go; the first of them always."""
+        batch: list[_Ticket] = []
+        tokens, now = 0, time.monotonic()
+        while queue and len(batch) < MAX_TEXTS:
+            ticket = queue[0]
+            if ticket.end > now:  # its thread has not gone yet
+                tokens += self.bound(ticket.text)
+                if batch and (tokens > MAX_TOKENS or ticket.role != batch[0].role):
+                    break
+                batch.append(ticket)
+            queue.popleft()
+        return batch
+
+    def _settle(self, batch: Sequence[_Ticket]) -> None:
+        """Give every ticket its vector or its error."""
+        if not batch:
+            return
+        texts = [ticket.text for ticket in batch]
+        try:
+            results: Sequence[Vector | QueryTokens]
+            if True in [ticket.with_tokens for ticket in batch]:
+                both = self.embedder.encode_query_tokens(texts)
+                results = [one if t.with_tokens else one.vector for t, one in zip(batch, both, strict=True)]
+            else:
+                results = list(self.embedder.encode(texts, role=batch[0].role))
+            if len(results) != len(batch):
+                raise EmbedderError(f"the embedder gave {len(results)} vectors for {len(batch)} texts: check the model")
+            for ticket, result in zip(batch, results, strict=True):
+                ticket.result = result
+        except Exception as error:  # noqa: BLE001 - it is raised again by the caller whose query it is
+            if len(batch) == 1:
+                batch[0].error = error
+                return
+            for ticket in batch:
+                self._settle([ticket])  # alone, so that one query's error does not become its neighbours'
+        if self._on_batch:
+            self._on_batch(len(batch), self.waiting)
+
+
+class RerankQueue:
+    """Runs a cross-encoder for many threads: searches before what can wait, and never past a deadline."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        self.model = model
+        self._changed = threading.Condition()
+        self._busy = False
+        self._urgent = 0  # searches that wait
+
+    def score_best(self, query: str, texts: Sequence[str]) -> Vector:
+        """Return the logits of as many texts as there is time for, from the first one on, float32 (m,)."""
+        end = time.monotonic() + _RERANK_SHARE * deadline.remaining()
+        rows = self.model.pairs(query, texts)
+        parts = [np.empty(0, np.float32)]
+        with self._turn(end, urgent=True) as ours:
+            for start in range(0, len(rows), _RERANK_TEXTS):
+                if not ours or time.monotonic() >= end:
+                    break
+                parts.append(self.model.logits(rows[start : start + _RERANK_TEXTS]))
+        return np.concatenate(parts)
+
+    def score(self, rows: Sequence[list[int]]) -> Vector:
+        """Return the logits of pairs, float32 (n,), behind all searches. Raises DeadlinePassed if its turn is late."""
+        parts = [np.empty(0, np.float32)]
+        for run in runs([len(row) for row in rows]):
+            with self._turn(deadline.end(), urgent=False) as ours:
+                if not ours:
+                    raise DeadlinePassed
+                parts.append(self.model.logits(rows[run]))
+        return np.concatenate(parts)
+
+    @contextmanager
+    def _turn(self, end: float, *, urgent: bool) -> Iterator[bool]:
+        """Have the model to oneself; gives whether it came to that before `end`."""
+        with self._changed:
+            self._urgent += urgent
+            left = None if math.isinf(end) else max(0.0, end - time.monotonic())
+            ours = self._changed.wait_for(lambda: not self._busy and (urgent or not self._urgent), left)
+            self._urgent -= urgent
+            self._busy |= ours
+            self._changed.notify_all()  # that one less is waiting
+        try:
+            yield ours
+        finally:
+            with self._changed:
+                self._busy &= not ours
+                self._changed.notify_all()
 
 
 class Embedding(NamedTuple):
     """Texts and their vectors."""
 
-    vectors: npt.NDArray[np.float32]  # (n, dim)
+    vectors: Vector  # (n, dim)
     tokens: int  # of all texts, including those beyond the model's length
     model: str  # name of the model
 
@@ -71,7 +258,7 @@ def runs(sizes: Sequence[int]) -> Iterator[slice]:
     """
     start = tokens = 0
     for place, size in enumerate(sizes):
-        if place > start and tokens + size > _RUN_TOKENS:
+        if place > start and tokens + size > _LATER_TOKENS:
             yield slice(start, place)
             start, tokens = place, 0
         tokens += size
@@ -92,18 +279,12 @@ def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> 
     if isinstance(made := manifest.settings.get("model"), dict):
         made = made | {"precision": built.get("precision", "")}
         names = [name for name in EmbedderConfig.__dataclass_fields__ if made.get(name)]
-        flags = " ".join(f"--{name.replace('_', '-')} {_quoted(made[name])}" for name in names)
-        flags = f" ({flags})"
+        words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(made[name]))]
+        flags = f" ({shlex.join(words)})"
     raise FingerprintMismatch(
         f"index generation {manifest.id} was built by another embedder ({details}): use the settings it was built "
         f"with{flags}, or build an index with these settings in another folder (--index) and serve that"
     )
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    is_plain = text.translate(dict.fromkeys(map(ord, "/-._"))).isalnum()
-    return text if is_plain else f"{text!r}"
 
 
 def _short(value: object) -> str:

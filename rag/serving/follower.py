@@ -18,10 +18,9 @@ from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
 from indexer.generation.manifest import Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Store
-from rag.query.batcher import RerankQueue
 from rag.query.request import Limits
 from rag.query.retriever import Retriever
-from rag.query.served_model import ServedModel
+from rag.query.served_model import RerankQueue, ServedModel
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 

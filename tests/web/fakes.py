@@ -21,7 +21,7 @@ from rag.errors import (
     OriginalMissing,
     RerankOff,
 )
-from rag.query.explain import Boilerplate, Boosted, BoostRule, Explanation, Match, Part
+from rag.query.explain import Explanation, Match, Part, Step
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Hit, Relevance, Suggestion, count_facets
 from rag.query.served_model import Embedding
@@ -66,14 +66,11 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
 WHY = Explanation(
     rank=2,
     candidates=143,
-    dense=Part(score=0.7184, rank=3, scaled=0.62, weight=0.5, contribution=0.31),
-    lexical=Part(score=14.26, rank=1, scaled=1.0, weight=0.5, contribution=0.5),
+    dense=Part(score=0.7184, rank=3, scaled=0.62, weight=0.5),
+    lexical=Part(score=14.26, rank=1, scaled=1.0, weight=0.5),
     tokens=None,
     fused=0.81,
-    boilerplate=Boilerplate(repeated=0.5, factor=0.95, score=0.7695),
-    boosts=Boosted(rules=[BoostRule(rule="language=en*1.2", factor=1.2)], factor=1.2, score=0.9234),
-    rerank=None,
-    ceiling=None,
+    steps=[Step(name="boilerplate", why="50% repeated", score=0.7695)],
     folded=1,
     left_out=2,
     matches=[

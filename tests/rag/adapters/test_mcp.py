@@ -157,7 +157,7 @@ def test_the_key_comes_from_the_environment(retriever, tmp_path):
         found = call(over_stdio(url, PILOTLIGHT_KEY=key), "search", query="a", k=1, explain=True)
         assert found.structured_content["hits"][0]["text"] == retriever.hits[0].text
         assert found.structured_content["hits"][0]["explanation"] == msgspec.to_builtins(WHY)
-        assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.3" in found.content[0].text
+        assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.26" in found.content[0].text
         refused = call(over_stdio(url), "search", query="a")
     assert refused.is_error
     assert "key" in refused.content[0].text

@@ -182,7 +182,6 @@ class Generation:
 @pytest.mark.parametrize(
     ("rules", "scores"),
     [
-        ("", {0: 1.0, 1: 0.9, 2: 0.8, 3: 0.7, 4: -0.6}),
         ("language=de*2", {1: 1.8, 3: 1.4, 0: 1.0, 2: 0.8, 4: -0.6}),
         ("language=de*2; language=fr * 0.5 ;", {1: 1.8, 3: 1.4, 0: 1.0, 2: 0.8, 4: -0.9}),
         ("language=fr*1.5", {0: 1.0, 1: 0.9, 2: 0.8, 3: 0.7, 4: -0.3}),  # what is below zero goes the same way

@@ -211,7 +211,7 @@ def test_a_page_is_fetched_at_once_and_judged_by_the_best_of_all(many, monkeypat
     best = ask(many, "vacuum alpha beta", k=60, expand="section").hits
     fetched.clear(), expanded.clear()
     judged = []
-    monkeypatch.setattr("rag.query.hits.is_close", lambda query, hits, close: judged.extend(hits) or True)
+    monkeypatch.setattr("rag.query.retriever.is_close", lambda query, hits, close: judged.extend(hits) or True)
     page = ask(many, "vacuum alpha beta", k=20, offset=offset, expand="section")
     assert len(fetched) == 1
     assert len(expanded) == len(page.hits) == 20

@@ -2,6 +2,7 @@
 
 import pytest
 
+from indexer.errors import SynonymsError
 from rag.errors import SettingsError
 from rag.query.request import MODES, Limits, SearchRequest
 from rag.query.results import as_text
@@ -62,6 +63,11 @@ def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
     assert titles("vacuum partial index", boost="path=/*0.1") == ranked  # which holds for all alike
     with pytest.raises(SettingsError, match="boost"):
         titles("vacuum", boost="nonsense")
+    with pytest.raises(SynonymsError, match=r"nowhere\.txt: No such file"):
+        titles("vacuum", synonyms=str(tmp_path / "nowhere.txt"))
+    rules.write_bytes(b"a, \xff\n")
+    with pytest.raises(SynonymsError, match="not UTF-8"):
+        titles("vacuum", synonyms=str(rules))
 
 
 @pytest.fixture

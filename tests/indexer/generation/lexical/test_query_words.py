@@ -4,7 +4,7 @@ import pytest
 
 from indexer.errors import SynonymsError
 from indexer.generation.lexical.lexical_query import parse_query, read_query
-from rag.query.rules import parse_synonyms, read_synonyms
+from rag.query.rules import parse_synonyms
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,3 @@ def test_rules(query, words, phrases, also):
 def test_errors_name_file_and_line(line):
     with pytest.raises(SynonymsError, match=r"^rules\.txt line 2: "):
         parse_synonyms(f"a, b\n{line}\n", "rules.txt")
-
-
-def test_a_file_that_cannot_be_read_is_told_at_once(tmp_path):
-    with pytest.raises(SynonymsError, match=r"nowhere\.txt: No such file"):
-        read_synonyms(str(tmp_path / "nowhere.txt"))
-    (tmp_path / "bytes.txt").write_bytes(b"a, \xff\n")
-    with pytest.raises(SynonymsError, match="not UTF-8"):
-        read_synonyms(str(tmp_path / "bytes.txt"))

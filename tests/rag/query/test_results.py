@@ -5,8 +5,8 @@ import pytest
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.lexical.lexical_query import read_query
-from rag.query.hits import coverage, is_close, mark_sentences, split_sentences
-from rag.query.results import MOST_SHARES, Hit, count_facets
+from rag.query.results import MOST_SHARES, Hit, count_facets, split_sentences
+from rag.query.retriever import coverage, is_close, mark_sentences
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 

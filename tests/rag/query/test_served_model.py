@@ -1,9 +1,10 @@
-"""Queries that wait share a run of the model, and share nothing else."""
+"""The queues of the models: queries that wait share a run, and share nothing else."""
 
 import queue
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from embedder.errors import EmbedderError
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.query import batcher as batcher_module
-from rag.query.batcher import QueryBatcher
-from tests.dummy import DummyEmbedder
+from rag.query import served_model
+from rag.query.served_model import QueryBatcher, RerankQueue
+from tests.dummy import DummyCrossEncoder, DummyEmbedder
+from tests.rag.conftest import wait_for
 
 DEADLINE_S = 30
 
@@ -71,12 +73,10 @@ class Callers:
         return self.results[text].result(timeout=DEADLINE_S)
 
 
-def wait_for(condition):
-    for _ in range(DEADLINE_S * 100):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("the condition never came true")
+def within(seconds, work, *arguments):
+    context = Context()
+    context.run(deadline.begin, seconds)
+    return context.run(work, *arguments)
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def embedder():
 
 @pytest.fixture
 def callers(embedder, monkeypatch):
-    monkeypatch.setattr(batcher_module, "MAX_TEXTS", 4)
-    monkeypatch.setattr(batcher_module, "MAX_TOKENS", 60)
+    monkeypatch.setattr(served_model, "MAX_TEXTS", 4)
+    monkeypatch.setattr(served_model, "MAX_TOKENS", 60)
     made = Callers(QueryBatcher(embedder))
     yield made
     embedder.open()
@@ -135,24 +135,24 @@ def test_a_bad_query_fails_alone(callers, embedder):
     assert embedder.runs[1:] == [["good", "bad", "fine", "worse"], ["good"], ["bad"], ["fine"], ["worse"]]
 
 
-def test_an_interrupted_leader_leaves_its_followers_to_the_next(callers, embedder):
-    encode = embedder.encode
+def test_a_thread_that_is_interrupted_leaves_the_others_to_the_next(callers, embedder):
+    encode, texts = embedder.encode, ("beta", "gamma", "delta")
 
-    def interrupted(texts, *, role="document"):
-        result = encode(texts, role=role)
-        if texts == ["beta", "gamma", "delta"]:
+    def interrupted(batch, *, role="document"):
+        result = encode(batch, role=role)
+        if batch == list(texts):
             raise SystemExit
         return result
 
     embedder.encode = interrupted
     callers.lead("alpha", embedder)
-    for text in ("beta", "gamma", "delta"):
+    for text in texts:
         callers.add(text)
     embedder.open()
-    with pytest.raises(SystemExit):
-        callers.vector("beta")
-    for text in ("gamma", "delta"):
-        assert np.array_equal(callers.vector(text), vector_of(text))
+    ended = [callers.results[text].exception(DEADLINE_S) for text in texts]
+    assert [type(error) for error in ended if error] == [SystemExit]
+    for text, error in zip(texts, ended, strict=True):
+        assert error or np.array_equal(callers.vector(text), vector_of(text))
 
 
 def test_every_one_of_many_callers_gets_its_own_vector():
@@ -191,18 +191,10 @@ def test_every_one_of_many_callers_gets_its_own_vector():
     assert batcher.waiting == 0
 
 
-def late(batcher, texts, seconds=0.0):
-    deadline.begin(seconds)
-    try:
-        return batcher.encode(texts)
-    finally:
-        deadline.lift()
-
-
 def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder):
     callers.lead("alpha", embedder)
     callers.add("beta")
-    gone = callers.pool.submit(late, callers.batcher, ["gamma", "delta"], 0.05)
+    gone = callers.pool.submit(within, 0.05, callers.batcher.encode, ["gamma", "delta"])
     callers.results["epsilon"] = callers.pool.submit(callers.encode, "epsilon")
     with pytest.raises(DeadlinePassed):
         gone.result(DEADLINE_S)
@@ -210,15 +202,9 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     embedder.open()
     for text in ("alpha", "beta", "epsilon"):
         assert np.array_equal(callers.vector(text), vector_of(text))
-    assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
-
-
-def test_a_query_whose_deadline_has_passed_is_not_run(callers, embedder):
-    embedder.open()
     with pytest.raises(DeadlinePassed):
-        callers.pool.submit(late, callers.batcher, ["alpha"]).result(DEADLINE_S)
-    assert embedder.runs == []
-    assert np.array_equal(callers.batcher.encode(["beta"])[0], vector_of("beta"))
+        within(0, callers.batcher.encode, ["never run"])
+    assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
 
 
 def test_tokens_come_from_the_run_that_all_share():
@@ -235,3 +221,68 @@ def test_tokens_come_from_the_run_that_all_share():
     assert np.array_equal(vector, batcher.encode(["alpha beta"])[0])
     assert runs == [["alpha beta"]]  # and none where only the vector is wanted
     assert np.array_equal(tokens, embedder.encode_query_tokens(["alpha beta"])[0].tokens)
+
+
+TEXTS = ["vacuum the table", "an index", "the vacuum"]
+
+
+class Clock:
+    """A clock that moves only while the model runs, by so many seconds a token."""
+
+    def __init__(self, monkeypatch, pace):
+        self.now, self.pace = 100.0, pace
+        monkeypatch.setattr("rag.query.served_model.time.monotonic", lambda: self.now)
+
+    def queue(self):
+        model, logits = DummyCrossEncoder(), DummyCrossEncoder.logits
+
+        def timed(rows):
+            self.now += self.pace * sum(map(len, rows))
+            return logits(model, rows)
+
+        model.logits = timed
+        return RerankQueue(model)
+
+
+def test_a_search_scores_as_many_as_there_is_time_for(monkeypatch):
+    queue = Clock(monkeypatch, pace=0.01).queue()
+    texts = ["one two three four five six seven eight nine"] * 50  # 10 tokens, 0.1 seconds
+    for seconds, count in ((1000, 50), (1.5, 12), (0.5, 4), (0, 0)):
+        assert len(within(seconds, queue.score_best, "one", texts)) == count
+
+
+def test_searches_go_before_those_who_can_wait(monkeypatch):
+    model, order = DummyCrossEncoder(), []
+    gate, inside = threading.Event(), threading.Event()
+
+    def gated(rows):
+        inside.set()
+        assert gate.wait(30)
+        order.append(len(rows))
+        return np.zeros(len(rows), np.float32)
+
+    model.logits = gated
+    queue = RerankQueue(model)
+    threads = [threading.Thread(target=queue.score, args=(model.pairs("a", ["b"] * 1),))]
+    threads[0].start()
+    assert inside.wait(30)
+    threads += [threading.Thread(target=queue.score, args=(model.pairs("a", ["b"] * 2),))]
+    threads += [threading.Thread(target=queue.score_best, args=("a", ["b"] * 3))]
+    threads[1].start()
+    threads[2].start()
+    wait_for(lambda: queue._urgent)
+    gate.set()
+    for thread in threads:
+        thread.join(30)
+    assert order == [1, 3, 2]
+
+
+def test_who_is_too_late_for_a_turn_is_told_and_a_search_goes_without():
+    queue = RerankQueue(DummyCrossEncoder())
+    queue._busy = True
+    with pytest.raises(DeadlinePassed):
+        within(0.01, queue.score, [[1]])
+    assert len(within(0.01, queue.score_best, "vacuum", TEXTS)) == 0
+    assert queue._busy  # it was not theirs
+    queue._busy = False
+    assert len(queue.score_best("vacuum", TEXTS)) == 3
