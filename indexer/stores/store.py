@@ -12,8 +12,7 @@ from indexer.publish.publish import roll_back
 
 if TYPE_CHECKING:  # `generation` loads FAISS
     from indexer.generation.generation import Generation
-    from indexer.stores.milvus.milvus_generation import MilvusGeneration
-    from indexer.stores.milvus.milvus_store import MilvusStore
+    from indexer.stores.milvus.milvus_store import MilvusGeneration, MilvusStore
 
 Store = Union["FolderStore", "MilvusStore"]
 """Generations of one collection; both have the methods of `FolderStore`."""

@@ -1,10 +1,4 @@
-"""Addresses of Milvus, and calls of it with an end to every wait.
-
-milvus://HOST:PORT/NAME    a server or cluster; ?database=NAME for one of its databases
-milvuss://HOST:PORT/NAME   the same over TLS
-
-NAME is the alias of the live generation; each generation has two collections, see `MilvusAddress.collection`.
-"""
+"""Addresses of Milvus, whose NAME is the alias of the live generation, and calls of it with an end to every wait."""
 
 import logging
 import re
@@ -43,7 +37,7 @@ class MilvusAddress:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read an address; raises StoreAddressError saying what is wrong with it."""
+        """Read `milvus://HOST:PORT/NAME?database=NAME`, or `milvuss` for TLS; raises StoreAddressError."""
         try:
             parts = urlsplit(text)
             port = parts.port or _PORT
@@ -107,29 +101,31 @@ class MilvusConnection:
             StoreRefused: the credentials are wrong, or the server refuses the call.
             IndexMissing: there is no such collection or alias.
         """
-        with self._lock:
-            if self._client is None:
-                self._client = self._connect()
-            client = self._client
-        from grpc import FutureTimeoutError, RpcError
-        from pymilvus.exceptions import MilvusException
-
-        limit = None if timeout is None else max(0.001, min(timeout, self._seconds_left()))
         try:
-            return getattr(client, method)(*args, timeout=limit, **kwargs)
+            from grpc import FutureTimeoutError, RpcError
+            from pymilvus.exceptions import MilvusException
+        except ImportError as error:
+            raise StoreAddressError(
+                f"{self.address} is in Milvus, whose client is not installed: pip install 'pilotlight[milvus]'"
+            ) from error
+        step = "connect"
+        try:
+            with self._lock:
+                self._client = client = self._client or self._connect()
+            step = method
+            return getattr(client, method)(*args, timeout=self._limited(timeout), **kwargs)
         except (MilvusException, RpcError, FutureTimeoutError) as error:
-            raise self._translated(error, method) from error
+            raise self._translated(error, step) from error
 
-    def load(self, collection: str) -> None:
-        """Load a collection into the memory of Milvus. Raises as `call` does."""
-        self.call("load_collection", collection, timeout=_LOAD_SECONDS)
+    def _limited(self, timeout: float | None) -> float | None:
+        return None if timeout is None else max(0.001, min(timeout, self._seconds_left()))
 
     def read(self, method: str, collection: str, **options: Any) -> Any:
-        """Call `query` or `search` of a collection, which a restarted server may have forgotten."""
+        """Call `query` or `search` of a collection, which may not be in the memory of Milvus yet, or any more."""
         try:
             return self.call(method, collection, **options)
         except _NotLoaded:
-            self.load(collection)
+            self.call("load_collection", collection, timeout=_LOAD_SECONDS)
             return self.call(method, collection, **options)
 
     def rows(self, collection: str, test: str, fields: Sequence[str], **options: Any) -> list[dict[str, Any]]:
@@ -144,27 +140,18 @@ class MilvusConnection:
             client.close()
 
     def _connect(self) -> Any:
-        try:
-            from grpc import FutureTimeoutError, RpcError
-            from pymilvus import MilvusClient
-            from pymilvus.exceptions import MilvusException
-        except ImportError as error:
-            raise StoreAddressError(
-                f"{self.address} is in Milvus, whose client is not installed: pip install 'pilotlight[milvus]'"
-            ) from error
+        from pymilvus import MilvusClient
+
         for name in ("pymilvus", "grpc._server"):  # they also log the traceback of what they raise
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        try:
-            client = MilvusClient(
-                self.address.uri,
-                token=self._token,
-                db_name=self.address.database,
-                timeout=max(0.001, min(_CONNECT_SECONDS, self._seconds_left())),
-                dedicated=True,
-                grpc_options=_CHANNEL,
-            )
-        except (MilvusException, RpcError, FutureTimeoutError) as error:
-            raise self._translated(error, "connect") from error
+        client = MilvusClient(
+            self.address.uri,
+            token=self._token,
+            db_name=self.address.database,
+            timeout=self._limited(_CONNECT_SECONDS),
+            dedicated=True,
+            grpc_options=_CHANNEL,
+        )
 
         def give_up(error: Exception) -> bool:
             raise error

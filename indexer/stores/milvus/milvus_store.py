@@ -4,27 +4,50 @@ A generation is complete once its manifest is written, which is last, and live o
 publishes to a name: its writer lock keeps two of its builds apart.
 """
 
+import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import groupby, islice
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreRefused
-from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt
+from indexer.filter import Filter
+from indexer.generation.documents import (
+    AROUND,
+    PASSAGE_FIELDS,
+    SHOWN_FIELDS,
+    DocumentFacts,
+    StoredChunk,
+    document_id,
+    is_document_id,
+    texts_around,
+)
+from indexer.generation.lexical.analysis import ENGLISH
+from indexer.generation.lexical.headings import Heading
+from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, read_query
+from indexer.generation.likeness import once
+from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt, parse_manifest
 from indexer.generation.previous import ScannedDocument
+from indexer.generation.vectors import check_query_vector
 from indexer.publish.collections import Published
+from indexer.rowset import RowFacts, ScoredRows, TermHits
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
-from indexer.stores.milvus.milvus_generation import MilvusGeneration, read_manifest
+from indexer.stores.milvus.schema import bm25_text, bounds, expression, has_phrases
 
 CONTENT = "passages"  # the one entry of `files` in a manifest here: the checksum of `schema.digest`
 _ALIAS_SECONDS = 3.0  # to look up which generation is live
 _WRITE_SECONDS = 60.0  # of one call that takes rows, or makes or drops a collection
-_ROWS = 500  # of one call
-_CHARACTERS = 4_000_000  # of texts in one call: Milvus refuses messages of 64 MB
+_ROWS = 200  # of one call that writes or reads all: Milvus refuses messages of 64 MB
+_MOST = 16_384  # rows that one call may ask for
+Rows = npt.NDArray[np.int64]
 
 
 class MilvusStore:
@@ -54,20 +77,20 @@ class MilvusStore:
 
     def published(self) -> list[Published]:
         """Describe the complete generations, newest first; `bytes` are not known."""
-        live, found = self._live(), []
+        live, found = None, []
+        with suppress(IndexMissing, IndexCorrupt):
+            live = self.live_id()
         for id in self._all():
-            try:
-                manifest = read_manifest(self._milvus, id)
-            except IndexMissing:  # it is not complete
-                continue
-            except IndexCorrupt as error:
-                found.append(Published(id, id == live, None, None, None, None, str(error)))
-            else:
-                counts = manifest.counts
-                found.append(Published(id, id == live, manifest.created_at, counts.documents, counts.chunks, None, ""))
+            with suppress(IndexMissing):  # it is not complete
+                try:
+                    manifest = read_manifest(self._milvus, id)
+                    facts = manifest.created_at, manifest.counts.documents, manifest.counts.chunks, None, ""
+                    found.append(Published(id, id == live, *facts))
+                except IndexCorrupt as error:
+                    found.append(Published(id, id == live, None, None, None, None, str(error)))
         return found
 
-    def open(self, generation_id: str | None = None) -> MilvusGeneration:
+    def open(self, generation_id: str | None = None) -> "MilvusGeneration":
         """Open the live generation for searching, or a given one; see `Store.open`."""
         return MilvusGeneration(self._milvus, generation_id or self.live_id())
 
@@ -88,31 +111,21 @@ class MilvusStore:
         """
         self.remove(manifest.id)
         collection = self._address.collection(manifest.id)
-        shares = [np.empty(0, np.uint8)]
-
-        def scanned() -> Iterator[ScannedDocument]:
-            for entry in documents:
-                shares.append(entry.repeated)
-                yield entry
-
-        self._create(collection, schema.passages_schema(manifest.counts.dimension))
-        digest = schema.digest(self._inserted(collection, schema.passages(scanned())))
+        fields = schema.passages_schema(manifest.counts.dimension)
+        self._milvus.call("create_collection", collection, schema=fields, timeout=_WRITE_SECONDS)
+        digest = schema.digest(self._inserted(collection, schema.passages(documents)))
         self._milvus.call("flush", collection, timeout=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), timeout=None)
         filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
         with suppress(StoreRefused):  # of Milvus Lite, which has no index of arrays and reads every row
             self._milvus.call("create_index", collection, schema.indexes(**filters), timeout=None, sync=False)
-        self._milvus.call("load_collection", collection, timeout=None)
         records = records_of(collection)
-        self._create(records, schema.records_schema())
+        self._milvus.call("create_collection", records, schema=schema.records_schema(), timeout=_WRITE_SECONDS)
         unused = schema.indexes(unused={"index_type": "FLAT", "metric_type": "IP"})
         self._milvus.call("create_index", records, unused, timeout=None, sync=False)
-        for record in schema.share_records(np.concatenate(shares)):
-            self._milvus.call("insert", records, [record], timeout=_WRITE_SECONDS)
         written = replace(manifest, files={CONTENT: digest}, analysis=ANALYSIS)
         self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_SECONDS)  # in one call
         self._milvus.call("flush", records, timeout=None)
-        self._milvus.call("load_collection", records, timeout=None)
         try:
             self.check(manifest.id)
         except IndexCorrupt:
@@ -129,9 +142,8 @@ class MilvusStore:
 
     def keep(self, most: int) -> None:
         """Remove all but the newest generations; the live one is always kept, and what is newer than it."""
-        live = self._live()
-        older = [id for id in self._all() if live is not None and id < live]
-        for id in older[max(0, most - 1) :]:
+        live = self.live_id()
+        for id in [id for id in self._all() if id < live][max(0, most - 1) :]:
             self.remove(id)
 
     def remove(self, generation_id: str) -> None:
@@ -145,30 +157,174 @@ class MilvusStore:
         """Close the connection; a later call makes another."""
         self._milvus.close()
 
-    def _live(self) -> str | None:
-        try:
-            return self.live_id()
-        except (IndexMissing, IndexCorrupt):
-            return None
-
     def _all(self) -> list[str]:
         """Return the ids of all generations, complete or not, newest first."""
         names = self._milvus.call("list_collections")
         return sorted(filter(None, map(self._address.generation_of, names)), reverse=True)
 
-    def _create(self, collection: str, fields: Any) -> None:
-        self._milvus.call("create_collection", collection, schema=fields, timeout=_WRITE_SECONDS)
-
     def _inserted(self, collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield rows, and insert them in batches."""
-        batch: list[dict[str, Any]] = []
-        size = 0
-        for row in rows:
-            yield row
-            batch.append(row)
-            size += sum(len(value) for value in row.values() if isinstance(value, str))
-            if len(batch) == _ROWS or size > _CHARACTERS:
-                self._milvus.call("insert", collection, batch, timeout=_WRITE_SECONDS)
-                batch, size = [], 0
-        if batch:
+        rows = iter(rows)
+        while batch := list(islice(rows, _ROWS)):
+            yield from batch
             self._milvus.call("insert", collection, batch, timeout=_WRITE_SECONDS)
+
+
+class MilvusGeneration:
+    """One immutable generation as a `Searchable`; safe to share between threads."""
+
+    terms_take_long = True  # a call to another machine always does
+    tokens = None  # Milvus has no late interaction over bits
+
+    def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
+        """Open it; raises IndexMissing if it is not complete, IndexCorrupt, StoreUnreachable or StoreRefused."""
+        self._milvus = milvus
+        self._name = milvus.address.collection(generation_id)
+        self._where = f"{milvus.address} collection {self._name}"
+        self.manifest: Manifest = read_manifest(milvus, generation_id)
+        languages = self.manifest.languages or (ENGLISH,)
+        # how many passages each language may have, of which only the order is known
+        self._passages = {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
+        [found] = self._rows("", ["count(*)"], consistency_level="Strong")  # written by any process
+        self._count = self.manifest.counts.chunks
+        if found["count(*)"] != self._count:
+            raise corrupt(self._where, f"holds {found['count(*)']:,} chunks instead of {self._count:,}")
+
+    def read_query(
+        self,
+        query: str,
+        synonyms: Synonyms = MappingProxyType({}),
+        is_word: Callable[[str], bool] | None = None,
+        only: Filter | None = None,
+    ) -> LexicalQuery:
+        """Read a query as a user types it; nothing is corrected, as Milvus has no list of its words."""
+        return read_query(query, self._passages, synonyms=synonyms)
+
+    def search_vectors(
+        self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
+    ) -> ScoredRows:
+        """Find the chunks nearest to a vector, at most 16,384."""
+        check_query_vector(vector, self.manifest.counts.dimension)
+        return self._matching({"data": [vector.tolist()], "anns_field": "vector"}, "IP", k, only, terms)
+
+    def search_terms(self, terms: LexicalQuery, k: int, only: Filter | None = None) -> TermHits:
+        """Find the chunks that match the words of a query, at most 16,384; `idf_sum` is not known."""
+        if not (text := bm25_text(terms)):
+            return TermHits(np.empty(0, np.float32), np.empty(0, np.int64), 0.0)
+        asked = {"data": [text], "anns_field": "sparse"}
+        return TermHits(*self._matching(asked, "BM25", k, only, terms), 0.0)
+
+    def _matching(
+        self, asked: dict[str, Any], metric: str, k: int, only: Filter | None, terms: LexicalQuery | None
+    ) -> ScoredRows:
+        """Search for k chunks, and deeper as long as too few of them have the phrases word after word."""
+        tests = [*(bounds(terms) if terms else ()), *([expression(only.conditions())] if only else [])]
+        required = terms.required if terms else ()
+        asked |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
+        limit = min(k, _MOST)
+        while True:
+            params = {"metric_type": metric, "params": {"ef": max(limit, schema.EXPLORED)} if metric == "IP" else {}}
+            found = self._milvus.read("search", self._name, limit=limit, search_params=params, **asked)[0]
+            matching = [hit for hit in found if not required or has_phrases(hit["entity"]["words"], required)]
+            if len(matching) >= k or len(found) < limit or limit == _MOST:
+                break
+            limit = min(4 * limit, _MOST)
+        rows = np.array([hit["row"] for hit in matching[:k]], np.int64)
+        scores = np.array([hit["distance"] for hit in matching[:k]], np.float32)
+        if metric == "BM25":
+            scores = np.abs(scores)  # some servers give it as a distance, below 0
+        order = np.lexsort((rows, -scores))
+        return scores[order], rows[order]
+
+    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
+        """Return nothing: there is no index of titles and headings."""
+        return []
+
+    def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """Return stored vectors by row, float32 (n, dim)."""
+        found = [row["vector"] for row in self._by_row(rows, ["vector"])]
+        return np.array(found, dtype=np.float32).reshape(-1, self.manifest.counts.dimension)
+
+    def row_facts(self, rows: Rows) -> RowFacts:
+        """Return what the ranking must know of chunks, by row."""
+        found = self._by_row(rows, names := ("document", "signature", "repeated"))
+        documents, signatures, repeated = (np.array([row[name] for row in found], np.int64) for name in names)
+        return RowFacts(documents, signatures.view(np.uint64), repeated.astype(np.uint8))
+
+    def matches(self, rows: Rows, only: Filter) -> npt.NDArray[np.bool_]:
+        """Return whether each of these rows is of a document that a filter allows, bool (n,)."""
+        found = self._rows(f"row in {rows.tolist()} and {expression(only.conditions())}", ["row"])
+        return np.isin(rows, [row["row"] for row in found])
+
+    def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
+        """Return the facts of documents by number."""
+        test = f"document in {list(numbers)} and position == 0"
+        found = self._rows(test, ["document", "about"]) if numbers else []
+        return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in found}
+
+    def chunks(self, rows: Rows) -> list[StoredChunk]:
+        """Return chunks by row, in the order of `rows`."""
+        found = []
+        for row in self._by_row(rows, schema.SHOWN):
+            facts = {**row["about"], **row, "document_url": row["about"]["url"]}
+            found.append(StoredChunk(*map(facts.__getitem__, StoredChunk._fields)))
+        return found
+
+    def section(self, row: int) -> str:
+        """Return the text of the section of a chunk, limited to the chunks near it."""
+        fields = ["row", "document", "url", "section", "text"]
+        found = self._rows(f"row >= {row - AROUND} and row <= {row + AROUND}", fields)
+        around = sorted(tuple(chunk[name] for name in fields) for chunk in found)
+        if not (texts := texts_around(row, around)):
+            raise corrupt(self._where, f"has no chunk {row}")
+        return "\n".join(once(texts))
+
+    def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id."""
+        test, fields = expression(only.conditions() if only else ()), [*schema.SHOWN, "document"]
+        found: Iterable[dict[str, Any]] = ()
+        if id is None:
+            found = self.rows(fields, test)
+        elif is_document_id(id):
+            found = sorted(self._rows(f'document_id == "{id}" and {test}', fields), key=itemgetter("row"))
+        for _, members in groupby(found, key=itemgetter("document")):
+            passages = list(members)
+            facts = {name: passages[0]["about"][name] for name in SHOWN_FIELDS}
+            texts = [{name: row[name] for name in PASSAGE_FIELDS} for row in passages]
+            yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
+
+    def rows(self, fields: Sequence[str], test: str = "row >= 0") -> Iterator[dict[str, Any]]:
+        """Yield fields of all passages for which an expression is true, in the order of the index."""
+        for start in range(0, self._count, _ROWS):
+            batch = f"row >= {start} and row < {start + _ROWS} and {test}"
+            yield from sorted(self._rows(batch, ["row", *fields]), key=itemgetter("row"))
+
+    def close(self) -> None:
+        """Do nothing: the store closes the connection."""
+
+    def _rows(self, test: str, fields: Sequence[str], **options: Any) -> list[dict[str, Any]]:
+        return self._milvus.rows(self._name, test, fields, **options)
+
+    def _by_row(self, rows: Rows, fields: Sequence[str]) -> list[dict[str, Any]]:
+        """Return fields of passages by row, in the order of `rows`. Raises IndexCorrupt if one is missing."""
+        found: dict[int, dict[str, Any]] = {}
+        for start in range(0, len(rows), _MOST):
+            test = f"row in {rows[start : start + _MOST].tolist()}"
+            found |= {row["row"]: row for row in self._rows(test, ["row", *fields])}
+        if missing := [row for row in rows.tolist() if row not in found]:
+            raise corrupt(self._where, f"has no chunk {missing[0]}")
+        return [found[row] for row in rows.tolist()]
+
+
+def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
+    """Read and check the manifest of a generation. Raises as `MilvusGeneration` does."""
+    name = milvus.address.collection(generation_id)
+    where = f"{milvus.address} collection {name}"
+    parts = milvus.rows(records_of(name), "part >= 0", ["part", "body"], consistency_level="Strong")
+    if not parts:
+        raise IndexMissing(f"{where} is incomplete: writing it was interrupted")
+    try:
+        text = json.loads("".join(record["body"] for record in sorted(parts, key=itemgetter("part"))))
+    except ValueError as error:
+        raise corrupt(where, "has a manifest that is cut short, or of an older version") from error
+    return parse_manifest(str(text).encode("utf-8", "replace"), where, generation_id, needs=())
