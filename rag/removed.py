@@ -18,7 +18,7 @@ _SETTINGS = {  # what takes the place of some settings, and their names
     "rules names the file of [[credentials]] and [[access]]": "credentials_file access_file",
     "the header is X-Proxy-Secret": "proxy_secret_header",
     "insights keep the queries": "log_queries",
-    "pages have a name and a logo of yours, and colours that everybody can read": "site_accent",
+    "pages have a name of yours; a reverse proxy can serve another /static/icon.svg": "site_accent site_logo",
     "an authenticating proxy logs people in, and user_header names them": "oidc_issuer oidc_audience oidc_jwks "
     "oidc_user_claim oidc_groups_claim oidc_leeway",
     _REMOTE: "replica_dir poll",

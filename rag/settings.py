@@ -189,7 +189,6 @@ class Settings:
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
     site_name: str = setting("Pilotlight", "name of the search page", group="page")
-    site_logo: str = setting("", "logo of the search page, an SVG, PNG, WebP or JPEG file; empty = Pilotlight's")
     examples: str = setting(
         "", "example questions on the start page, separated by |; empty = headings of the index, none = no questions"
     )

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -18,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from rag.settings import SETTINGS, load
 from tests.command_lines import read
-from tests.web.test_server import free_port, spawn, until
+from tests.web.test_server import Running
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "scripts" / "deploy"
@@ -147,40 +146,11 @@ def test_units_are_what_systemd_takes(tmp_path):
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def nothing_told(told: socket.socket) -> bool:
-    told.setblocking(False)
-    try:
-        told.recv(4096)
-    except BlockingIOError:
-        return True
-    finally:
-        told.settimeout(60)
-    return False
-
-
-def answers(port: int, path: str) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}{path}", trust_env=False).is_success
-    except httpx.TransportError:
-        return False
-
-
-def test_the_server_tells_systemd_that_it_is_ready_and_not_before(tmp_path, monkeypatch):
+def test_the_server_tells_systemd_that_it_listens(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
         told.bind(str(tmp_path / "notify"))
         told.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        port = free_port()
-        process = spawn(port, tmp_path)
-        try:
-            until(lambda: answers(port, "/livez"))
-            assert nothing_told(told)
-            (tmp_path / "go").touch()
-            assert b"READY=1" in told.recv(4096)
-            until(lambda: answers(port, "/readyz"))
-            assert nothing_told(told)
-        finally:
-            process.terminate()
-            # a worker that is just being forked may miss the signal, and is ended after the 30 s that requests have
-            _, errors = process.communicate(timeout=90)
-    assert process.returncode == 0, errors
+        server = Running(tmp_path)
+        assert b"READY=1" in told.recv(4096)
+        assert server.stop() == (0, "")

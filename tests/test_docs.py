@@ -24,7 +24,7 @@ from rag.query.results import Answer, Hit
 from rag.settings import SETTINGS, load
 from tests.command_lines import read
 from tests.dummy import DummyEmbedder
-from web.observe.metrics import Metrics
+from web.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

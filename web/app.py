@@ -8,43 +8,75 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from flask import Flask, Response, url_for
+from flask import Blueprint, Flask, Response, current_app, jsonify, send_from_directory, url_for
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.sansio.response import Response as AnyResponse
 
 from rag.errors import SettingsError
-from rag.insights.recorder import Recorder
+from rag.insights.store import Recorder
+from rag.messages import Live, Status
 from rag.serving.job_manager import JobManager
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings, load
-from web import openapi, problems
-from web.api import answers, documents, openai, operations, search
+from web import metrics, openapi, problems
+from web.api import documents, openai, search
+from web.api.requests import retriever as visible_retriever
 from web.guards import access, limits
-from web.observe import metrics
-from web.pages import assets, document_page, operator_pages, search_page
-from web.problems import SECURITY_HEADERS
+from web.openapi import Operation
+from web.pages import document_page, operator_pages, search_page
+from web.problems import SECURITY_HEADERS, problem, respond
 
+health = Blueprint("health", __name__)
 BLUEPRINTS = (
     search.blueprint,
-    answers.blueprint,
+    search.answers,
     search_page.blueprint,
     operator_pages.status,
     operator_pages.insights,
-    operations.health,
+    health,
     openapi.blueprint,
     openai.blueprint,
     documents.blueprint,
-    operations.jobs,
+    documents.jobs,
     document_page.blueprint,
-    assets.blueprint,
 )
 
+YEAR_S = 365 * 24 * 3600
+FRESH_S = 3600  # a page that has the script of the search box asks for a newer one after this time
+MOST_NAME = 60  # characters
 # one or more segments that no browser reads as another host, a parent folder or a script
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
 _PAGE = ("base.html", "hits.html", "page.html", "parts.html", "reading.html", "state.html")  # templates of the page
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
+
+
+@health.get("/livez")
+@Operation(summary="Check that the process answers.", role=None, responses={200: Live})
+def livez() -> Response:
+    """Answer 200 for as long as the process serves requests."""
+    return jsonify(live=True)
+
+
+@health.get("/readyz")
+@Operation(summary="Check readiness, and what is served.", role=None, responses={200: Status}, errors=(503,))
+def readyz() -> Response:
+    """Answer 200 with the retriever's status while a search would be answered, else 503 with the reason."""
+    seen = visible_retriever()
+    status = seen.status()
+    if current_app.extensions["draining"].is_set():
+        return respond(problem(503, "The server is shutting down: it finishes running requests, then stops."))
+    if seen.ready:
+        return jsonify({**status, "ready": True})
+    return respond(problem(503, str(status.get("reason") or "The model and the index are still loading.")))
+
+
+def search_box() -> Response:
+    """Answer with the script of the search box, which pages of every origin may load."""
+    response = send_from_directory(str(current_app.static_folder), "embed.js", max_age=FRESH_S)
+    response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+    return response
 
 
 class JsonProvider(DefaultJSONProvider):
@@ -64,12 +96,12 @@ def create_app(
 ) -> Flask:
     """Build the Flask application around a retriever; the caller starts and closes the retriever, and the recorder.
 
-    Raises SettingsError for an origin or a path prefix that is none, or a logo or colour that cannot be used.
+    Raises SettingsError for an origin or a path prefix that is none, or a name that cannot be used.
     """
     app = Flask(__name__)
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
-    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = assets.YEAR_S  # safe because `asset` names a file by its content
+    app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content
     app.json = JsonProvider(app)
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
     app.extensions |= {"insights": recorder, "draining": threading.Event()}  # set by the server once it is to stop
@@ -78,18 +110,22 @@ def create_app(
         recorder.count = app.extensions["metrics"].recorded
     for blueprint in BLUEPRINTS:
         app.register_blueprint(blueprint)
-    assets.register(app, settings)
+    app.add_url_rule("/embed.js", view_func=search_box)
     problems.register(app)
     access.register(app, settings)
     app.after_request(_protect)
     limits.register(app, settings)
     app.wsgi_app = _behind_proxy(app, settings)  # type: ignore[method-assign]
 
+    name = " ".join(settings.site_name.split())
+    if not 0 < len(name) <= MOST_NAME:
+        raise SettingsError(f"--site-name must have 1 to {MOST_NAME} characters, not {len(name)}")
     static = Path(app.static_folder or "")
     versions = {path.name: hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in static.iterdir()}
     environment = app.jinja_env
     environment.trim_blocks = environment.lstrip_blocks = True
     environment.globals["asset"] = lambda name: url_for("static", filename=name, v=versions[name])
+    environment.globals["site_name"] = name
     environment.globals["keeps_searches"] = lambda: recorder is not None
     return app
 
@@ -103,7 +139,7 @@ def application(settings: Settings | None = None) -> Flask:
     retriever = LiveRetriever(settings)
     retriever.start()
     pushes = PushedQueue(settings)
-    recorder = Recorder(settings) if settings.insights else None
+    recorder = Recorder(settings.insights_folder, settings.insights_days) if settings.insights else None
     app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
     # compiled now, and not for the first reader; nor does the first search wait for that
     threading.Thread(target=lambda: list(map(app.jinja_env.get_template, _PAGE)), daemon=True).start()

@@ -50,7 +50,7 @@ SECURITY: dict[str | None, list[dict[str, list[str]]]] = {  # by role
     "operator": [{"key": []}, {"browser": []}],
     "write": [{"key": []}],
 }
-PUBLIC = frozenset({"static", "assets.branding", "assets.script"})  # endpoints of files that pages are made of
+PUBLIC = frozenset({"static", "search_box"})  # endpoints of files that pages are made of
 _ATTRIBUTE = "pilotlight_operation"
 _CONVERTER = re.compile(r"<(?:[^:<>]+:)?([^<>]+)>")
 _NULL = {"type": "null"}

@@ -6,11 +6,11 @@ It stands behind a reverse proxy, which deals with slow and hostile clients; `sc
 import gc
 import logging
 import os
-import signal
+import shutil
 import socket
 import struct
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -18,15 +18,14 @@ from typing import Any, NoReturn
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.http.errors import ParseException
-from gunicorn.systemd import sd_notify
 from gunicorn.workers.gthread import ThreadWorker
 
 from rag.errors import RagError
 from rag.serving.api_keys import check_exposure, is_loopback
 from rag.settings import Settings, load
+from web import logs
 from web.guards.access import parse_origins
-from web.observe import logs
-from web.observe.worker_folder import FOLDER_VARIABLE, make_folder
+from web.guards.limits import SHARED_FOLDER
 from web.problems import FRAMING_PROBLEMS, raw_response
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
@@ -49,45 +48,18 @@ log = logging.getLogger("pilotlight")
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """A gunicorn worker that answers invalid requests with problems, and tells the server when it is ready."""
-
-    ready_fd: int | None = None  # of the server's pipe, until the worker has written to it
+    """A gunicorn worker that answers invalid requests with problems, and says at /readyz that it stops."""
 
     def accept(self, listener: socket.socket) -> None:
         """Accept a connection, unless a worker that has fewer does so first: connections stay where they are."""
         time.sleep(min(self.nr_conns, 20) * YIELD_S)
         super().accept(listener)
 
-    def notify(self) -> None:
-        """Give a sign of life, about once a second."""
-        super().notify()
-        if self.ready_fd is not None and self.wsgi.extensions["retriever"].ready:
-            os.write(self.ready_fd, b"1")
-            self.ready_fd = None
-
     def handle_exit(self, sig: int, frame: object) -> None:
         """Begin to stop, and say so at /readyz."""
-
-        def stop_listening() -> None:  # but take the connections that the kernel has accepted for the server
-            self.set_accept_enabled(False)
-            for listener in self.sockets:
-                before = -1
-                while before != self.nr_conns:
-                    before = self.nr_conns
-                    super(Worker, self).accept(listener)
-                listener.close()
-
         if self.alive and getattr(self, "wsgi", None):  # it may still be loading
             self.wsgi.extensions["draining"].set()
-            self.method_queue.defer(stop_listening)
         super().handle_exit(sig, frame)
-
-    def is_parent_alive(self) -> bool:
-        """Return whether the server lives; if not, limit the time for what is in progress."""
-        lives = bool(super().is_parent_alive())
-        if not lives:
-            signal.alarm(GRACE_S + 5)  # nobody is left who would end a worker that hangs
-        return lives
 
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
         """Answer a request that is not valid HTTP, or at which the application failed, with a problem."""
@@ -125,37 +97,24 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         _refuse(f"cannot listen on {settings.host} port {settings.port}: {reason}")
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # which accepted connections inherit
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
-    folder = make_folder()  # not a context manager, as workers leave this function too
-    os.environ[FOLDER_VARIABLE] = str(folder.path)
+    folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
     from web.app import application, close_app  # what workers share: the Prometheus client in it needs the folder
+    from web.metrics import forget_process
 
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
     gc.enable()
     host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     url = f"http://{host}:{listener.getsockname()[1]}/"
-    notified = os.environ.pop("NOTIFY_SOCKET", None)  # or gunicorn would send READY as soon as it listens
-    if notified:
-        read_fd, Worker.ready_fd = os.pipe()
-
-    def tell_systemd() -> None:  # which takes the message from the main process only
-        os.read(read_fd, 1)  # until the first worker answers searches
-        os.environ["NOTIFY_SOCKET"] = notified or ""
-        sd_notify("READY=1\nSTATUS=Answers searches", log, unset_environment=True)
-
-    def announce(server: object) -> None:
-        log.info("listening on %s", url)
-        if notified:
-            threading.Thread(target=tell_systemd, daemon=True).start()
-
     options = OPTIONS | {
         "bind": f"fd://{listener.detach()}",  # bound here: gunicorn retries a taken port for seconds, then exits with 1
         "workers": max(1, settings.workers),
         "worker_class": Worker,
         "threads": settings.queue + SPARE_THREADS,
-        "when_ready": announce,
+        "when_ready": lambda server: log.info("listening on %s", url),
         "worker_exit": lambda server, worker: close_app(worker.app.callable),
-        "on_exit": lambda server: folder.remove(),
+        "child_exit": lambda server, worker: forget_process(worker.pid),
+        "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
     Server(factory or application, options).run()
     raise SystemExit  # gunicorn exits by itself; this tells the type checker

@@ -19,7 +19,7 @@ from embedder.errors import PilotlightError
 from indexer.errors import counted
 from indexer.generation.documents import document_id, is_document_id
 from rag.answer.prompt import delimited, neutralise
-from rag.insights.recorder import Recorder
+from rag.insights.store import Recorder
 from rag.messages import Document
 from rag.query.explain import in_words
 from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest

@@ -16,7 +16,7 @@ from rag.commands import models
 from rag.commands.verb import NUMBER, PATH, WHOLE, Result, one_of, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
-from rag.insights.judgements import LEAST, judged_questions, write_dataset
+from rag.insights.report import LEAST, judged_questions, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, SearchRequest, fields_of, key_of
 from rag.settings import Settings, did_you_mean
 

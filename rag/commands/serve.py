@@ -99,12 +99,12 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
 
     with ExitStack() as stack:
         if server is not None:
-            from rag.client.client import Client
+            from rag.client import Client
 
             library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
         else:
             from rag.commands import models
-            from rag.insights.recorder import Recorder
+            from rag.insights.store import Recorder
             from rag.serving.live import LiveRetriever
 
             if not settings.store:
@@ -114,7 +114,7 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
             retriever = LiveRetriever(settings)
             retriever.start()
             stack.callback(retriever.close)
-            recorder = Recorder(settings) if settings.insights else None
+            recorder = Recorder(settings.insights_folder, settings.insights_days) if settings.insights else None
             if recorder:
                 recorder.start()
                 stack.callback(recorder.close)

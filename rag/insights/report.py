@@ -1,55 +1,62 @@
-"""What people ask, added up: the most asked, what is asked without a good answer, and days; also as CSV."""
+"""What people ask, added up, also as CSV; and a dataset in BEIR's layout, made of what they opened and judged.
+
+A document counts as opened by a question if it was opened in enough searches, and at least as often as hits at its
+ranks are on average: clicks over expected clicks (Zhang and Jones, "Comparing Click Logs and Editorial Labels for
+Training Query Rewriting", 2007).
+"""
 
 import csv
 import io
-from collections.abc import Sequence
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexer.decoding import one_line
 from indexer.generation.lexical.analysis import fold
-from rag.insights.store import DATABASE, first_id, open_to_read, time_of
+from rag.errors import InsightsError
+from rag.insights.store import DATABASE, MOST_CHARACTERS, first_id, open_to_read, time_of
 
 MOST_READ = 200_000  # searches, the latest
 LISTED = 50  # questions
 MOST_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
 _KEYS = {"asked": "question", "unanswered": "question", "days": "day"}  # name of the first column, by table
-_VIA_PAGE = ("page", "box")  # where hits can be opened
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Chinese and Japanese keyboards too
-_SEARCHES = """
-SELECT s.id, s.query, s.via, s.hits, s.cosine, s.close, s.ms,
-    coalesce(max(h.opened), 0), coalesce(max(h.verdict), 0), coalesce(min(h.verdict), 0)
-FROM (SELECT * FROM searches WHERE seen AND id >= ? AND (? IS NULL OR collection = ?) ORDER BY id DESC LIMIT ?) s
-LEFT JOIN hits h ON h.search = s.id GROUP BY s.id ORDER BY s.id
+_GROUPS = """
+WITH searched AS (
+    SELECT * FROM searches WHERE seen AND id >= ? AND (? IS NULL OR collection = ?) ORDER BY id DESC LIMIT ?
+), judged AS (
+    SELECT s.*, coalesce(max(h.opened), 0) AS opened, coalesce(max(h.verdict), 0) AS best,
+        coalesce(min(h.verdict), 0) AS worst
+    FROM searched s LEFT JOIN hits h ON h.search = s.id GROUP BY s.id
+), failed AS (
+    SELECT *, opened OR best > 0 AS answered, hits = 0 AS empty, hits AND NOT close AS far, worst < 0 AS bad,
+        hits AND worst >= 0 AND via IN ('page', 'box') AS unopened
+    FROM judged
+)
+SELECT {key}, query, max(id), count(*), sum(NOT answered AND (empty OR far OR bad OR unopened)),
+    sum(NOT answered AND empty), sum(NOT answered AND far), sum(NOT answered AND bad), sum(NOT answered AND unopened),
+    sum(opened), sum(best > 0), round(avg(cosine), 3)
+FROM failed GROUP BY 1 ORDER BY 3
 """
-
-
-class _Search(NamedTuple):
-    """A row of the query above."""
-
-    id: str
-    query: str
-    via: str
-    hits: int
-    cosine: float | None
-    close: int
-    ms: float
-    opened: int
-    best: int  # verdict on one of its hits
-    worst: int
-
-    def reasons(self) -> list[str]:
-        """Return why it had no good answer; empty where one of its hits was opened or judged good."""
-        if self.opened or self.best > 0:
-            return []
-        found = ["empty"] if not self.hits else [] if self.close else ["far"]
-        if self.worst < 0:
-            return [*found, "bad"]
-        return [*found, "unopened"] if self.via in _VIA_PAGE and self.hits else found
+LEAST = 2  # searches in which a document was opened
+GOOD, OPENED, BAD = 2, 1, 0  # relevance
+MARK = "from-insights.json"  # of a folder that was written here, and so may be written again
+_SEARCHES = """
+SELECT s.id, s.query, h.document, max(h.opened), max(h.verdict), min(h.verdict)
+FROM searches s JOIN hits h ON h.search = s.id
+WHERE s.seen AND length(s.query) < ? AND s.collection = ?
+    AND (s.via IN ('page', 'box') OR s.id IN (SELECT search FROM hits WHERE opened OR verdict))
+GROUP BY s.id, h.document ORDER BY s.id, min(h.rank)
+"""
 
 
 class Group(NamedTuple):
@@ -64,28 +71,10 @@ class Group(NamedTuple):
     opened: int = 0
     good: int = 0
     cosine: float | None = None  # mean of the best of each search
-    p50_ms: float = 0.0
-    p95_ms: float = 0.0
 
     def reasons(self) -> list[tuple[str, int]]:
         """Return the reasons in words, and of how many searches each."""
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
-
-
-def _grouped(searches: Sequence[_Search]) -> Group:
-    reasons = [search.reasons() for search in searches]
-    cosines = [search.cosine for search in searches if search.cosine is not None]
-    times = sorted(search.ms for search in searches) or [0.0]
-    return Group(
-        asked=len(searches),
-        unanswered=sum(map(bool, reasons)),
-        **{name: sum(name in each for each in reasons) for name in REASONS},
-        opened=sum(search.opened for search in searches),
-        good=sum(search.best > 0 for search in searches),
-        cosine=round(sum(cosines) / len(cosines), 3) if cosines else None,
-        p50_ms=round(times[(len(times) - 1) // 2], 2),
-        p95_ms=round(times[int(0.95 * (len(times) - 1))], 2),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +89,6 @@ class Report:
     unanswered: list[tuple[str, Group]]  # without a good answer, the most often first
     days: list[tuple[str, Group]]  # oldest first, none left out
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        found = {name: getattr(self, name) for name in ("since", "collection", "collections")}
-        found["total"] = self.total._asdict()
-        for table, name in _KEYS.items():
-            found[table] = [{name: key, **group._asdict()} for key, group in getattr(self, table)]
-        return found
-
     def as_csv(self, table: str) -> str:
         """Return the table asked, unanswered or days as CSV with a heading line and no formula."""
         out = io.StringIO()
@@ -121,22 +102,21 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     """Add up the searches of some days in a store, today's included. Raises InsightsError, sqlite3.Error or OSError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
-    by_question: dict[str, list[_Search]] = {}
-    by_day: dict[str, list[_Search]] = {f"{since + timedelta(days=place):%Y-%m-%d}": [] for place in range(days)}
-    searches: list[_Search] = []
+    by_key: dict[str, list[tuple[str, str, Group]]] = {}  # key, question as it was last spelled
     collections: list[str] = []
     if (folder / DATABASE).exists() or not folder.is_dir():  # where there is only a folder, nothing was asked yet
         first = first_id(since.timestamp())
         with closing(open_to_read(folder)) as connection:
-            rows = connection.execute(_SEARCHES, (first, collection, collection, MOST_READ))
-            searches = [_Search._make(row) for row in rows]
+            connection.create_function("question_key", 1, question_key, deterministic=True)
+            connection.create_function("day_of", 1, lambda id: f"{datetime.fromtimestamp(time_of(id), UTC):%Y-%m-%d}")
+            for key in ("''", "day_of(id)", "question_key(query)"):
+                found = connection.execute(_GROUPS.format(key=key), (first, collection, collection, MOST_READ))
+                by_key[key] = [(name, query, Group(*counts)) for name, query, _, *counts in found]
             names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
             collections = [name for (name,) in names]
-    for search in searches:
-        by_question.setdefault(question_key(search.query), []).append(search)
-        day = f"{datetime.fromtimestamp(time_of(search.id), UTC):%Y-%m-%d}"
-        by_day.setdefault(day, []).append(search)
-    questions = [(some[-1].query, _grouped(some)) for some in by_question.values()]
+    total, of_days, of_questions = by_key.values() if by_key else ([], [], [])
+    every_day = {f"{since + timedelta(days=place):%Y-%m-%d}": Group() for place in range(days)}
+    questions = [(query, group) for _, query, group in of_questions]
 
     def by_need(question: tuple[str, Group]) -> tuple[int, int, str]:
         text, group = question  # what was shown but not opened may have been the answer
@@ -146,10 +126,10 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
         since=f"{since:%Y-%m-%d}",
         collection=collection,
         collections=collections,
-        total=_grouped(searches),
+        total=total[0][2] if total else Group(),
         asked=sorted(questions, key=lambda each: (-each[1].asked, each[0]))[:LISTED],
         unanswered=sorted((each for each in questions if each[1].unanswered), key=by_need)[:LISTED],
-        days=[(day, _grouped(some)) for day, some in sorted(by_day.items())],
+        days=sorted({**every_day, **{day: group for day, _, group in of_days}}.items()),
     )
 
 
@@ -161,3 +141,93 @@ def question_key(query: str) -> str:
 def no_formula(text: str) -> str:
     """Return a text with an apostrophe before what a spreadsheet would run as a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) or text.startswith(_FORMULA) else text
+
+
+class Judged(NamedTuple):
+    """A question, and how relevant documents are to it, by their ids."""
+
+    question: str  # as it was last spelled
+    searches: int
+    documents: dict[str, int]
+
+
+def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[Judged]:
+    """Return the questions of a store with at least one document that answers them, the most asked first.
+
+    `least` is in how many searches a document must have been opened. Raises InsightsError, sqlite3.Error or OSError.
+    """
+    with closing(open_to_read(folder)) as connection:
+        rows = connection.execute(_SEARCHES, (MOST_CHARACTERS, collection)).fetchall()
+    shown: dict[str, dict[str, list[tuple[int, int, int]]]] = {}  # question: document: rank, opened, verdict
+    spelling: dict[str, str] = {}
+    asked, shown_at, opened_at = Counter[str](), Counter[int](), Counter[int]()
+    for (_, query), documents in groupby(rows, key=itemgetter(0, 1)):
+        key = question_key(query)
+        spelling[key] = query
+        asked[key] += 1
+        for rank, (_, _, id, opened, best, worst) in enumerate(documents):
+            verdict = best if best > 0 else worst  # one good passage makes a good document
+            shown.setdefault(key, {}).setdefault(id, []).append((rank, opened, verdict))
+            shown_at[rank] += 1
+            opened_at[rank] += opened
+    judged = []
+    for key, found in shown.items():
+        relevance = {}
+        for id, times in found.items():
+            verdict = sum(verdict for _, _, verdict in times)
+            expected = sum(opened_at[rank] / shown_at[rank] for rank, _, _ in times)
+            if verdict:
+                relevance[id] = GOOD if verdict > 0 else BAD
+            elif sum(opened for _, opened, _ in times) >= max(least, expected):
+                relevance[id] = OPENED
+        if any(relevance.values()):
+            judged.append(Judged(spelling[key], asked[key], relevance))
+    return sorted(judged, key=lambda one: (-one.searches, one.question))
+
+
+def write_dataset(
+    folder: Path, judged: Iterable[Judged], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write a folder in BEIR's layout, in which documents are named by their addresses; return what it has.
+
+    `facts` are noted beside it. Raises InsightsError where it was not written here, or nothing is judged; OSError.
+    """
+    judged = list(judged)
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).exists():
+        raise InsightsError(f"{folder} is not empty, and was not written from insights; name a new folder")
+    if not judged:
+        raise InsightsError("no question has a hit that was judged good, or opened often enough: see --least")
+    (folder / "qrels").mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)  # it has what people ask
+    wanted = {id for one in judged for id in one.documents}
+    address_of: dict[str, str] = {}
+    count = 0
+    with _create(folder / "corpus.jsonl") as out:
+        for document in documents:
+            count += 1
+            if document["id"] in wanted:
+                address_of[document["id"]] = document["url"]
+            text = "\n\n".join(passage["text"] for passage in document["passages"])
+            _write(out, {"_id": document["url"], "title": document["title"], "text": text})
+    questions = judgements = 0
+    with _create(folder / "queries.jsonl") as queries, _create(folder / "qrels" / "test.tsv") as qrels:
+        qrels.write("query-id\tcorpus-id\tscore\n")
+        for one in judged:
+            known = {address_of[id]: relevance for id, relevance in one.documents.items() if id in address_of}
+            if any(known.values()):
+                questions += 1
+                judgements += len(known)
+                _write(queries, {"_id": str(questions), "text": one.question, "metadata": {"searches": one.searches}})
+                qrels.writelines(f"{questions}\t{url}\t{relevance}\n" for url, relevance in known.items())
+    report = {**facts, "documents": count, "questions": questions, "judgements": judgements}
+    with _create(folder / MARK) as out:
+        _write(out, report)
+    return report
+
+
+def _create(path: Path) -> Any:
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w", encoding="utf-8")
+
+
+def _write(out: Any, row: Mapping[str, Any]) -> None:
+    out.write(f"{json.dumps(row, ensure_ascii=False)}\n")

@@ -1,25 +1,36 @@
-"""The store of searches: INSIGHTS/searches.sqlite in a private folder, which any number of processes may use at once.
+"""What is kept of searches: searches.sqlite in a private folder, which any number of processes may use at once.
 
 It holds the question, its hits, which of them were opened or judged, and the time; nothing of who asked. What is
 deleted is overwritten in the file (`secure_delete`), and the write-ahead log, which may still have it, is emptied.
+A server hands searches to a `Recorder`: a bounded queue, and a thread that writes it.
 """
 
 import fcntl
+import logging
 import os
 import sqlite3
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rag.errors import InsightsError
+from rag.query.request import SearchRequest
+from rag.query.results import Answer
 
 Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
 What = Literal["seen", "opened", "good", "bad", "none"]
-WHATS: tuple[What, ...] = ("seen", "opened", "good", "bad", "none")
 DATABASE = "searches.sqlite"
 MOST_CHARACTERS = 500  # of a query
+WRITE_S = 0.5  # between two writes; what waits is lost if the process is killed
+MOST_WAITING = 2_000  # searches, of at most some hundred hits each, and as much feedback
+MOST_BYTES = 500_000_000  # of the store
+_FEEDBACK_PATIENCE_S = 3.0  # until another worker has written the search
+_CLEAN_S = 60.0  # between two deletions
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _LOCK = "lock"  # held while the database is made or brought to this version
 _UNSEEN_S = 600.0  # after which a search is deleted that nobody looked at
@@ -50,6 +61,9 @@ CREATE TABLE hits (
 """
 _ADD = "INSERT OR IGNORE INTO searches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_HIT = "INSERT OR IGNORE INTO hits (search, rank, passage, document) VALUES (?, ?, ?, ?)"
+
+
+log = logging.getLogger("pilotlight")
 
 
 def new_id(at: float) -> str:
@@ -95,14 +109,7 @@ class InsightsStore:
 
     def __init__(self, folder: Path) -> None:
         """Make the folder and the database where they are missing."""
-        self.folder = folder
-        self._connection = _open(folder)
-        self._inode = _inode(folder)
-
-    @property
-    def is_there(self) -> bool:
-        """Return whether the file is still the one that was opened: an operator may have removed it."""
-        return _inode(self.folder) == self._inode
+        self.folder, self._connection = folder, _open(folder)
 
     def close(self) -> None:
         """Close the database."""
@@ -115,7 +122,7 @@ class InsightsStore:
             for one in searches:
                 self._connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
                 self._connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
-            unknown = [each for each in feedback if not self._add_feedback(each)]
+            unknown = [each for each in feedback if not self._add_feedback(*each)]
         except BaseException:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -141,17 +148,17 @@ class InsightsStore:
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
-    def _add_feedback(self, feedback: Feedback) -> bool:
+    def _add_feedback(self, id: str, what: What, passage: str) -> bool:
         """Return whether the search is there; feedback on no hit of it is ignored."""
-        id, what, hit = feedback.id, feedback.what, (feedback.id, feedback.passage)
-        if self._connection.execute("SELECT 1 FROM searches WHERE id = ?", (id,)).fetchone() is None:
+        execute = self._connection.execute
+        if execute("SELECT 1 FROM searches WHERE id = ?", (id,)).fetchone() is None:
             return False
         if what != "seen":
-            value = ("opened", 1) if what == "opened" else ("verdict", _VERDICTS[what])
-            change = f"UPDATE hits SET {value[0]} = {value[1]} WHERE search = ? AND passage = ?"  # noqa: S608
-            if not self._connection.execute(change, hit).rowcount:
+            column, value = ("opened", 1) if what == "opened" else ("verdict", _VERDICTS[what])
+            change = f"UPDATE hits SET {column} = ? WHERE search = ? AND passage = ?"  # noqa: S608
+            if not execute(change, (value, id, passage)).rowcount:
                 return True
-        self._connection.execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
+        execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
         return True
 
 
@@ -183,7 +190,87 @@ def _open(folder: Path) -> sqlite3.Connection:
     return connection
 
 
-def _inode(folder: Path) -> int | None:
-    with suppress(FileNotFoundError):
-        return (folder / DATABASE).stat().st_ino
-    return None
+class Recorder:
+    """Keeps what is asked. Safe to use from several threads; no call but `close` waits for the disk."""
+
+    def __init__(self, folder: Path, days: int) -> None:
+        """Take the folder of the store, and after how many days a search is deleted."""
+        self.count: Callable[[str, int], None] = lambda *_: None  # takes "written" or "dropped", and of how many
+        self._folder, self._days = folder, days
+        self._searches: deque[Searched] = deque()
+        self._feedback: deque[tuple[float, Feedback]] = deque()  # with the time of arrival
+        self._is_failing = False
+        self._cleaned = -_CLEAN_S
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pilotlight-insights", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write. Returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what waits, and stop."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def record(self, request: SearchRequest, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
+        """Take a search that was answered; return its id, or None where too many wait.
+
+        A search with `seen` False, which is made while somebody types, counts only once feedback comes.
+        """
+        if len(self._searches) >= MOST_WAITING:
+            self.count("dropped", 1)
+            return None
+        one = Searched(
+            new_id(time.time()),
+            request.collection,
+            via,
+            " ".join(answer.query.split())[:MOST_CHARACTERS],
+            [(hit.id, hit.document) for hit in answer.hits],
+            max((cosine for hit in answer.hits if (cosine := hit.scores["dense"]) is not None), default=None),
+            answer.close,
+            answer.took_ms["total"],
+            seen,
+        )
+        self._searches.append(one)
+        return one.id
+
+    def add_feedback(self, id: str, what: What, passage: str) -> None:
+        """Take what became of a search; feedback on an unknown search is ignored."""
+        if len(self._feedback) >= MOST_WAITING:
+            self.count("dropped", 1)
+            return
+        self._feedback.append((time.monotonic(), Feedback(id, what, passage)))
+
+    def _run(self) -> None:
+        while not self._closed.wait(WRITE_S):
+            self._write()
+        self._write()
+        if self._searches:
+            self.count("dropped", len(self._searches))
+
+    def _write(self) -> None:
+        """Write what waits, and delete what is old; what cannot be written goes on waiting."""
+        is_due = time.monotonic() >= self._cleaned + _CLEAN_S and (self._folder / DATABASE).exists()
+        if not (self._searches or self._feedback or is_due):
+            return
+        try:
+            with closing(InsightsStore(self._folder)) as store:  # again each time: an operator may remove the file
+                searches, feedback = list(self._searches), list(self._feedback)
+                unknown = set(store.write(searches, [each for _, each in feedback]))
+                for _ in searches:
+                    self._searches.popleft()
+                for _ in feedback:
+                    self._feedback.popleft()
+                self.count("written", len(searches))
+                oldest = time.monotonic() - _FEEDBACK_PATIENCE_S
+                self._feedback.extend((at, each) for at, each in feedback if each in unknown and at > oldest)
+                if is_due:
+                    self._cleaned = time.monotonic()
+                    store.retain(time.time(), self._days, MOST_BYTES)
+            self._is_failing = False
+        except (sqlite3.Error, OSError, InsightsError) as error:
+            if not self._is_failing:
+                log.warning("searches cannot be recorded: %s", error)
+            self._is_failing = True

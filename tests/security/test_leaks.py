@@ -14,7 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from indexer.generation.documents import document_id
-from rag.client.client import Client
+from rag.client import Client
 from rag.errors import KeysError
 from rag.messages import Push
 from rag.query.request import Filter

@@ -14,7 +14,7 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import from_schema
 from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 
-from rag.insights.recorder import Recorder
+from rag.insights.store import Recorder
 from rag.serving.api_keys import KeyFile
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
@@ -79,7 +79,7 @@ def served(tmp_path):
             answer_model="small",
             originals=True,
         )
-        recorder = Recorder(settings)
+        recorder = Recorder(settings.insights_folder, settings.insights_days)
         recorder.start()
         app = create_app(retriever, settings, FakeJobs(), PushedQueue(settings), recorder)
         with running(app) as url:

@@ -1,4 +1,4 @@
-"""Documents over REST: read one or all, push and withdraw, and see what became of the pushed ones."""
+"""Documents over REST, read, exported, pushed and withdrawn; and builds of the index, started and stopped."""
 
 import json
 from collections.abc import Iterator
@@ -10,11 +10,24 @@ from werkzeug.exceptions import NotImplemented as NotSetUp
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline
-from rag.errors import DocumentRefused, FieldError
-from rag.messages import Change, Document, InCollection, InPushed, Push, PushQueue, Withdrawal
+from rag.errors import DocumentRefused, FieldError, JobMissing, JobRefused
+from rag.messages import (
+    BuildRequest,
+    Change,
+    Document,
+    InCollection,
+    InPushed,
+    Job,
+    Jobs,
+    Push,
+    PushQueue,
+    Request,
+    Withdrawal,
+)
+from rag.serving.job_manager import JobManager
 from rag.serving.pushed_queue import PushedQueue
 from web.api.requests import collection_field, read_json, read_query, retriever
-from web.guards.limits import MAX_DOCUMENT_BYTES, ConcurrencyLimit
+from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, ConcurrencyLimit
 from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import Content, Operation
 
@@ -25,6 +38,7 @@ _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for n
 _PUSH = Annotated[Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
+jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
 _exports = ConcurrencyLimit("exports", MOST_EXPORTS)
 _pushes = ConcurrencyLimit("pushes", 2)  # each is in memory three times over
 
@@ -138,3 +152,62 @@ def _queue(collection: str) -> PushedQueue:
     if not may_write(collection):
         raise DocumentRefused("collection", OUTSIDE)
     return pushes
+
+
+@jobs.post("")
+@Operation(
+    summary="Start building the index.",
+    description="One build runs at a time. Searches continue meanwhile, and use the new index once it is published.",
+    role="write",
+    body=BuildRequest,
+    responses={202: Job},
+    errors=(404, 409, 501),
+)
+def start() -> tuple[Response, int, dict[str, str]]:
+    """Start a job and answer its state."""
+    asked = read_json(BuildRequest, MAX_BODY_BYTES)
+    if not may_write(asked.collection):
+        raise JobRefused("collection", OUTSIDE)
+    job = _manager().start(sources=asked.sources, collection=asked.collection, add=asked.add, full=asked.full)
+    return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
+
+
+@jobs.get("")
+@Operation(summary="List the builds, newest first.", role="write", responses={200: Jobs}, errors=(501,))
+def list_all() -> Response:
+    """Answer the jobs that the server remembers."""
+    read_query(Request)
+    return jsonify(jobs=[job for job in _manager().all() if may_write(job["collection"])])
+
+
+@jobs.get("/<id>")
+@Operation(summary="Show a build.", role="write", responses={200: Job}, errors=(404, 501))
+def show(id: str) -> Response:
+    """Answer one job."""
+    read_query(Request)
+    job = _manager().get(id)
+    if not may_write(job["collection"]):
+        raise JobMissing(id)
+    return jsonify(job)
+
+
+@jobs.delete("/<id>")
+@Operation(
+    summary="Cancel a build.",
+    description="The index does not change. The process takes a moment to stop.",
+    role="write",
+    responses={202: Job},
+    errors=(404, 409, 501),
+)
+def cancel(id: str) -> tuple[Response, int]:
+    """Tell one job to stop."""
+    show(id)  # raises where the caller may not see it
+    return jsonify(_manager().cancel(id)), 202
+
+
+def _manager() -> JobManager:
+    """Return what builds indexes. Raises NotImplemented where nothing does."""
+    manager: JobManager | None = current_app.extensions["jobs"]
+    if manager is None:
+        raise NotSetUp("This server cannot build indexes.")
+    return manager

@@ -12,8 +12,7 @@ from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import FieldError, InsightsOff
-from rag.insights.recorder import Recorder
-from rag.insights.store import Via
+from rag.insights.store import Recorder, Via
 from rag.query.request import (
     DAYS,
     DEFAULT_COLLECTION,
@@ -31,7 +30,7 @@ from rag.serving.live import LiveRetriever
 from rag.settings import Settings
 from web.guards.limits import read_body
 from web.guards.scoped_retriever import caller, visible
-from web.observe.metrics import note_search
+from web.metrics import note_search
 
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", bound=SearchRequest)

@@ -1,3 +1,3 @@
 """Guards: who may ask, how often, how much; a request in, the same request or a refusal out.
 
-May import `observe` and the root of `web`."""
+May import the root of `web`."""

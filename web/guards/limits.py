@@ -27,9 +27,9 @@ from rag import deadline
 from rag.errors import DeadlinePassed
 from rag.settings import Settings
 from web.guards.scoped_retriever import caller
-from web.observe.worker_folder import shared_file
 from web.openapi import PUBLIC, operation_for
 
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # variable that names the folder which the workers of a server share
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
 MAX_CONVERSATION_BYTES = 512 * 1024  # of a question, with what was asked and answered before
@@ -92,6 +92,12 @@ class TokenBuckets:
             if full_at < earliest:
                 fullest, earliest = place, full_at
         return fullest, 0.0
+
+
+def shared_file(name: str) -> Path | None:
+    """Return the path of a file that the workers of this server share; None where there is one process alone."""
+    folder = os.environ.get(SHARED_FOLDER)
+    return Path(folder) / name if folder else None
 
 
 def network_of(address: str | None) -> str:

@@ -1,3 +1,3 @@
 """The pages that people see: search, documents, status, what people ask.
 
-May import `api` for parameters, `guards`, `observe` and the root of `web`."""
+May import `api` for parameters, `guards` and the root of `web`."""

@@ -1,13 +1,10 @@
-"""The pages of the operator: the index served, its freshness and speed; and the questions of readers, with CSV.
-
-Charts are geometry and labels here; the templates draw them as SVG.
-"""
+"""The pages of the operator: the index served, its freshness and speed; and the questions of readers, with CSV."""
 
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from flask import Blueprint, Response, current_app, render_template
 from msgspec import Meta
@@ -18,14 +15,13 @@ from rag.messages import InCollection, Request
 from rag.serving.pushed_queue import PushedQueue
 from web.api.requests import read_query, recorder, retriever, settings
 from web.display_urls import Link, Places, distinct, link_to
-from web.observe.metrics import Metrics
+from web.metrics import Metrics
 from web.openapi import HTML, Content, Operation
 
 STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
 BUILD_STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")  # as they follow each other
 FAILURES = 10  # that are listed
 OFFERED = (1, 7, 30, 90)  # days
-HUNDREDTHS = 100.0  # width of a row's drawing, and height of a column's
 SHARES = (0.5, 0.95, 0.99)
 
 Buckets = Sequence[tuple[float, int]]  # upper bound in seconds, how many between it and the bound before
@@ -44,22 +40,6 @@ class TableRequest(InsightsRequest):
     """One of the tables of the page."""
 
     table: Literal["asked", "unanswered", "days"] = "asked"
-
-
-class Bar(NamedTuple):
-    """One row of a lying bar chart."""
-
-    label: str
-    value: str
-    width: float  # of HUNDREDTHS
-
-
-class Column(NamedTuple):
-    """One column of a chart over time; heights are of HUNDREDTHS."""
-
-    label: str
-    lower: float
-    upper: float
 
 
 @status.get("/status")
@@ -86,7 +66,6 @@ def show_status() -> str:
         index=index,
         pushed=pushed,
         **(_of_index(index) if index else {}),
-        histogram=histogram(stages["total"]),
         searches=sum(count for _, count in stages["total"]),
         quantiles=quantiles(stages["total"]),
         stages=[(label, quantiles(stages[name])) for name, label in STAGES.items()],
@@ -98,8 +77,6 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     seconds = report.get("seconds", {})
     named = Places(index["sources"])
     names = distinct([named.of(source) for source in index["sources"]], index["sources"])
-    stages = [(name, seconds[name]) for name in BUILD_STAGES if name in seconds]
-    longest = max((value for _, value in stages), default=0) or 1
     return {
         "age": age(index["created_at"], datetime.now(UTC)),
         "sources": [Link(link_to(source).href, name) for source, name in zip(index["sources"], names, strict=True)],
@@ -114,7 +91,7 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
         ],
         "counts": [(name, report.get(name, {}).get("count", 0)) for name in ("new", "changed", "gone")]
         + [("unchanged", report.get("unchanged", 0))],
-        "build": [Bar(name, f"{value:,.1f} s", HUNDREDTHS * value / longest) for name, value in stages],
+        "build": [f"{name} {seconds[name]:,.1f} s" for name in BUILD_STAGES if name in seconds],
         "took": seconds.get("total"),
     }
 
@@ -132,16 +109,7 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
 def show_insights() -> str:
     """Show the most asked, what is asked without a good answer, times and days."""
     asked = read_query(InsightsRequest)
-    found = _report(asked)
-    most = max((one.asked for _, one in found.days), default=0)
-    columns = []
-    for day, one in found.days:
-        label = f"{day}: {one.asked:,} asked, {one.unanswered:,} without a good answer"
-        heights = [HUNDREDTHS * count / max(most, 1) for count in (one.asked - one.unanswered, one.unanswered)]
-        columns.append(Column(label, *heights))
-    return render_template(
-        "insights.html", found=found, days=asked.days, offered=OFFERED, kept=settings(), columns=columns, most=most
-    )
+    return render_template("insights.html", found=_report(asked), days=asked.days, offered=OFFERED, kept=settings())
 
 
 @insights.get("/api/v1/insights.csv")
@@ -169,20 +137,6 @@ def _report(asked: InsightsRequest) -> Report:
         return report(settings().insights_folder, asked.days, asked.collection or None)
     except (sqlite3.Error, OSError) as error:
         raise InsightsError(f"what people ask cannot be read: {error}") from error
-
-
-def histogram(buckets: Buckets) -> list[Bar]:
-    """Lay out a histogram, from the first to the last bucket that has anything in it."""
-    filled = [place for place, (_, count) in enumerate(buckets) if count]
-    if not filled:
-        return []
-    most = max(count for _, count in buckets)
-    bars = []
-    for place in range(filled[0], filled[-1] + 1):
-        bound, count = buckets[place]
-        label = f"> {_spell(buckets[place - 1][0])}" if bound == float("inf") else f"≤ {_spell(bound)}"
-        bars.append(Bar(label, f"{count:,}", HUNDREDTHS * count / most))
-    return bars
 
 
 def quantiles(buckets: Buckets) -> list[str]:

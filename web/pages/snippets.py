@@ -1,11 +1,11 @@
 """Turns a passage and the spans that match into safe HTML: a piece around the matches, or all of it.
 
-What was code on its page is plain text in the index, with its lines. It is recognised by how its lines are built: by
-the signs they end in and hold, by indentation and columns, and by what prose has and code has not.
+What was code on its page is plain text in the index. It is recognised by how its lines are built: by the signs they end
+in and hold, by indentation and columns, and by what prose has and code has not.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -22,35 +22,29 @@ MARK = Markup("<mark>")
 NEAR = Markup('<mark class="near">')  # a sentence that is near in meaning, but has no word of the query
 SHAPES = {  # what can be wider than the page is reached by keys, to be scrolled
     "text": Markup("<p>{}</p>"),
-    "heading": Markup('<p class="heading">{}</p>'),
     "table": Markup('<div class="rows" tabindex="0"><table>{}</table></div>'),
     "code": Markup('<pre tabindex="0"><code>{}</code></pre>'),
 }
 ROW, ROW_CELL = Markup("<tr>{}</tr>"), Markup("<td>{}</td>")
 CUT = Markup('<span class="cut">…</span>')
 _LOOKED_AT = 200  # characters at either end of a line
-_LONGEST_HEADING = 80  # characters
-_WRAPPED = range(50, 121)  # characters of the longest line of a text that was wrapped by hand or by a mailer
 
 _BREAK = re.compile(r"\s+")
 # A full stop after a number, a single letter or before a small one seldom ends a sentence.
 _STOP = re.compile(r"""(?:(?<=[^\W\d_]{2})|(?<=[)\]"'”’]))[.!?…]+["'”’)\]]*\s+(?=[^\sa-z])|[。！？｡]+[」』”）]*""")
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
-_FENCE = re.compile(r"[ \t]*(```+|~~~+)[^`\n]*")
 _ITEM = re.compile(r"\s*(?:[-*•–]|\d+[.)]|[a-z]\))\s+\S")
 _ENDS = re.compile(r"(?:[;{}\\\[]|[({,=|]|\)\s*[:,;]?|=>|->|&&|\|\|)\s*\Z|\A\s*[\])}]+[;,]?\s*\Z")
 _SIGNS = re.compile(
-    r"[$\w\])]\s*(?:[=!<>+*/%&|^-]?=)\s*\S|\w\(.*\)|::|->|=>|&&|\|\||\$\w|\$\{|</?\w[^>]*>|\w\.\w+\(|[{}]|(?:^|\s)--?\w[\w-]*"
+    r"[$\w\])]\s*(?:[=!<>+*/%&|^-]?=)\s*\S|\w\(.*\)|::|->|=>|&&|\|\||\$\w|\$\{|</?\w[^>]*>|\w\.\w+\(|[{}]|(?:^|\s)(?:--?\w|(?:~|\.{1,2})?/\w)"
 )
 _PROMPT = re.compile(r"\s*(?:\$|#|>>>|\.\.\.|%|In \[\d*\]:|\w[\w@:~/.-]*[$#>])\s+\S|\s*(?:#!|//|/\*|<!--|--\s)")
-_RULE, _DASHES = frozenset("-=+:| "), re.compile("[-=]{3}")
+_RULE = re.compile(r"(?=.*[-=]{3})[-=+:| ]+")
 _COLUMNS = re.compile(r"\S(?: {3,}|\t+)\S")
 _PAIR = re.compile(r"\s*(?:- )?[\w.\"'-]+:(?:\s|\Z)")
-_PATH = re.compile(r"(?:^|\s)(?:~|\.{1,2})?/\w")
 _CALL = re.compile(r"\w\(")
 _WORDS = re.compile(r"(?<!\w)(?:[^\W\d_]+(?:['’][^\W\d_]+)?[,;:.]?(?:\s+|\Z)){6}")
 _SENTENCE = re.compile(r"(?<!\w)[^\W\d_]{2,}[,;]?(?: [^\W\d_]+(?:'[^\W\d_]+)?[,;:]?){3,}[^;{}=]*[.!?:]['\")”’]*\Z")
-_UNFINISHED = re.compile(r"[^\W_].*[^.,;:!…]", re.DOTALL)  # a line that is no sentence, or a question
 
 
 class TextBlock(NamedTuple):
@@ -58,7 +52,7 @@ class TextBlock(NamedTuple):
 
     start: int
     end: int
-    kind: Literal["text", "heading", "table", "code"]
+    kind: Literal["text", "table", "code"]
 
 
 def make_snippet(
@@ -79,7 +73,6 @@ def make_snippet(
     if not spans and sentence:
         spans, opening = merge_spans([sentence], len(text)), NEAR
     blocks = split_blocks(text, is_code=is_code)
-    text = unwrap(text, blocks)
     start, end = (0, len(text)) if len(text) <= size else _window(text, blocks, spans, size)
     return _render(text, blocks, spans, (start, end), opening)
 
@@ -87,8 +80,8 @@ def make_snippet(
 def make_text(text: str, highlights: Iterable[Span] = (), *, is_code: bool = False) -> Markup:
     """Show a text whole, with the spans that match marked."""
     text = text.rstrip()
-    blocks = split_blocks(text, is_code=is_code)
-    return _render(unwrap(text, blocks), blocks, merge_spans(highlights, len(text)), (0, len(text)), MARK)
+    spans = merge_spans(highlights, len(text))
+    return _render(text, split_blocks(text, is_code=is_code), spans, (0, len(text)), MARK)
 
 
 def make_section(section: str, text: str, highlights: Iterable[Span], *, is_code: bool = False) -> Markup:
@@ -203,46 +196,24 @@ def _units(text: str, block: TextBlock, size: int) -> list[Span]:
 
 
 def split_blocks(text: str, *, is_code: bool = False) -> list[TextBlock]:
-    """Return the blocks of a text in order; code goes on over blank lines, and has no fence around it any more."""
-    if is_code:  # of a file of source code, and so nothing else
-        return list(_code(text, 0, len(text)))
+    """Return the blocks of a text, which blank lines part; code goes on over those, as far as it looks like code."""
+    if is_code:
+        return [TextBlock(*_bounds(text, 0, len(text)), "code")] if text.strip() else []
     blocks: list[TextBlock] = []
-    for block in _fenced(text):
-        last = blocks[-1] if blocks else None
-        if last and last.kind == "code" and not text[last.end : block.start].strip():
-            lines = text[block.start : block.end].split("\n")
-            is_inside = not any(_is_prose(line) or _ITEM.match(line) for line in lines)
-            if block.kind == "code" or (
-                is_inside and all(line.startswith(("  ", "\t")) for line in lines if line.strip())
-            ):
-                blocks[-1] = TextBlock(last.start, block.end, "code")
-                continue
-        blocks.append(block)
-    short = [block.kind == "text" and _is_short(text[block.start : block.end].strip()) for block in blocks]
-    for place, (is_short, is_next_short) in enumerate(pairwise(short)):
-        if is_short and not is_next_short:
-            blocks[place] = blocks[place]._replace(kind="heading")
-    return blocks
-
-
-def unwrap(text: str, blocks: list[TextBlock]) -> str:
-    """Return a text of the same length in which a break that only wrapped a line is a space.
-
-    Such a break stands where the next word would not have fitted into the longest line.
-    """
-    pieces, position = [], 0
-    for block in blocks:
-        lines = _lines(text, block.start, block.end) if block.kind == "text" else []
-        width = max((end - start for start, end in lines), default=0)
-        if len(lines) < 2 or width not in _WRAPPED:
+    position = 0
+    for stop, following in [*(gap.span() for gap in _BLANK.finditer(text)), (len(text), len(text))]:
+        start, end = _bounds(text, position, stop)
+        position = following
+        if start >= end:
             continue
-        for (start, end), following in pairwise(lines):
-            after = text[slice(*following)]
-            first = after.split(None, 1)[0] if after.strip() else ""
-            if first and end - start + 1 + len(first) > width and not _ITEM.match(after):
-                pieces += [text[position:end], " "]
-                position = end + 1
-    return "".join([*pieces, text[position:]])
+        lines = text[start:end].split("\n")
+        block = TextBlock(start, end, "table" if _is_table(lines) else "code" if _is_code(lines) else "text")
+        goes_on = block.kind == "code" or all(line.startswith(("  ", "\t")) for line in lines)
+        is_words = any(_is_prose(line) or _ITEM.match(line) for line in lines)
+        if goes_on and not is_words and blocks and blocks[-1].kind == "code":
+            block = TextBlock(blocks.pop().start, end, "code")
+        blocks.append(block)
+    return blocks
 
 
 def _lines(text: str, start: int, end: int) -> list[Span]:
@@ -252,47 +223,6 @@ def _lines(text: str, start: int, end: int) -> list[Span]:
         spans.append((position, position + len(line)))
         position += len(line) + 1
     return spans
-
-
-def _fenced(text: str) -> Iterator[TextBlock]:
-    """Yield the blocks of a text, what stands between fences as code."""
-    fence, opened, position = "", 0, 0
-    for start, end in _lines(text, 0, len(text)):
-        found = _FENCE.fullmatch(text, start, end)
-        if not found or (fence and not found[1].startswith(fence)):
-            continue
-        if fence:
-            yield from _code(text, opened, start)
-            fence = ""
-        else:
-            yield from _apart(text, position, start)
-            fence, opened = found[1], end + 1
-        position = end + 1
-    yield from _code(text, opened, len(text)) if fence else _apart(text, position, len(text))
-
-
-def _code(text: str, start: int, end: int) -> Iterator[TextBlock]:
-    left, right = _bounds(text, start, end)
-    if left < right:
-        yield TextBlock(left, right, "code")
-
-
-def _apart(text: str, start: int, end: int) -> Iterator[TextBlock]:
-    """Yield blocks with blank lines between; lead-in lines of prose are set apart from the code that follows them."""
-    position = start
-    for stop in [*(match.span() for match in _BLANK.finditer(text, start, end)), (end, end)]:
-        left, right = _bounds(text, position, stop[0])
-        position = stop[1]
-        if left >= right:
-            continue
-        lines = _lines(text, left, right)
-        texts = [text[slice(*line)] for line in lines]
-        lead = next((at for at, line in enumerate(texts) if not _is_prose(line)), len(lines))
-        if 0 < lead < len(lines) and _is_code(texts[lead:]):
-            yield TextBlock(left, lines[lead - 1][1], "text")
-            yield TextBlock(lines[lead][0], right, "code")
-        else:
-            yield TextBlock(left, right, "table" if _is_table(texts) else "code" if _is_code(texts) else "text")
 
 
 def _bounds(text: str, start: int, end: int) -> Span:
@@ -315,37 +245,25 @@ def _is_prose(line: str) -> bool:
     return bool(_WORDS.search(line) or (_SENTENCE.search(line) and not _CALL.search(line)))
 
 
-def _is_short(line: str) -> bool:
-    """Whether a paragraph is one line that ends as headings do."""
-    if len(line) > _LONGEST_HEADING or "\n" in line or line[:1].islower():
-        return False
-    return bool(_UNFINISHED.fullmatch(line)) and not _ITEM.match(line)
-
-
 def _is_table(lines: list[str]) -> bool:
     """Whether lines are rows of a table, as readers write them: as many cells each, but for empty ones at the end."""
     if len(lines) < 3 or any(line[:1].isspace() or _ENDS.search(_ends_of(line)) for line in lines):
         return False
     cells = [line.count(CELL) for line in lines]
-    return max(cells) > 0 and cells.count(max(cells)) * 4 >= len(lines) * 3 and not _has_rule(lines)
-
-
-def _has_rule(lines: list[str]) -> bool:
-    """Whether there is a line as below the head of a table."""
-    return len(lines) > 1 and any(set(line) <= _RULE and _DASHES.search(line) for line in map(_ends_of, lines))
+    return max(cells) > 0 and cells.count(max(cells)) * 4 >= len(lines) * 3
 
 
 def _is_code(lines: list[str]) -> bool:
-    lines = [_ends_of(line) for line in lines if line.strip()]
+    lines = [_ends_of(line) for line in lines]
     indented = sum(line.startswith(("  ", "\t")) for line in lines)
     pairs = sum(bool(_PAIR.match(line)) for line in lines)
     columns = sum(bool(_COLUMNS.search(line)) for line in lines)
-    if _has_rule(lines) or (indented and pairs * 3 >= len(lines) * 2) or columns * 2 > len(lines) > 1:
+    has_rule = len(lines) > 1 and any(_RULE.fullmatch(line) for line in lines)  # as below the head of a table
+    if has_rule or (indented and pairs * 3 >= len(lines) * 2) or columns * 2 > len(lines) > 1:
         return True
-    if any(_is_prose(line) or _ITEM.match(line) for line in lines[:1]) or sum(map(_is_prose, lines)) * 3 > len(lines):
+    if _is_prose(lines[0]) or _ITEM.match(lines[0]) or sum(map(_is_prose, lines)) * 3 > len(lines):
         return False
     signs = sum(bool(_ENDS.search(line)) + bool(_SIGNS.search(line)) + 2 * bool(_PROMPT.match(line)) for line in lines)
-    signs += sum(bool(_PATH.search(line)) and not _SIGNS.search(line) for line in lines)
     if len(lines) == 1:
-        return signs + lines[0].rstrip().endswith(";") >= 2
+        return signs + lines[0].endswith(";") >= 2
     return signs + indented >= len(lines)

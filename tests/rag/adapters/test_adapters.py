@@ -12,7 +12,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 
 from rag.adapters.langchain import PilotlightReranker, PilotlightRetriever
-from rag.client.client import Client
+from rag.client import Client
 from rag.query.request import Filter
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit

@@ -13,7 +13,7 @@ from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import make_hit
 from tests.web.test_problems import assert_problem
-from web.api.answers import MOST_AT_ONCE
+from web.api.search import MOST_AT_ONCE
 from web.app import create_app
 
 URL = "/api/v1/answer"

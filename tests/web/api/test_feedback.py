@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from rag.insights.recorder import Recorder
-from rag.insights.store import DATABASE
+from rag.insights.store import DATABASE, Recorder
 from rag.serving.api_keys import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
@@ -29,7 +28,7 @@ class Kept:
         self.retriever = FakeRetriever()
         self.retriever.hits = [make_hit(rank) for rank in (1, 2, 3)]
         self.settings = Settings(insights=True, index=str(folder), **settings)
-        self.recorder = Recorder(self.settings)
+        self.recorder = Recorder(self.settings.insights_folder, self.settings.insights_days)
         self.told: list[str] = []  # the feedback so far
         self.recorder.add_feedback = self._add_feedback(self.recorder.add_feedback)
         self.app = create_app(self.retriever, self.settings, recorder=self.recorder)
@@ -152,7 +151,7 @@ def test_a_box_of_another_site_tells_what_was_seen_and_opened(tmp_path):
 
 
 def test_what_cannot_be_written_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("rag.insights.recorder.MOST_WAITING", 3)
+    monkeypatch.setattr("rag.insights.store.MOST_WAITING", 3)
     (tmp_path / "insights").write_text("in the way of the folder", encoding="utf-8")
     kept = Kept(tmp_path)
     for _ in range(5):

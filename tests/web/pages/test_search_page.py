@@ -9,7 +9,10 @@ import pytest
 from flask import abort
 
 import web
-from tests.web.fakes import make_hit
+from rag.errors import SettingsError
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever, make_hit
+from web.app import create_app
 
 WEB = Path(web.__path__[0])
 BROWSER = {"Accept": "text/html"}
@@ -245,3 +248,25 @@ def test_all_that_a_browser_is_sent_is_small(client):
     assert sum(file.stat().st_size for file in [*sent, *made]) <= 62_000
     shown = sum(len(client.get(path).data) for path in ("/", "/?q=index"))
     assert shown + sum(file.stat().st_size for file in sent) <= 56_000
+
+
+def test_pages_have_the_name_of_the_operator():
+    html = create_app(FakeRetriever(), Settings(site_name="Acme <Docs>")).test_client().get("/").text
+    assert "<title>Acme &lt;Docs&gt;</title>" in html
+    assert "Pilotlight" not in html
+    with pytest.raises(SettingsError, match="must have 1 to 60 characters"):
+        create_app(FakeRetriever(), Settings(site_name=" "))
+
+
+def test_every_site_may_load_the_search_box_without_a_key_and_nothing_else():
+    client = create_app(FakeRetriever(), Settings(anonymous="none")).test_client()
+    with client.get("/embed.js") as response:
+        assert (response.status_code, response.mimetype) == (200, "text/javascript")
+        assert response.headers["Cross-Origin-Resource-Policy"] == "cross-origin"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers["Cache-Control"] == "public, max-age=3600"
+    with client.get("/embed.js", headers={"If-None-Match": response.headers["ETag"]}) as again:
+        assert again.status_code == 304
+    for other in ("/static/embed.js", "/static/page.js", "/api/v1/search?q=a"):
+        with client.get(other) as found:
+            assert found.headers["Cross-Origin-Resource-Policy"] == "same-origin"

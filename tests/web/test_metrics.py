@@ -1,11 +1,8 @@
 """What the server says of itself, in one process and over several."""
 
-import multiprocessing
 import os
 import re
 import signal
-import sys
-from types import SimpleNamespace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,8 +14,7 @@ from rag.settings import load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until
 from web.app import create_app
-from web.observe.metrics import SECONDS, STAGES, Metrics
-from web.observe.worker_folder import claim_number, make_folder
+from web.metrics import SECONDS, STAGES, Metrics
 
 TOOK = {"embed": 2.0, "dense": 0.7, "lexical": 0.4, "fuse": 0.1, "total": 3.1}
 
@@ -80,16 +76,13 @@ def test_a_request_that_fails_is_no_longer_in_progress(app, retriever):
     assert (found["pilotlight_http_requests_in_progress"], found["pilotlight_ready"]) == (1, 0)
 
 
-def test_batches_refusals_stages_and_compilations(monkeypatch):
+def test_batches_refusals_and_stages():
     metrics = Metrics(lambda: {})
     metrics.batch(1, 0)
     metrics.batch(5, 7)
     metrics.refuse("queue")
-    graphs = {"unique_graphs": 2}
-    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", SimpleNamespace(counters={"stats": graphs}))
     metrics.searched(answer(), "hybrid", "default")
     metrics.searched(answer(lexical=0.0), "dense", "default")
-    graphs["unique_graphs"] = 3
     metrics.searched(answer(embed=0.0, dense=0.0), "lexical", "default")
     text = metrics.text().decode()
     found = values(text)
@@ -97,7 +90,6 @@ def test_batches_refusals_stages_and_compilations(monkeypatch):
     assert found["pilotlight_model_batch_texts_sum"] == 6
     assert found['pilotlight_model_batch_texts_bucket{le="1.0"}'] == 1
     assert found['pilotlight_requests_refused_total{reason="queue"}'] == 1
-    assert found["pilotlight_model_compilations_total"] == 3
     assert 'mode="dense",stage="embed"' in text
     assert not re.search(r'mode="dense",stage="lexical"|mode="lexical",stage="(embed|dense)"', text)
     for family in text_string_to_metric_families(text):
@@ -120,36 +112,6 @@ def test_the_status_page_gets_the_times_of_each_stage():
     embed = dict(stages["embed"])
     assert [bound for bound, _ in stages["embed"]] == [*SECONDS, float("inf")]
     assert (embed[0.002], embed[float("inf")], sum(embed.values())) == (2, 1, 3)
-
-
-def serve_until_killed(told):
-    folder = make_folder()  # kept, as its lock is
-    told.send(str(folder.path))
-    signal.pause()
-
-
-def test_workers_have_numbers_and_the_folder_of_a_killed_server_goes(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    mine, told = multiprocessing.get_context("spawn").Pipe()
-    server = multiprocessing.get_context("fork").Process(target=serve_until_killed, args=(told,), daemon=True)
-    server.start()
-    theirs = mine.recv()
-    (tmp_path / "pilotlight-notes").mkdir()
-    first = make_folder()
-    assert os.path.exists(theirs)  # its server is alive
-    one, two = claim_number(first.path), claim_number(first.path)
-    one.held.close()  # a dead worker gives its number back
-    again = claim_number(first.path)
-    assert (one.number, two.number, again.number) == (0, 1, 0)
-    again.held.close()
-    two.held.close()
-    os.kill(server.pid, signal.SIGKILL)
-    server.join()
-    second = make_folder()
-    assert set(tmp_path.iterdir()) == {first.path, second.path, tmp_path / "pilotlight-notes"}
-    first.remove()
-    second.remove()
-    assert [path.name for path in tmp_path.iterdir()] == ["pilotlight-notes"]
 
 
 def test_workers_count_together_and_a_killed_one_loses_nothing(tmp_path):

@@ -16,9 +16,9 @@ from flask import g
 from rag.errors import SettingsError
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
+from web import logs
 from web.app import create_app
 from web.guards.scoped_retriever import Caller
-from web.observe import logs
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_failure_is_found_by_the_request_id(client, retriever, written):
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_the_server_logs_in_the_format_that_is_set(form):
     code = (
-        "import logging, types\nfrom gunicorn.config import Config\nfrom web.observe import logs\n"
+        "import logging, types\nfrom gunicorn.config import Config\nfrom web import logs\n"
         f"logs.configure({form!r})\n"
         "fields = {'query': 'a \"b\"\\nlevel=critical', 'k': 10}\n"
         "logging.getLogger('pilotlight').info('here', extra={'fields': fields})\n"

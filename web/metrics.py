@@ -1,6 +1,6 @@
 """Measurements of every request, for Prometheus at `/metrics`, the status page and the log.
 
-Workers count into files of a folder that they share (see `worker_folder`); each adds up those of all.
+Workers count into files of a folder that they share, which the Prometheus client looks for; each adds up those of all.
 """
 
 import logging
@@ -8,12 +8,10 @@ import os
 import re
 import secrets
 import sqlite3
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, request
@@ -33,8 +31,8 @@ from prometheus_client.registry import Collector
 from rag.query.results import Answer
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
-from web.observe import logs
-from web.observe.worker_folder import FOLDER_VARIABLE, claim_number
+from web import logs
+from web.guards.limits import SHARED_FOLDER
 from web.openapi import Content, Operation
 
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")
@@ -65,15 +63,10 @@ class Metrics:
     """The counters of one application; safe to use from several threads."""
 
     def __init__(self, status: Status, waiting: Waiting | None = None) -> None:
-        folder = Path(os.environ[FOLDER_VARIABLE]) if FOLDER_VARIABLE in os.environ else None
-        self._slot = claim_number(folder) if folder else None  # held as long as this object
-        number = self._slot.number if self._slot else 0
         registry = self._collected = CollectorRegistry()
-        if folder:
-            for stale in folder.glob(f"gauge_live*_{number}.db"):
-                stale.unlink()  # what the worker that died with this number had open
-            values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
-            multiprocess.MultiProcessCollector(self._collected, str(folder))  # type: ignore[no-untyped-call]
+        if SHARED_FOLDER in os.environ:
+            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+            multiprocess.MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
         own: Any = {"namespace": "pilotlight", "registry": registry}
 
@@ -90,24 +83,16 @@ class Metrics:
         self._batch = Histogram("model_batch_texts", "Queries in one run of the model.", buckets=BATCH_TEXTS, **own)
         self._queue = gauge("model_queue", "Queries that waited for the model when its last run ended.")
         self.in_progress = gauge("http_requests_in_progress", "Requests being answered.")
-        text = "Graphs that engine `compile` has compiled since the start."
-        self._compiled = Counter("model_compilations", text, **own)
         text = "Searches that were written to the record of what people ask, or dropped."
         self._insights = Counter("insights_searches", text, ("outcome",), **own)
-        self._graphs = 0
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
         self._collected.register(_StateCollector(status, waiting))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
         """Count one search that was answered."""
-        took = answer.took_ms
         for stage in STAGES:
-            if (milliseconds := took.get(stage)) and stage != _IDLE.get(mode):
+            if (milliseconds := answer.took_ms.get(stage)) and stage != _IDLE.get(mode):
                 self._child(self._stages, stage, mode, collection).observe(milliseconds / 1000)
-        dynamo = sys.modules.get("torch._dynamo.utils")  # only where the engine `compile` has loaded it
-        if dynamo and (graphs := dynamo.counters["stats"]["unique_graphs"]) > self._graphs:
-            self._compiled.inc(graphs - self._graphs)
-            self._graphs = graphs
 
     def batch(self, texts: int, waiting: int) -> None:
         """Count one run of the model, as `QueryBatcher` tells it."""
@@ -240,6 +225,11 @@ def _log(route: str, status: int, seconds: float) -> None:
     elif g.searches:
         fields |= {"searches": len(g.searches), "hits": sum(each["hits"] for each in g.searches)}
     logs.requests.log(level, "request", extra={logs.FIELDS: fields})
+
+
+def forget_process(pid: int) -> None:
+    """Leave out the gauges of a worker that has ended; its counters go on counting."""
+    multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
 
 def note_search(answer: Answer, *, mode: str, collection: str, k: int) -> None:

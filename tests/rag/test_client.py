@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rag.client
 from indexer.sources.pushed_store import PushedStore
-from rag.client import client as client_module
-from rag.client.client import Client
+from rag.client import Client
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer
@@ -114,7 +114,7 @@ def test_status_and_models(client, retriever):
     assert client.embed([]).shape[0] == client.rerank("vacuum", []).shape[0] == 0
     assert client.status()["generation"] == "g1"
     retriever.ready = False
-    with pytest.raises(Unavailable, match="still loading"), Client(client._transport.url, patience=0) as impatient:
+    with pytest.raises(Unavailable, match="still loading"), Client(client.url, patience=0) as impatient:
         impatient.status()
 
 
@@ -183,7 +183,7 @@ def test_keys(retriever, tmp_path):
 
 
 def test_jobs(retriever, tmp_path, monkeypatch):
-    monkeypatch.setattr(client_module, "_JOB_POLL_S", 0.01)
+    monkeypatch.setattr(rag.client, "_POLL_S", 0.01)
     settings = Settings(keys=str(tmp_path / "keys.json"))
     key = KeyFile(settings.keys_file).add("builder", "write")
     jobs = FakeJobs()
@@ -191,19 +191,19 @@ def test_jobs(retriever, tmp_path, monkeypatch):
         job = client.index("site", full=True, collection="notes")
         asked = {"sources": ["site"], "full": True, "add": False, "collection": "notes"}
         assert asked.items() <= jobs.jobs[job.id].items()
-        assert (job.state, job.running) == ("running", True)
+        assert job.state == "running"
         with pytest.raises(Unavailable, match="still running after 0 seconds"):
-            job.wait(timeout=0)
+            client.wait(job, timeout=0)
         threading.Timer(0.1, lambda: jobs.jobs[job.id].update(state="done", report={"documents": 3})).start()
-        assert job.wait(timeout=30) == {"documents": 3}
+        assert client.wait(job, timeout=30).report == {"documents": 3}
         with pytest.raises(Rejected, match="has ended") as caught:
-            job.cancel()
+            client.cancel(job.id)
         assert caught.value.status == 409
         assert [found.id for found in client.jobs()] == [job.id] == [client.job(job.id).id]
         other = client.index()
-        other.cancel()
+        other = client.cancel(other.id)
         with pytest.raises(ClientError, match="is cancelled"):
-            other.wait()
+            client.wait(other)
         with pytest.raises(Rejected, match="no job"):
             client.job("20200101T000000-abc")
 
@@ -242,10 +242,10 @@ def test_push_wait_and_withdraw(tmp_path):
         bad = client.push("https://wiki.test/c", b"no PDF", content_type="application/pdf")
         assert (text.id, text.state, text.url) == (1, "queued", "https://wiki.test/a")
         with pytest.raises(Unavailable, match="change 1 is still queued"):
-            text.wait(0)
+            client.wait(text, 0)
         builder.build(settings.index_dir)
-        assert [change.wait(5) for change in (text, page, bad)] == ["indexed", "indexed", "failed"]
-        assert bad.reason
+        assert [client.wait(change, 5).state for change in (text, page, bad)] == ["indexed", "indexed", "failed"]
+        assert client.change(bad.id).reason
         with PushedStore(settings.index_dir).read() as documents:
             first = documents.page("https://wiki.test/a")
         assert first is not None
@@ -253,7 +253,7 @@ def test_push_wait_and_withdraw(tmp_path):
         gone = client.withdraw("https://wiki.test/b")
         assert [change.id for change in client.changes()] == [gone.id, 3, 2, 1]
         builder.build(settings.index_dir)
-        assert gone.wait(5) == "removed"
+        assert client.wait(gone, 5).state == "removed"
         with pytest.raises(Rejected, match="no document was pushed") as error:
             client.withdraw("https://wiki.test/b")
         assert error.value.field == "url"
@@ -335,7 +335,7 @@ def test_a_server_that_is_something_else(scripted, status, headers, body, messag
         client.search("a")
 
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [(DOCS / name).read_text(encoding="utf-8") for name in ("programming.md", "sources.md")]
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", "".join(PAGES), re.MULTILINE | re.DOTALL)
 KEY = "pl_a-key-that-may-write"

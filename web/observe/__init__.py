@@ -1,3 +1,0 @@
-"""Metrics, logs and traces of requests.
-
-May import the root of `web`."""
