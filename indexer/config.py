@@ -65,9 +65,9 @@ class Scope:
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
         for pattern in self.exclude:
-            if _matches(pattern, path):
+            if matches(pattern, path):
                 return f"excluded by {pattern}"
-        if self.include and not any(_matches(pattern, path) for pattern in self.include):
+        if self.include and not any(matches(pattern, path) for pattern in self.include):
             return "excluded by --include"
         return None
 
@@ -217,7 +217,8 @@ def patterns(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
-def _matches(pattern: str, path: str) -> bool:
+def matches(pattern: str, path: str) -> bool:
+    """Return whether a path begins as a pattern of robots.txt says, or is of it as a whole where that ends with `$`."""
     *_, last = pieces = pattern.removesuffix("$").split("*")
     if not path.startswith(pieces[0]):
         return False

@@ -1,19 +1,43 @@
-"""Credentials of origins as a user describes them: where each secret is, and never the secret itself.
+"""Credentials of origins as a user describes them, and sessions with these origins for the length of a build.
 
-Secrets are read just before they are used, by `indexer.crawl.sessions`.
+A credential says where each secret is. Secrets are read just before they are sent, and taken out of every answer.
+
+One page cannot tell whether a session has ended: any may be for other users, or hold a form for a password. So a few
+that were read are kept as witnesses: one that strangers are refused, and the session is not, shows that it lives.
 """
 
+import base64
+import html
+import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
+from http.cookiejar import Cookie, CookieJar
 from pathlib import Path
-from urllib.parse import urlsplit
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
+from urllib.request import Request
 
 from indexer.errors import ConfigError, CredentialsError
 from indexer.urls import has_user, is_loopback, normalise, origin
 
 _MAX_BYTES = 1_000_000  # of a file with a secret; a cookies.txt may be a whole browser's
+_MAX_COOKIES, _MAX_COOKIE = 180, 4_096  # cookies of an origin, and characters of one, as in browsers
+_HTTP_ONLY = "#HttpOnly_"
+_COOKIE_FIELDS = 7  # domain, whether subdomains too, path, whether TLS only, expiry, name, value
+_HEADER_VALUE = re.compile(r"[\x20-\x7e\t]+")
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_MIN_SECRET, _MIN_COOKIE = 8, 16  # characters; shorter secrets may be words, and are not searched in answers
+_MAX_VALUES = 200  # of cookies that are taken out of answers, the newest; some sites set a new one with each answer
+_WITNESSES = 3
+# a step of a path, or a word of a query: logout, sign_out, Logout.action, Special:UserLogout
+_LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?:\.\w+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +137,145 @@ def site_of(text: str) -> str:
     if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
         raise ConfigError(f"{origin(url)}: secrets are sent only over https, or to this machine")
     return origin(url)
+
+
+class Session:
+    """A session with one origin. Safe to share between threads."""
+
+    def __init__(self, credential: Credential) -> None:
+        self.kinds = credential.kinds()  # empty: only cookies that the site sets are sent
+        self._credential = credential
+        self._lock = threading.Lock()
+        self._headers: dict[str, str] | None = None  # None: no request yet
+        self._cookies = CookieJar()
+        self._secrets: set[str] = set()
+        self._values: dict[str, None] = {}  # of cookies, the newest last
+        self._spellings: tuple[bytes, ...] = ()  # of what is taken out of answers, the longest first
+        self._witnesses: deque[str] = deque(maxlen=_WITNESSES)
+        self._proven = ""  # a witness that strangers are refused
+
+    def headers(self, url: str) -> dict[str, str]:
+        """Return the headers of a request to an address of the origin. Raises CredentialsError, which names it."""
+        with self._lock:
+            if self._headers is None:
+                try:
+                    self._headers = self._read_headers()
+                    self._load_cookies()
+                except CredentialsError as error:
+                    raise CredentialsError(f"credentials of {self._credential.origin}: {error}") from None
+                self._learn_cookies()
+        request = Request(url)  # noqa: S310 - nothing is fetched: a jar takes addresses in this form
+        self._cookies.add_cookie_header(request)
+        cookie = request.get_header("Cookie")
+        return {**self._headers, "Cookie": cookie} if cookie else self._headers
+
+    def take_cookies(self, url: str, lines: Iterable[str]) -> None:
+        """Store the cookies of Set-Cookie headers, as far as the origin may set them."""
+        message = Message()
+        for line in lines:
+            if len(line) <= _MAX_COOKIE:
+                message["Set-Cookie"] = line
+        if message and len(self._cookies) < _MAX_COOKIES:
+            answer: Any = SimpleNamespace(info=lambda: message)
+            with self._lock:
+                self._cookies.extract_cookies(answer, Request(url))  # noqa: S310 - as above
+                self._learn_cookies()
+
+    def redact(self, text: bytes) -> bytes:
+        """Return an answer without the secrets that the origin was sent: a site may repeat anything."""
+        for secret in self._spellings:
+            text = text.replace(secret, b"")
+        return text
+
+    def refusal(self, url: str) -> str | None:
+        """Return why an address is not fetched with the session: it would end it."""
+        parts = urlsplit(url)
+        words = [*parts.path.split("/"), *(word for pair in parse_qsl(parts.query) for word in pair)]
+        return "a link that logs out" if self.kinds and any(map(_LOGOUT.fullmatch, words)) else None
+
+    def add_witness(self, url: str) -> None:
+        """Remember a page that was read with the session."""
+        if url not in self._witnesses:
+            self._witnesses.append(url)
+
+    def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
+        """Return whether a page that strangers are refused can still be read; None if no such page is known.
+
+        `is_refused` fetches an address, as a stranger if its second argument says so. Its errors are passed on.
+        """
+        for url in [self._proven] if self._proven else [*self._witnesses]:
+            if self._proven or is_refused(url, True):
+                self._proven = url
+                return not is_refused(url, False)
+        return None
+
+    def _read_headers(self) -> dict[str, str]:
+        """Read the secrets of the credential. Raises CredentialsError."""
+        credential = self._credential
+        headers = {name: _read(place, _HEADER_VALUE) for name, place in credential.headers.items()}
+        secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]  # Bearer TOKEN
+        if credential.bearer is not None:
+            secrets.append(_read(credential.bearer, _TOKEN))
+            headers["Authorization"] = f"Bearer {secrets[-1]}"
+        if (basic := credential.basic) is not None:
+            user = basic.user if isinstance(basic.user, str) else basic.user.read()
+            password = basic.password.read()
+            pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+            secrets += [password, pair] if basic.user == user else [user, password, pair]
+            headers["Authorization"] = f"Basic {pair}"
+        self._secrets.update(secret for secret in secrets if len(secret) >= _MIN_SECRET)
+        return headers
+
+    def _load_cookies(self) -> None:
+        """Take the cookies of a cookies.txt that belong to the origin. Raises CredentialsError without the line."""
+        place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
+        if place is None:
+            return
+        for number, line in enumerate(place.read().split("\n"), start=1):  # other line ends may be part of a value
+            line = line.removesuffix("\r").removeprefix(_HTTP_ONLY)
+            if not line.strip() or line.startswith("#"):
+                continue
+            fields = line.split("\t")
+            if len(fields) != _COOKIE_FIELDS or not fields[4].partition(".")[0].lstrip("-").isdecimal():
+                wanted = f"a cookie in Netscape format, which has {_COOKIE_FIELDS} fields between tabs"
+                raise CredentialsError(f"{place}, line {number}: not {wanted}")
+            domain, subdomains, path, secure, expiry, name, value = fields
+            domain = domain.lstrip(".").lower()
+            if host == domain or (subdomains == "TRUE" and host.endswith(f".{domain}")):
+                owner = f"[{host}]" if ":" in host else host
+                owner = owner if "." in owner else f"{owner}.local"  # as the jar names hosts without a dot
+                expires = int(float(expiry)) or None  # 0: the end of the browser's session
+                where, tls, no_comment = (owner, False, False, path, True), secure == "TRUE", (None, None)
+                cookie = Cookie(0, name, value, None, False, *where, tls, expires, not expires, *no_comment, {})
+                self._cookies.set_cookie(cookie)
+        self._cookies.clear_expired_cookies()
+        if not len(self._cookies):
+            lacks = f"{place} has no valid cookie for {self._credential.origin}"
+            raise CredentialsError(f"{lacks}: export it again, or check the host")
+
+    def _learn_cookies(self) -> None:
+        """Add the values of cookies to what is taken out of answers; earlier ones may still come, and stay."""
+        for cookie in self._cookies:
+            if cookie.value and len(cookie.value) >= _MIN_COOKIE:
+                self._values.pop(cookie.value, None)
+                self._values[cookie.value] = None
+        self._values = dict.fromkeys([*self._values][-_MAX_VALUES:])
+        spellings = {text.encode() for secret in (*self._secrets, *self._values) for text in _spellings(secret)}
+        self._spellings = tuple(sorted(spellings, key=len, reverse=True))
+
+
+def sessions_of(credentials: Iterable[Credential]) -> dict[str, Session]:
+    """Return a session with each origin, by origin."""
+    return {credential.origin: Session(credential) for credential in credentials}
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is written in text, addresses, forms, HTML and JSON."""
+    return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]
+
+
+def _read(place: Place, allowed: re.Pattern[str]) -> str:
+    text = place.read()
+    if not allowed.fullmatch(text):
+        raise CredentialsError(f"{place} has characters that no header can have")
+    return text

@@ -55,7 +55,7 @@ def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None
     host = _ROOT_DOT.sub("", host.rpartition("@")[2])
     if "=" in query:
         query = "&".join(pair for pair in query.split("&") if not _TRACKING.match(pair))
-    url = f"{scheme}://{host}/{_ESCAPE.sub(_one_spelling, path)}{'?' if query else ''}{query}"
+    url = f"{scheme}://{host}/{one_spelling(path)}{'?' if query else ''}{query}"
     if not keep_session:
         url = without_session(url)
     return url if len(url) <= _LONGEST else None
@@ -85,10 +85,14 @@ def with_anchor(url: str, anchor: str | None) -> str:
     return f"{url}#{quote(anchor, safe=_IN_FRAGMENT)}" if anchor else url
 
 
-def _one_spelling(escape: re.Match[str]) -> str:
-    """Return a needed escape in upper case, and the character of a needless one."""
-    character = chr(int(escape[0][1:], 16))
-    return character if character in _UNRESERVED else escape[0].upper()
+def one_spelling(path: str) -> str:
+    """Write needed escapes in upper case, and needless ones as their character."""
+
+    def spell(escape: re.Match[str]) -> str:
+        character = chr(int(escape[0][1:], 16))
+        return character if character in _UNRESERVED else escape[0].upper()
+
+    return _ESCAPE.sub(spell, path)
 
 
 def without_session(url: str) -> str:

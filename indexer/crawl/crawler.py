@@ -11,15 +11,21 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from indexer import memory
-from indexer.crawl.answers import Answer, Unavailable, canonical_of, refresh_of, robots_directives
+from indexer.crawl.answers import Answer, Journal, Unavailable, robots_directives
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request
-from indexer.crawl.journal import Journal
-from indexer.crawl.links import ONLY_LINKS, read_links, robots_of
+from indexer.crawl.links import (
+    ONLY_LINKS,
+    TYPES,
+    WELL_KNOWN,
+    ListReader,
+    fetch_robots,
+    is_listing,
+    read_links,
+    robots_of,
+)
 from indexer.crawl.render.browser import Browser
 from indexer.crawl.render.renderer import Renderer
-from indexer.crawl.robots import fetch_robots
-from indexer.crawl.sessions import Session, Sessions
-from indexer.crawl.sitemap import TYPES, WELL_KNOWN, ListReader, is_listing
+from indexer.credentials import Session
 from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError, counted
 from indexer.generation.previous import conditions
 from indexer.read.formats import CONTENT_TYPES
@@ -50,7 +56,7 @@ class CrawlServices:
     """Services that the sites of a build share."""
 
     journal: Journal | None = None  # answers of an interrupted build, and of this one
-    sessions: Sessions = field(default_factory=Sessions)  # with origins that are sent credentials
+    sessions: Mapping[str, Session] = field(default_factory=dict)  # by origin
     browser: Browser | None = None  # draws pages; without one, each site starts its own
 
 
@@ -301,7 +307,7 @@ class _Crawl:
         wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._context.wanted(page))
         self._readers.start_another()
         links = read_links(page, self._readers.borrowed, wanted)
-        target = links.refresh or refresh_of(page.url, answer.headers)
+        target = links.refresh
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
             try:
                 self._check_redirect(target)
@@ -330,7 +336,7 @@ class _Crawl:
             left_out=links.leads_on or page.left_out,
             reading=links.reading,
         )
-        return page, links.canonical or canonical_of(page.url, answer.headers.get_list("Link"))
+        return page, links.canonical
 
     def _answer(self, url: str, types: Collection[str]) -> Answer:
         """Fetch an address, or return its answer in the journal of an interrupted crawl."""

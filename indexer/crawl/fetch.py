@@ -28,10 +28,10 @@ from indexer.crawl.answers import (
     retry_after,
 )
 from indexer.crawl.guard import GuardedBackend
-from indexer.crawl.sessions import Session, Sessions
+from indexer.credentials import Session
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
-from indexer.urls import normalise, without_session
+from indexer.urls import normalise, origin, without_session
 
 MAX_REDIRECTS = 5
 MAX_PAUSE = 60.0  # seconds that a server may ask for in Retry-After; beyond that it is given up
@@ -62,9 +62,9 @@ ANY_PAGE = Request()
 class Fetcher:
     """A guarded HTTP client, shared by the fetcher threads of one crawl; proxy variables are never read."""
 
-    def __init__(self, limits: CrawlLimits, sessions: Sessions | None = None) -> None:
+    def __init__(self, limits: CrawlLimits, sessions: Mapping[str, Session] | None = None) -> None:
         self._limits = limits
-        self._sessions = sessions or Sessions()
+        self._sessions = sessions or {}  # by origin
         self._backend = GuardedBackend(allow_private=limits.allow_private)
         context = ssl.create_default_context()  # the authorities of this machine
         context.load_verify_locations(certifi.where())
@@ -92,7 +92,7 @@ class Fetcher:
 
     def session(self, url: str) -> Session | None:
         """Return the session with the origin of an address, or None."""
-        return self._sessions.of(url)
+        return self._sessions.get(origin(url))
 
     def get(self, url: str, request: Request = ANY_PAGE) -> Answer:
         """Fetch a normalised address.
@@ -133,7 +133,7 @@ class Fetcher:
 
     def _send(self, url: str, request: Request) -> Answer | str:
         """Send one request; return its answer, or the address that it redirects to."""
-        session = None if request.as_stranger else self._sessions.of(url)
+        session = None if request.as_stranger else self.session(url)
         validators = request.validators(url)
         sent = {**self._headers, **request.headers, **validators, **(session.headers(url) if session else {})}
         with self._connected(url, sent, is_secret=session is not None) as response:

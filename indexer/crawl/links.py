@@ -1,27 +1,43 @@
-"""The links of a page, and whether it may be indexed and its links followed."""
+"""What leads from page to page: links, the rules of a robots.txt, and sitemaps, feeds and other lists of pages."""
 
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, urlsplit
 
+from indexer.config import matches
+from indexer.crawl.answers import Unavailable, is_list, is_missing, product_token
+from indexer.crawl.fetch import Fetcher, Request
 from indexer.decoding import one_line
-from indexer.errors import FetchError, ParseError, counted
+from indexer.errors import FetchError, NotWanted, ParseError, counted
+from indexer.read.formats import LISTING, MOST_LISTED
 from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import Lend, borrowed
-from indexer.records import Page, PageReading
-from indexer.urls import normalise, origin
+from indexer.records import Failure, Page, PageReading, Skip
+from indexer.urls import normalise, one_spelling, origin, place_refusal
 
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 _MARKDOWN = frozenset({"text/markdown", "text/mdx"})
-# Links that are the same from every page of a folder; others may depend on the page's own name. Only these are worth
-# caching, and long ones are not, or a page of them would fill the memory.
-_OF_THE_FOLDER = re.compile(r"https?://\w|/(?![/\t\r\n])|[\w.][^:]*$")
-_LONGEST_CACHED = 300  # characters
 _LONGEST_NAME = 50  # characters
 ONLY_LINKS = Wanted(links=True)
-_from_folder = lru_cache(maxsize=10_000)(normalise)  # pages have most of their links in common with their neighbours
+
+_MAX_ROBOTS = 500 * 1024  # bytes read of a robots.txt; RFC 9309, 2.5
+_MAX_DELAY = 60.0  # seconds
+_MAX_WILDCARDS = 300  # of rules that are tried for each address; further ones hold for all that begins like them
+_LINE = re.compile(r"(user[ -]agent|crawl[ -]delay|[\w-]+)\s*:?\s*(.*)", re.IGNORECASE)
+_DISALLOW = frozenset("disallow dissallow dissalow disalow diasllow disallaw".split())  # as it is spelt
+_OTHER_RULES = frozenset({"crawl-delay", "request-rate", "visit-time"})  # which end a list of agents, too
+_IN_PATTERN = "!$%&'()*+,-./:;=?@[\\]^_|~"  # characters that need no escape
+
+TYPES = frozenset(  # media types that a list may have, beside text/plain and text/markdown for llms.txt
+    "application/xml text/xml application/rss+xml application/atom+xml application/rdf+xml "
+    "application/gzip application/x-gzip application/octet-stream".split()
+)
+WELL_KNOWN = ("/sitemap.xml", "/sitemap_index.xml", "/sitemap.txt")
+MOST_FILES = 1_000  # sitemaps that one index leads to
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +80,9 @@ def _links(page: Page, answer: Mapping[str, Any]) -> Links:
     canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
     if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
         canonical = None
-    site, folder = origin(page.url) + "/", normalise(base, ".") or base
-    urls: dict[str, None] = {}
-    for href in answer["hrefs"]:
-        is_cached = len(href) <= _LONGEST_CACHED and _OF_THE_FOLDER.match(href)
-        url = _from_folder(folder, href) if is_cached else normalise(base, href)
-        if url is not None and url.startswith(site):
-            urls[url] = None
+    site = origin(page.url) + "/"
+    found = (normalise(base, href) for href in answer["hrefs"])
+    urls = dict.fromkeys(url for url in found if url is not None and url.startswith(site))
     refresh = normalise(base, str(answer["refresh"])) if answer["refresh"] else None
     leads_on = one_line(str(answer["leads_on"]))[:_LONGEST_NAME]
     return Links(
@@ -103,3 +115,200 @@ def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> st
     if answer["is_blank"] and answer["has_script"]:
         return "it has no links and hardly any text: its content is drawn by scripts, try --render"
     return "it has no links and hardly any text" if answer["is_blank"] else "it has no links"
+
+
+class Robots:
+    """The rules that a robots.txt (RFC 9309) gives to one crawler, in memory and time that are linear in its length."""
+
+    def __init__(self, text: str, user_agent: str) -> None:
+        rules, sitemaps = _rules_for(product_token(user_agent), text)
+        self.sitemaps = tuple(sitemaps)  # as they are written there
+        self.delay = 0.0  # seconds between requests
+        self._plain: dict[str, bool] = {}  # by the beginning of a path, whether it is allowed
+        self._wild: list[tuple[int, bool, str]] = []  # length, whether it allows, pattern
+        room = _MAX_WILDCARDS
+        for key, value in rules:
+            if key == "crawl-delay" and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", value):
+                self.delay = max(self.delay, min(float(value), _MAX_DELAY))
+            if key in _OTHER_RULES or not value:
+                continue
+            pattern, allows = re.sub(r"\*+", "*", one_spelling(quote(value, safe=_IN_PATTERN))), key == "allow"
+            wildcards = pattern.count("*") + pattern.endswith("$")
+            room -= wildcards
+            if not wildcards:
+                self._plain[pattern] = allows or self._plain.get(pattern, False)
+            elif room >= 0:
+                self._wild.append((len(pattern), allows, pattern))
+            elif not allows:
+                self._plain.setdefault(pattern.removesuffix("$").partition("*")[0], False)
+        self._lengths = sorted({*map(len, self._plain)}, reverse=True)
+        self._wild.sort(reverse=True)
+
+    def allows(self, url: str) -> bool:
+        """Return whether the address may be fetched: the longest rule holds, and of two the one that allows."""
+        parts = urlsplit(url)
+        path = one_spelling(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+        length = next((length for length in self._lengths if path[:length] in self._plain), 0)
+        is_allowed = self._plain[path[:length]] if length else True
+        for longest, allows, pattern in self._wild:
+            if longest < length:
+                break
+            if (longest > length or allows) and matches(pattern, path):
+                return allows
+        return is_allowed
+
+
+def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
+    """Return the rules of all groups that name a crawler or, if none does, of all groups for `*`; and the sitemaps.
+
+    Empty and unknown lines do not end a group.
+    """
+    groups: dict[str | None, list[tuple[str, str]]] = {}
+    sitemaps: dict[str, None] = {}
+    current, in_agents = set[str | None](), False  # which of `groups` the rules belong to
+    for line in text.splitlines():
+        if (found := _LINE.match(line.partition("#")[0].strip())) is None:
+            continue
+        key, value = found[1].lower().replace(" ", "-"), found[2]
+        if key == "user-agent":
+            current = current if in_agents else set()
+            in_agents = True
+            current |= {name, "*"}.intersection(map(product_token, re.split("[,&]", value)))
+            groups |= {agent: groups.get(agent, []) for agent in current}
+        elif key == "allow" or key in _DISALLOW or key in _OTHER_RULES:
+            in_agents = False
+            for agent in current:
+                groups[agent].append((key, value))
+        elif key in ("sitemap", "site-map", "sitemaps"):
+            sitemaps[value] = None
+    return groups.get(name, groups.get("*", [])), sitemaps
+
+
+def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
+    """Read the rules of a site (`scheme://host:port`).
+
+    Raises FetchError: it cannot be reached, fails on robots.txt, or has it elsewhere, so nothing may be fetched.
+    """
+
+    def check_redirect(url: str) -> None:
+        here, there = urlsplit(site), urlsplit(url)
+        if origin(url) != site and not (there.scheme == "https" and there.netloc == here.netloc):
+            raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
+
+    try:
+        request = Request(scope=check_redirect, types=None, cut_at=_MAX_ROBOTS)
+        answer = fetcher.get(f"{site}/robots.txt", request)
+    except FetchError as error:
+        if is_missing(error):
+            return Robots("", user_agent)
+        if error.status is not None and not isinstance(error, NotWanted):
+            raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
+        raise
+    text = answer.body.decode("utf-8-sig", "replace")
+    if len(answer.body) == _MAX_ROBOTS:  # the beginning of a rule forbids more than the rule
+        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+    return Robots(text, user_agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The addresses of several lists and those they lead to."""
+
+    pages: tuple[str, ...]  # on their own site
+    notes: tuple[Skip | Failure, ...]  # lists that were left out or failed, and pages on other sites
+    out_of_reach: Unavailable | None  # of the first list that is for now, so that it is not known what is gone
+
+
+@dataclass(frozen=True, slots=True)
+class ListReader:
+    """Reads the lists of one site."""
+
+    site: str  # scheme://host:port
+    robots: Robots
+    fetcher: Fetcher
+    within: Sequence[str] = ()  # places that they may be in, if not anywhere on it
+    max_pages: int = 0  # pages after which no further list is read, if that is more than one list may have
+    lend: Lend = borrowed  # gives the processes that read them
+
+    def read(self, urls: Iterable[str], first: Page | None = None) -> Lists:
+        """Read lists, and the lists that they lead to; `first` is there already, and comes before the others.
+
+        Raises:
+            FetchError: the first cannot be read.
+            Unavailable: there is a first, and one that it leads to is out of reach for now.
+        """
+        due, known, pages = deque(urls), set[str](), dict[str, None]()
+        notes, out_of_reach = list[Skip | Failure](), None
+        most = max(MOST_LISTED, self.max_pages)
+        if first is not None:
+            due.appendleft(first.url)
+        while due:
+            url = self._here(due.popleft())
+            if url in known:
+                continue
+            if len(known) >= MOST_FILES or len(pages) >= most:
+                limit = f"{MOST_FILES:,} sitemaps" if len(known) >= MOST_FILES else f"{most:,} pages in sitemaps"
+                notes.append(Skip(url, f"over the limit of {limit}"))
+                continue
+            is_first = first is not None and not known
+            known.add(url)
+            try:
+                page = first if is_first and first else self._fetch(url)
+                listed, sitemaps = read_listing(page, self.lend)
+            except FetchError as error:
+                if is_first or (first is not None and isinstance(error, Unavailable)):
+                    raise
+                kind = Skip if isinstance(error, NotWanted) else Failure
+                notes.append(kind(url, str(error)))
+                if isinstance(error, Unavailable):
+                    out_of_reach = out_of_reach or error
+            else:
+                pages.update(dict.fromkeys(map(self._here, listed)))
+                due.extend(sitemaps)
+        notes += [Skip(url, "on another site") for url in pages if origin(url) != self.site]
+        return Lists(tuple(url for url in pages if origin(url) == self.site), tuple(notes), out_of_reach)
+
+    def _here(self, url: str) -> str:
+        """Return an address with the scheme of the site if it is on its host: lists mix http and https."""
+        (scheme, host, *_), (_, site, *_) = urlsplit(url), urlsplit(self.site)
+        return self.site + url[len(f"{scheme}://{host}") :] if host == site else url
+
+    def _fetch(self, url: str) -> Page:
+        self._check(url)
+        return self.fetcher.get(url, Request(scope=self._check, types=None, lists=None)).as_page("", url)
+
+    def _check(self, url: str) -> None:
+        if origin(url) != self.site:
+            raise NotWanted("on another site")
+        if not self.robots.allows(url):
+            raise NotWanted("robots.txt disallows it")
+        if refusal := place_refusal(url, self.within):
+            raise NotWanted(refusal)
+
+
+def is_listing(page: Page) -> bool:
+    """Return whether a page, by its media type, name or first bytes, is a list of pages."""
+    return page.content_type in TYPES or urlsplit(page.url).path.endswith("/llms.txt") or is_list(page.body)
+
+
+def read_listing(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the pages and the sitemaps that a list leads to: normalised addresses in order, each once, on any site.
+
+    Raises FetchError: it is none of the known kinds, is damaged, too large, or defines entities.
+    """
+    if urlsplit(page.url).path.endswith("/llms.txt"):
+        return read_links(replace(page, content_type="text/markdown"), lend).urls, ()
+    pages: dict[str, None] = {}
+    sitemaps: dict[str, None] = {}
+    try:
+        with lend() as process, closing(process.ask(LISTING, None, page.body)) as answers:
+            [(answer, _)] = answers
+        for parent, address in answer["addresses"]:
+            url = normalise(page.url, address)
+            if url is not None:
+                (sitemaps if parent == "sitemap" else pages)[url] = None
+    except ParseError as error:
+        raise FetchError(str(error)) from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FetchError("the reader process returned invalid data") from error
+    return tuple(pages), tuple(sitemaps)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
+from indexer.crawl.answers import Journal, base_of
 from indexer.crawl.crawler import CrawlServices
-from indexer.crawl.journal import Journal, base_of
-from indexer.crawl.sessions import Sessions
+from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES, current_id
@@ -228,7 +228,7 @@ class _Build:
             limits=plan.config.crawl,
             report_due=plan.progress.found,
             earlier=self._earlier,
-            services=CrawlServices(self._journal, Sessions(plan.config.credentials)),
+            services=CrawlServices(self._journal, sessions_of(plan.config.credentials)),
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,

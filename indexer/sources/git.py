@@ -21,8 +21,7 @@ import certifi
 
 from indexer.config import CrawlLimits
 from indexer.crawl.guard import resolve
-from indexer.crawl.sessions import Redaction, headers_of
-from indexer.credentials import Credential, credential_for
+from indexer.credentials import Credential, Session, credential_for
 from indexer.decoding import one_line
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.read.container import with_parts
@@ -176,13 +175,15 @@ class Mirrors:
             CredentialsError: a secret cannot be used.
         """
         require_git(remote=True)
-        source, most, redaction = address.source, limits.max_total_bytes, Redaction()
+        source, most = address.source, limits.max_total_bytes
         config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
         credential = credential_for(source, self.credentials)
         if credential is not None and credential.cookies:
             ways = "a repository is read with basic, bearer or headers, not with cookies"
             raise CredentialsError(f"credentials of {credential.origin}: {ways}")
-        if credential is not None and (headers := headers_of(credential, redaction)):
+        session = Session(credential) if credential else None
+        if session is not None:
+            headers = session.headers(address.remote)
             config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
         git = Git(self._place_of(source), protocols="https")
         if len(list(git.folder.glob("objects/pack/*.pack"))) > _MAX_PACKS:
@@ -206,7 +207,9 @@ class Mirrors:
             self.drop(source)
         if not is_new and not git.folder.exists():  # the copy was damaged
             return self.update(address, limits)
-        raise SourceError(f"{source}: {_why_not(address, redaction.redact(errors.encode()).decode(), credential)}")
+        if session is not None:
+            errors = session.redact(errors.encode()).decode()
+        raise SourceError(f"{source}: {_why_not(address, errors, credential)}")
 
     def drop(self, source: str) -> None:
         """Remove the copy of a source, and the folder if it is the last one."""

@@ -15,7 +15,7 @@ from embedder.engines.package import is_built, needs_compiler
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
 from indexer.crawl.render.browser import check_installed, describe
-from indexer.crawl.sessions import check_credential
+from indexer.credentials import Session
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections
 from indexer.publish.source_settings import own_of
@@ -75,7 +75,7 @@ def doctor(settings: Settings) -> Result:
     with _warning(warnings):
         for credential in credentials_of(settings):
             report["credentials"][credential.origin] = ", ".join(credential.kinds())
-            check_credential(credential)
+            Session(credential).headers(f"{credential.origin}/")
     with _warning(warnings):
         rules = len(AccessRules(settings.rules_path).rules()) if settings.rules else None
         report["users"] = {"header": settings.user_header, "proxies": settings.user_proxies, "rules": rules}

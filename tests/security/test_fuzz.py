@@ -16,8 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from indexer.crawl.links import read_links
-from indexer.crawl.sitemap import read_listing
+from indexer.crawl.links import read_links, read_listing
 from indexer.errors import FetchError, ParseError
 from indexer.read.reader_process import ReaderProcess
 from tests.indexer.conftest import make_page

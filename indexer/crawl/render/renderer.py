@@ -11,10 +11,9 @@ from functools import partial
 
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.fetch import Fetcher, Request
-from indexer.crawl.links import MARKUP, Links, read_links
+from indexer.crawl.links import MARKUP, Links, Robots, fetch_robots, read_links
 from indexer.crawl.render.browser import Browser, check_installed
 from indexer.crawl.render.tabs import Order, Resource
-from indexer.crawl.robots import Robots, fetch_robots
 from indexer.errors import FetchError, NotWanted
 from indexer.read.parsing import Wanted
 from indexer.read.reader_process import Lend

@@ -9,14 +9,13 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import (
     actual_type,
-    canonical_of,
     language_in,
     media_type,
     names_of,
     retry_after,
     robots_directives,
 )
-from tests.indexer.crawl.test_crawler import canonical, link, run
+from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.files import docx, epub, pdf, pptx, xlsx, zipped
 from tests.indexer.server import Reply, Site
 
@@ -129,27 +128,6 @@ def test_files_of_any_type_are_read_and_others_are_not_received(site: Site) -> N
 
 
 @pytest.mark.parametrize(
-    ("links", "found"),
-    [
-        (['</a>; rel="canonical"'], "http://t.test/a"),
-        (["<a>;rel=canonical"], "http://t.test/a"),
-        (['<http://t.test/a#part>; title="x, y; z"; REL="alternate Canonical"'], "http://t.test/a"),
-        (["</style.css>; rel=preload; as=style, </a>; rel=canonical, </c>; rel=canonical"], "http://t.test/a"),
-        (["</n>; rel=next", "</a>; rel=canonical"], "http://t.test/a"),
-        (['</a>; title="rel=canonical"'], None),
-        (["</a>; rel=canonicals", "/a; rel=canonical", "", "<"], None),
-        (["<http://other.test/a>; rel=canonical"], None),
-        (["<https://t.test/a>; rel=canonical"], None),
-        (["<file:///etc/passwd>; rel=canonical"], None),
-        (["<http://t.test/b?x=1>; rel=canonical"], None),
-        (['<' * 100_000, "; a=" * 100_000], None),
-    ],
-)  # fmt: skip
-def test_canonical_links(links: list[str], found: str | None) -> None:
-    assert canonical_of("http://t.test/b?x=1", links) == found
-
-
-@pytest.mark.parametrize(
     ("value", "language"), [("de-AT", "de"), (" EN ", "en"), ("de, en", None), ("", None), ("mul", None), ("?", None)]
 )
 def test_languages(value: str, language: str | None) -> None:
@@ -167,16 +145,6 @@ def test_languages(value: str, language: str | None) -> None:
 )  # fmt: skip
 def test_when_to_ask_again(value: str, seconds: float | None) -> None:
     assert retry_after(httpx.Headers({"Retry-After": value})) == pytest.approx(seconds, abs=300)
-
-
-def test_a_document_of_any_kind_gives_way_to_the_one_its_header_names(site: Site, limits: CrawlLimits) -> None:
-    site.pages(index=link("/print.pdf", "/own.html"), guide="The guide.", own="own")
-    site.routes["/print.pdf"] = Reply(
-        b"%PDF", 200, {"Content-Type": PDF, "Link": f'<{site.url}/guide>; rel="canonical"'}
-    )
-    html = canonical("/own", "says so itself").encode()
-    site.routes["/own.html"] = Reply(html, 200, {"Content-Type": "text/html", "Link": "</guide>; rel=canonical"})
-    assert run(site, limits)[0] == ["/", "/guide", "/own"]
 
 
 @pytest.mark.parametrize(

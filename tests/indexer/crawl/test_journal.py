@@ -12,9 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from indexer.crawl import journal as module
-from indexer.crawl.answers import Answer
-from indexer.crawl.journal import Journal
+from indexer.crawl import answers as module
+from indexer.crawl.answers import Answer, Journal, base_of
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, JOURNAL
 from tests.indexer.pipeline.incremental import Work
@@ -85,7 +84,7 @@ def test_what_a_redirect_led_to_is_checked_again(site: Site, work: Work) -> None
     site.routes["/robots.txt"] = Reply(b"User-agent: *\nDisallow: /secret", headers={"Content-Type": "text/plain"})
     (work.index / BUILDING).mkdir(parents=True)
     (work.index / "lock").touch()
-    left = Journal(work.index / BUILDING / JOURNAL, "")
+    left = Journal(work.index / BUILDING / JOURNAL, base_of(None, ()))
     left.put(f"{site.url}/there", answer(page("<p>what robots may not see</p>").encode(), f"{site.url}/secret"))
     left.close()
     report = work.build(f"{site.url}/")

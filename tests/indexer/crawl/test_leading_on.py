@@ -38,12 +38,6 @@ def test_refreshes_are_followed_like_redirects(site: Site, limits: CrawlLimits, 
     assert run(site, limits) == (["/guide", "/more"], {}, {})
 
 
-def test_the_refresh_header_too(site: Site, limits: CrawlLimits) -> None:
-    site.routes["/"] = Reply(b"", 200, HTML | {"Refresh": "0; url=/guide"})
-    site.pages(guide="guide")
-    assert run(site, limits)[0] == ["/guide"]
-
-
 @pytest.mark.parametrize("content", ["0", "0; url=/", "0; url=", "1800;url=/next", "0; url=mailto:a@b", "10; url=next"])
 def test_refreshes_that_lead_nowhere_or_leave_time_to_read(site: Site, limits: CrawlLimits, content: str) -> None:
     site.routes["/"] = f'<meta http-equiv="refresh" content="{content}"><p>{WORDS}</p>'

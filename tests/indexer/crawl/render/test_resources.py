@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.fetch import Fetcher
+from indexer.crawl.links import Robots
 from indexer.crawl.render.renderer import Budget, Renderer
 from indexer.crawl.render.tabs import Resource
-from indexer.crawl.robots import Robots
-from indexer.crawl.sessions import Sessions
-from indexer.credentials import Credential, InEnvironment
+from indexer.credentials import Credential, InEnvironment, sessions_of
 from indexer.read.reader_process import borrowed
 from indexer.source_context import SourceContext
 from tests.indexer.server import Reply, Site, redirect
@@ -40,7 +40,7 @@ def make(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr("indexer.crawl.render.renderer.check_installed", lambda: None)
     with ExitStack() as opened:
 
-        def of(rules: str = "", sessions: Sessions | None = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
+        def of(rules: str = "", sessions: Any = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
             given = {"allow_private": NEAR, "timeout": 5.0, "render": "on", "within": {site.url: within}}
             allowed = CrawlLimits(**{**given, **limits})  # type: ignore[arg-type]
             renderer = Renderer(SourceContext(site.url, allowed), object())  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, m
 
 def test_credentials_go_to_the_site_alone(site: Site, other: Site, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "a-very-secret-token")
-    sessions = Sessions([Credential(one.url, bearer=InEnvironment("A_TOKEN")) for one in (site, other)])
+    sessions = sessions_of([Credential(one.url, bearer=InEnvironment("A_TOKEN")) for one in (site, other)])
     sent: dict[str, list[str | None]] = {"site": [], "other": []}
     site.came = lambda handler: sent["site"].append(handler.headers.get("Authorization"))  # type: ignore[method-assign]
     other.came = lambda handler: sent["other"].append(handler.headers.get("Authorization"))  # type: ignore[method-assign]
