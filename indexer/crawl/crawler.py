@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from indexer import memory
 from indexer.crawl.answers import Answer, Journal, Unavailable, robots_directives
+from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request
 from indexer.crawl.links import (
     ONLY_LINKS,
@@ -23,8 +24,7 @@ from indexer.crawl.links import (
     read_links,
     robots_of,
 )
-from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.renderer import Renderer
+from indexer.crawl.renderer import Renderer
 from indexer.credentials import Session
 from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError, counted
 from indexer.generation.previous import conditions
@@ -57,7 +57,7 @@ class CrawlServices:
 
     journal: Journal | None = None  # answers of an interrupted build, and of this one
     sessions: Mapping[str, Session] = field(default_factory=dict)  # by origin
-    browser: Browser | None = None  # draws pages; without one, each site starts its own
+    browser: Browser = field(default_factory=Browser)  # draws pages; started with the first
 
 
 def crawl(context: SourceContext, services: CrawlServices | None = None) -> Generator[Item, None, None]:

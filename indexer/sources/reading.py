@@ -8,8 +8,8 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from indexer.config import CrawlLimits
+from indexer.crawl.browser import Browser
 from indexer.crawl.crawler import CrawlServices, crawl
-from indexer.crawl.render.browser import Browser
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.container import expand

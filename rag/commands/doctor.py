@@ -14,7 +14,7 @@ from embedder.engines.library import find_compiler
 from embedder.engines.package import is_built, needs_compiler
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
-from indexer.crawl.render.browser import check_installed, describe
+from indexer.crawl.browser import check_installed, describe
 from indexer.credentials import Session
 from indexer.generation.generation import Generation
 from indexer.publish.collections import list_collections

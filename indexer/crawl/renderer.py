@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from indexer.crawl.answers import Unavailable
+from indexer.crawl.browser import Browser, Order, Resource, check_installed
 from indexer.crawl.fetch import Fetcher, Request
 from indexer.crawl.links import MARKUP, Links, Robots, fetch_robots, read_links
-from indexer.crawl.render.browser import Browser, check_installed
-from indexer.crawl.render.tabs import Order, Resource
 from indexer.errors import FetchError, NotWanted
 from indexer.read.parsing import Wanted
 from indexer.read.reader_process import Lend
@@ -38,20 +37,16 @@ class Budget:
 class Renderer:
     """Draws pages of one site; does nothing where the limits do not want it. May be used by many threads."""
 
-    def __init__(self, context: SourceContext, browser: Browser | None) -> None:
-        """Take a source; without a browser, the renderer starts its own.
-
-        Raises RendererMissing: pages are to be drawn, and the package or the browser for it is missing.
-        """
+    def __init__(self, context: SourceContext, browser: Browser) -> None:
+        """Take a source. Raises RendererMissing: pages are to be drawn, and what it takes is not installed."""
         limits, live = context.limits, context.earlier.manifest
         self._limits, self._within, self._mode = limits, context.within, limits.render
-        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
         self._site = ""  # scheme://host:port; empty: nothing is drawn
         self._robots: dict[str, Robots | FetchError] = {}  # by origin
         self._scripts: dict[str, Resource] = {}  # by address, up to `_CACHE`
         self._room = _CACHE
         self._refused: dict[str, Skip] = {}  # by address, up to `_MAX_REFUSED`
-        self._browser = self._own_browser = None
         # whether other pages are drawn than before: what is known of unchanged ones says nothing then
         self.differs = False
         if live is not None:
@@ -60,15 +55,13 @@ class Renderer:
             self.differs = self._mode != (own.get("render") or before.get("render") or "off")
         if self._mode != "off":
             check_installed()
-            self._own_browser = None if browser else Browser()
-            self._browser = browser or self._own_browser
             # permission to reach all private addresses is for the site alone; named networks are for all
             private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
             self._others = Fetcher(replace(limits, allow_private=private))
 
     def enter_site(self, site: str, robots: Robots, fetcher: Fetcher, lend: Lend) -> None:
         """Take the site (`scheme://host:port`), its rules, what fetches from it, and what lends processes that read."""
-        if self._browser is not None:
+        if self._mode != "off":
             self._site, self._fetcher, self._lend = site, fetcher, lend
             self._robots[site] = robots
             self._others.turns = fetcher.turns
@@ -76,11 +69,9 @@ class Renderer:
     def close(self) -> None:
         """Stop at once, whatever is being drawn."""
         self._stop.set()
-        if self._browser is not None:
+        if self._mode != "off":
             self._others.abort()
             self._others.close()
-        if self._own_browser is not None:
-            self._own_browser.close()
 
     def refused(self) -> list[Skip]:
         """Return what scripts asked for and were refused."""
@@ -107,7 +98,6 @@ class Renderer:
             FetchError: its document cannot be read, or the crawl is being stopped.
             SourceError: the browser does not start, or the site cannot be asked as its session wants it.
         """
-        assert self._browser is not None  # noqa: S101 - `wants` said so
         limits, delay, budget = self._limits, self._fetcher.turns.delay, Budget(self._limits.render_bytes)
         kind = f"{page.content_type}; charset={page.charset}" if page.charset else page.content_type
         load = partial(self.load, budget)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl.browser import Resource
 from indexer.crawl.fetch import Fetcher
 from indexer.crawl.links import Robots
-from indexer.crawl.render.renderer import Budget, Renderer
-from indexer.crawl.render.tabs import Resource
+from indexer.crawl.renderer import Budget, Renderer
 from indexer.credentials import Credential, InEnvironment, sessions_of
 from indexer.read.reader_process import borrowed
 from indexer.source_context import SourceContext
@@ -37,7 +37,7 @@ def other() -> Iterator[Site]:
 
 @pytest.fixture
 def make(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr("indexer.crawl.render.renderer.check_installed", lambda: None)
+    monkeypatch.setattr("indexer.crawl.renderer.check_installed", lambda: None)
     with ExitStack() as opened:
 
         def of(rules: str = "", sessions: Any = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl import browser as browser_module
 from indexer.crawl.answers import Unavailable
+from indexer.crawl.browser import Browser, Drawn, Order
 from indexer.crawl.crawler import CrawlServices, crawl
-from indexer.crawl.render import browser as browser_module
-from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.tabs import Drawn, Order
 from indexer.errors import RendererMissing
 from indexer.records import Item, Page
 from indexer.source_context import SourceContext
@@ -55,7 +54,7 @@ class Drawer:
 def drawer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawer]:
     fake = Drawer()
     monkeypatch.setattr("indexer.sources.reading.Browser", lambda: fake)
-    monkeypatch.setattr("indexer.crawl.render.renderer.check_installed", lambda: None)
+    monkeypatch.setattr("indexer.crawl.renderer.check_installed", lambda: None)
     return fake
 
 

@@ -9,33 +9,35 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl import browser as browser_module
 from indexer.crawl.answers import Unavailable
+from indexer.crawl.browser import Browser, Order, Resource, find_chromium
 from indexer.crawl.crawler import CrawlServices, crawl
-from indexer.crawl.render import browser as browser_module
-from indexer.crawl.render.browser import Browser
-from indexer.crawl.render.tabs import Order, Resource
 from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
-from tests.indexer.crawl.render.sites import JSON, SCRIPT, drawn_site, shell
+from tests.indexer.crawl.sites import JSON, SCRIPT, drawn_site, shell
 from tests.indexer.server import Reply, Site, redirect
+from tests.security.memory import watch
 
 pytestmark = pytest.mark.browser
 NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",), render="auto")
-ROOT = Path(__file__).parents[4]
+LAUNCHER = browser_module._LAUNCHER
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser in the network of the test, so that nothing but what this program does keeps it from there."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(browser_module, "_LAUNCHER", Path("/nowhere"))
+        patch.setattr(browser_module, "_LAUNCHER", find_chromium())
         found = Browser()
         yield found
         found.close()
@@ -198,23 +200,41 @@ def test_what_a_page_may_use_up(site: Site, browser: Browser) -> None:
     assert b"where a script leads" in pages["led"]
 
 
-def test_a_document_in_whose_middle_the_browser_is_killed_is_drawn_again(browser: Browser) -> None:
-    asked = []
+ALLOCATIONS = {
+    "buffers": "a.push(new Uint8Array(64 << 20).fill(1))",
+    "shared": "const memory = new WebAssembly.Memory({initial: 1024, maximum: 1024, shared: true});"
+    "a.push(new Uint8Array(memory.buffer).fill(1))",
+    "canvas": "a.push(new OffscreenCanvas(4096, 4096)); a[i].getContext('2d').fillRect(0, 0, 4096, 4096)",
+    "strings": "a.push(new TextDecoder('utf-16le').decode(new Uint8Array(64 << 20).fill(65 + i % 20)))",
+}
+
+
+@pytest.mark.parametrize("kind", ALLOCATIONS)
+def test_a_page_cannot_fill_the_memory(site: Site, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take four gigabytes."""
+    monkeypatch.setattr(browser_module, "_LAUNCHER", LAUNCHER)
+    script = f"const a = []; for (let i = 0; i < 60; i++) {{ {ALLOCATIONS[kind]} }}"
+    site.routes["/"] = f"<h1>Start</h1><a href=/large>x</a><p>{'Words of the start page. ' * 20}"
+    site.routes["/large"] = shell(more=f"<script>{script}</script>")
+    site.routes["/app.js"] = Reply(b"", 200, SCRIPT)
+    with closing(Browser()) as browser, watch(os.getpid()) as peak:
+        found = items(site.url, browser)
+    assert [item.url for item in found] == [f"{site.url}/", f"{site.url}/large"]
+    assert peak.megabytes < 2_000
+
+
+def test_a_browser_that_is_killed_is_started_again(browser: Browser) -> None:
+    is_killed = []
 
     def load(url: str, *ask: object) -> Resource:
-        asked.append(url)
-        if len(asked) == 1:
-            kill_chromium()
+        if not is_killed:
+            is_killed.append(kill_chromium())
         return Resource(200, "text/javascript", b"document.title = 'Drawn'")
 
-    body = b"<script src=/a.js></script>"
-    order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, load)
-    assert b"<title>Drawn</title>" in browser.draw(order, threading.Event()).html
-    assert asked == ["https://docs.test/a.js"] * 2
-    asked.clear()
-    order = Order("https://docs.test/", "text/html", body, 10.0, 0.0, 10_000, lambda *ask: asked.clear() or load(*ask))
+    order = Order("https://docs.test/", "text/html", b"<script src=/a.js></script>", 10.0, 0.0, 10_000, load)
     with pytest.raises(Unavailable, match="was lost"):
         browser.draw(order, threading.Event())
+    assert b"<title>Drawn</title>" in browser.draw(order, threading.Event()).html
     stopped = threading.Event()
     stopped.set()
     with pytest.raises(FetchError, match="being stopped"):
