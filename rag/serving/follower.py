@@ -2,19 +2,17 @@
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 from embedder.errors import PilotlightError
 from embedder.protocol import CrossEncoder, Embedder
 from indexer import memory
-from indexer.errors import IndexCorrupt, IndexMissing, IndexUnreadable, IndexUnwritable, StoreError
+from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.generation.generation import Generation
-from indexer.generation.layout import CURRENT, DEFAULT, GENERATIONS
+from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Store
@@ -25,9 +23,10 @@ from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 
 POLL_SECONDS = 1.0
+RETRY_SECONDS = 10.0  # until a generation or a model that cannot be opened is tried again
 CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared with their checksums at every look
-RETRY_SECONDS = 30.0  # until a model that could not be loaded is tried again
 ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
+SUSPECT_SECONDS = 60.0  # between two comparisons of all files because a search has failed
 LOADING = "loading the model and the index"
 
 MakeEmbedder = Callable[[Settings], Embedder]
@@ -37,53 +36,45 @@ log = logging.getLogger("pilotlight")
 
 
 class ServedCollection:
-    """A collection as it is served; only the thread that follows the index changes it."""
+    """A collection as it is served; only the thread that follows the index changes it, but for `suspect`."""
 
     def __init__(self) -> None:
         self.retriever: Retriever | None = None
         self.away = False  # whether its store could not be asked when it was last tried
         self.reason = LOADING  # what is wrong, or still to come; else empty
         self.missing = False  # whether nothing was ever built there
-        self.refused: tuple[str | None, int] | None = None  # generation that cannot be opened
-        self.suspect = False  # whether a search has found it damaged
-        self.round: Iterator[int] = iter(())  # over the files of what is served
-        self.next_round = 0.0  # when the next one may begin
+        self.failed: str | None = ""  # generation that cannot be opened, which is tried again at `retry_at`
+        self.retry_at = 0.0
+        self.suspect = False  # whether a search has failed
         self.files: SelfCheck | None = None  # of what is served from a folder
-
-    @property
-    def serving(self) -> Retriever | None:
-        """The retriever that answers queries now."""
-        return None if self.away else self.retriever
+        self.round: Iterator[int] = iter(())  # over these files
+        self.next_round = self.next_suspect = 0.0  # when the next one may begin
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of what is served, JSON-ready; empty where nothing is."""
-        if self.retriever is None:
+        retriever = self.retriever
+        if retriever is None:
             return {}
-        manifest = self.retriever.generation.manifest
+        manifest = retriever.generation.manifest
         return facts_of(manifest) | ({"restricted": True} if manifest.is_restricted else {})
 
 
 class Follower:
     """Follows the collections of an index, or the one of a store.
 
-    `on_run` is called, for each run of the model, with how many texts went in and how many still wait.
+    Set `on_run` to a function that is called, for each run of the model, with how many texts went in and still wait.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        make_embedder: MakeEmbedder,
-        make_reranker: MakeReranker,
-        on_run: Callable[[int, int], None],
-    ) -> None:
+    on_run: Callable[[int, int], None] | None = None
+
+    def __init__(self, settings: Settings, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> None:
+        self.settings = settings
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
         self.model: ServedModel | None = None  # once it is loaded
         self.reranker: RerankQueue | None = None  # once it is loaded, if one is set
         self.tried = False  # whether loading has come to an end, good or bad
-        self._settings = settings
-        self._load_model = partial(ServedModel, settings.model, partial(make_embedder, settings), on_run)
-        self._make_reranker = partial(make_reranker, settings)
-        self._next_load = 0.0  # when a model that could not be loaded is tried again
+        self._make_embedder = make_embedder
+        self._make_reranker = make_reranker
         self._stores: dict[str, Store] = {}
         self._has_swapped = False
         self._changed = threading.Condition()
@@ -91,7 +82,7 @@ class Follower:
         self._thread = threading.Thread(target=self._follow, name="pilotlight-index", daemon=True)
 
     def start(self) -> None:
-        """Begin to load. Returns at once."""
+        """Begin to load. Returns at once; `ready` turns true when the first query would be fast."""
         self._thread.start()
 
     def close(self) -> None:
@@ -102,29 +93,15 @@ class Follower:
         for store in self._stores.values():
             store.close()
 
-    def serving(self, name: str) -> Retriever | None:
-        """Return the retriever that answers queries to a collection now."""
-        served = self.collections.get(name)
-        return served.serving if served else None
-
-    def await_first(self, found: Callable[[], object], seconds: float) -> None:
-        """Wait until `found` is true or loading has ended, for `seconds` at most; not at all if it has not begun."""
-        if not self.tried and self._thread.is_alive():
-            with self._changed:
-                self._changed.wait_for(lambda: self.tried or found(), seconds)
-
-    def await_other(self, name: str, retriever: Retriever, seconds: float) -> Retriever | None:
-        """Wait until a collection is served by another retriever; return what serves it then."""
+    def wait_for(self, condition: Callable[[], object], seconds: float) -> None:
+        """Wait until a condition holds, which is asked after every look at the index."""
         with self._changed:
-            self._changed.wait_for(lambda: self.serving(name) is not retriever, seconds)
-        return self.serving(name)
+            self._changed.wait_for(condition, seconds)
 
-    def suspect(self, name: str, retriever: Retriever) -> None:
-        """Note that a search has found damage in what served it: the next look compares all of its files."""
-        served = self.collections.get(name)
-        if served and served.retriever is retriever and not served.suspect:
-            log.error("collection %s: generation %s gave a damaged answer", name, retriever.generation.manifest.id)
-            served.suspect = True
+    def wait_for_start(self, condition: Callable[[], object], seconds: float) -> None:
+        """Wait as long as nothing else has been loaded; not at all if loading has not begun."""
+        if not self.tried and self._thread.is_alive():
+            self.wait_for(lambda: self.tried or condition(), seconds)
 
     def _follow(self) -> None:
         while True:
@@ -142,12 +119,12 @@ class Follower:
                 return
 
     def _refresh(self) -> None:
-        if not (self._settings.store and self._stores):  # a store outside the index folder keeps its connection
-            self._stores = stores_of(self._settings)
+        if not (self.settings.store and self._stores):  # a store outside the index folder keeps its connection
+            self._stores = stores_of(self.settings)
         stores = self._stores
         default = self.collections.get(DEFAULT)
         if not stores or (default and default.retriever):
-            stores = {DEFAULT: FolderStore(self._settings.index_dir), **stores}  # so that it says what is wrong
+            stores = {DEFAULT: FolderStore(self.settings.index_dir), **stores}  # so that it says what is wrong
         for name in self.collections.keys() - stores.keys():
             log.info("collection %s is gone", name)
         self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}
@@ -164,7 +141,7 @@ class Follower:
                 served.reason = "an internal error while loading; see the log"
 
     def _update(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Serve the live generation of a collection, unless it is served or was refused before."""
+        """Serve the live generation of a collection, unless it is served or could not be opened a moment ago."""
         live: str | None = None
         try:
             live = store.live_id()
@@ -175,67 +152,62 @@ class Follower:
             raise
         served.away = False
         if served.retriever and served.retriever.generation.manifest.id == live:
-            served.reason, served.refused = "", None
-            return
-        newest = (live, _mark(store, live))
-        if newest == served.refused or (self.model is None and time.monotonic() < self._next_load):
-            return
-        if self.reranker is None and (reranker := self._make_reranker()):
-            self.reranker = RerankQueue(reranker)
-        try:
-            self._open(name, store, served, live)
-        except PilotlightError as error:
-            # a temporary folder may find room again, and a store elsewhere be repaired unseen; else all stays as it is
-            may_pass = isinstance(error, IndexUnreadable | IndexUnwritable | StoreError)
-            may_pass |= self.model is None  # it could not be loaded
-            may_pass |= isinstance(error, IndexCorrupt) and not isinstance(store, FolderStore)
-            served.refused = None if may_pass else newest
-            if served.retriever is None and not isinstance(error, StoreError):
-                self._fall_back(name, store, served)
-            self._note(name, served, f"{error}{_instead(served)}")
+            served.reason, served.failed = "", ""
+        elif live != served.failed or time.monotonic() >= served.retry_at:
+            try:
+                self._open(name, store, served, live)
+            except PilotlightError as error:
+                self._fall_back(name, store, served, live, error)
 
     def _check(self, name: str, store: Store, served: ServedCollection) -> None:
         """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
         if served.files is None or served.retriever is None:
             return
+        now, budget = time.monotonic(), float(CHECKED_BYTES)
+        is_suspect, served.suspect = served.suspect and now >= served.next_suspect, False
+        if is_suspect:
+            budget, served.next_suspect = math.inf, now + SUSPECT_SECONDS
         try:
             served.files.sizes()
-            if served.suspect or time.monotonic() >= served.next_round:
-                served.round = iter(served.files.contents())
-                served.next_round = time.monotonic() + ROUND_SECONDS
-            budget = math.inf if served.suspect else CHECKED_BYTES
-            served.suspect = False
+            if is_suspect or now >= served.next_round:
+                served.round, served.next_round = iter(served.files.contents()), now + ROUND_SECONDS
             while budget > 0 and (read := next(served.round, 0)):
                 budget -= read
         except IndexCorrupt as error:
-            damaged = served.retriever
-            damaged_id = damaged.generation.manifest.id
-            served.refused = (damaged_id, _mark(store, damaged_id))
-            self._fall_back(name, store, served)
-            if served.retriever is damaged:
-                served.retriever = served.files = None
-            raise IndexCorrupt(f"{error}{_instead(served)}") from error
+            self._fall_back(name, store, served, served.retriever.generation.manifest.id, error)
 
-    def _fall_back(self, name: str, store: Store, served: ServedCollection) -> None:
-        """Serve the newest older generation that can be, in place of a live one that cannot."""
-        for generation_id in older_ids(store):
-            try:
-                self._open(name, store, served, generation_id)
-            except PilotlightError as error:
-                log.warning("collection %s: %s", name, error)
+    def _fall_back(
+        self, name: str, store: Store, served: ServedCollection, failed: str | None, error: PilotlightError
+    ) -> None:
+        """Serve what is served on in place of a generation that cannot be, or else the newest older one that can."""
+        served.failed, served.retry_at = failed, time.monotonic() + RETRY_SECONDS
+        is_damaged = served.retriever is not None and served.retriever.generation.manifest.id == failed
+        if is_damaged or (served.retriever is None and not isinstance(error, StoreError)):
+            for generation_id in older_ids(store):
+                try:
+                    self._open(name, store, served, generation_id)
+                    break
+                except PilotlightError as other:
+                    log.warning("collection %s: %s", name, other)
             else:
-                return
+                served.retriever = served.files = None
+        instead = served.retriever.generation.manifest.id if served.retriever else ""
+        self._note(name, served, f"{error}; meanwhile generation {instead} is served" if instead else str(error))
 
     def _open(self, name: str, store: Store, served: ServedCollection, generation_id: str | None) -> None:
         """Serve a generation, once its model is loaded and all is warm; what is served meanwhile answers until then."""
-        generation = store.open(generation_id)
+        settings, generation = self.settings, store.open(generation_id)
         try:
             if self.model is None:
-                self._next_load = time.monotonic() + RETRY_SECONDS
-                self.model = self._load_model()
-            model, limits = self.model, Limits.of(self._settings)
+                self.model = ServedModel(settings.model, lambda: self._make_embedder(settings), self._ran)
+            if self.reranker is None and (reranker := self._make_reranker(settings)):
+                self.reranker = RerankQueue(reranker)
             retriever = Retriever(
-                generation, model.embedder, batcher=model.batcher, reranker=self.reranker, limits=limits
+                generation,
+                self.model.embedder,
+                batcher=self.model.batcher,
+                reranker=self.reranker,
+                limits=Limits.of(settings),
             )
             retriever.warm()
         except PilotlightError:
@@ -247,10 +219,14 @@ class Follower:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             served.reason, served.retriever, served.missing = "", retriever, False
             served.round, served.next_round = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
-            served.files = files
+            served.files, served.suspect, served.next_suspect = files, False, 0.0
             self._has_swapped = True
             self._changed.notify_all()
         log.info("serving generation %s of collection %s: %d chunks", manifest.id, name, manifest.counts.chunks)
+
+    def _ran(self, texts: int, waiting: int) -> None:
+        if self.on_run:
+            self.on_run(texts, waiting)
 
     def _note(self, name: str, served: ServedCollection, reason: str) -> None:
         if reason != served.reason:
@@ -263,18 +239,3 @@ def facts_of(manifest: Manifest) -> dict[str, Any]:
     counts = manifest.counts
     names = {"generation": manifest.id, "created_at": manifest.created_at}
     return names | {"documents": counts.documents, "chunks": counts.chunks}
-
-
-def _instead(served: ServedCollection) -> str:
-    retriever = served.retriever
-    return f"; meanwhile generation {retriever.generation.manifest.id} is served" if retriever else ""
-
-
-def _mark(store: Store, live: str | None) -> int:
-    """Return a mark that changes when a generation is repaired under its name, so that it is tried again."""
-    if not isinstance(store, FolderStore):
-        return 0
-    try:
-        return os.stat(store.folder / GENERATIONS / live if live else store.folder / CURRENT).st_ino
-    except OSError:
-        return 0

@@ -119,6 +119,7 @@ def test_current_that_names_no_generation(index: Path, content: bytes) -> None:
 
 def test_no_place_for_a_temporary_folder(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("rag.serving.follower.RETRY_SECONDS", 0.1)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(IndexUnwritable, match=r"lexical needs a temporary folder: .*; free some space, or set TMPDIR$"):
         Generation.open(index)

@@ -65,6 +65,7 @@ def site(tmp_path: Path) -> Site:
 @pytest.fixture
 def live(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveRetriever]:
     monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("rag.serving.follower.RETRY_SECONDS", 0.1)
     retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder())
     yield retriever
     retriever.close()

@@ -25,7 +25,6 @@ from rag.query.explain import Explanation, Match, Part, Step
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Hit, Relevance, Suggestion, count_facets
 from rag.query.served_model import Embedding
-from rag.serving.live import Section, by_section
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 MODEL = "all-MiniLM-L6-v2"
@@ -188,12 +187,6 @@ class FakeRetriever:
             if document["id"] == id:
                 return document
         raise DocumentMissing(id, collection)
-
-    def sections(
-        self, id: str, collection: str = "default", whole: str = "", filter: Filter | None = None
-    ) -> tuple[dict[str, Any], list[Section]]:
-        document = self.document(id, collection)
-        return document, list(by_section(document, whole))
 
     def original(self, id: str, collection: str = "default", filter: Filter | None = None) -> tuple[str, BinaryIO]:
         self.document(id, collection)

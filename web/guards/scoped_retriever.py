@@ -15,7 +15,7 @@ from rag.errors import CollectionMissing
 from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
 from rag.query.served_model import Embedding
-from rag.serving.live import LiveRetriever, Section
+from rag.serving.live import LiveRetriever
 from rag.serving.scope import EVERYTHING, NOTHING, Scope
 
 Found = TypeVar("Found")
@@ -120,12 +120,6 @@ class ScopedRetriever(LiveRetriever):
     def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document of the scope."""
         return self._ask_within(collection, filter, lambda inner, only: inner.document(id, collection, only))
-
-    def sections(
-        self, id: str, collection: str = DEFAULT_COLLECTION, whole: str = "", filter: Filter | None = None
-    ) -> tuple[dict[str, Any], list[Section]]:
-        """Return a document of the scope, and its passages by heading."""
-        return self._ask_within(collection, filter, lambda inner, only: inner.sections(id, collection, whole, only))
 
     def original(
         self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None

@@ -12,6 +12,7 @@ from werkzeug.exceptions import ServiceUnavailable
 from rag import deadline
 from rag.messages import InCollection
 from rag.query.results import is_source_code, section_within
+from rag.serving.live import by_section
 from web.api.requests import collection_field, read_query, retriever, settings
 from web.display_urls import link_to, place_of, places
 from web.guards.limits import ConcurrencyLimit
@@ -64,8 +65,8 @@ _slots = ConcurrencyLimit("originals", 4)  # files that one worker sends
 def read(id: str) -> str:
     """Show a document around a passage or from a section on."""
     given = read_query(ReadRequest, "a document")
-    document, parts = retriever().sections(id, given.collection, whole=given.passage)
-    sections = sections_of(document["title"], parts)
+    document = retriever().document(id, given.collection)
+    sections = sections_of(document["title"], by_section(document, given.passage))
     current = 0
     if given.section is not None:
         current = min(given.section, len(sections)) - 1

@@ -42,6 +42,7 @@ def target(place):
 @pytest.fixture
 def live(place, tmp_path, monkeypatch):
     monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("rag.serving.follower.RETRY_SECONDS", 0.1)
     settings = load({"index": str(tmp_path / "nothing"), "store": place}, {})
     retriever = LiveRetriever(settings, lambda settings: DummyEmbedder())
     yield retriever
