@@ -21,9 +21,8 @@ from embedder.protocol import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import document_id
 from indexer.generation.generation import Generation
-from indexer.generation.lexical.analysis import rules_for, terms_in, terms_of_word
-from indexer.generation.lexical.highlights import matching, sought_by, spans
-from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
+from indexer.generation.lexical.analysis import rules_for, spans, terms_in, terms_of_word
+from indexer.generation.lexical.lexical_query import LexicalQuery, Terms, matches
 from indexer.rowset import TermHits
 from indexer.stores.store import Searchable
 from rag.decoding import decode
@@ -247,11 +246,6 @@ class Retriever:
         has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
         close = is_close(terms.asked, judged, self.limits.close)
-        if not close and terms.guessed:  # a word that only a correction has is not marked
-            hits = [
-                replace(hit, highlights=spans(terms.marked_in(hit.language, guesses=False), hit.text, hit.language))
-                for hit in hits
-            ]
         if request.explain:
             hits = self._explain(search, ranking, choice, hits)
         if request.sentences and not all(hit.highlights for hit in hits):
@@ -332,16 +326,16 @@ class Retriever:
         indices = choice.indices[request.offset : request.offset + len(hits)]
         rules = list(self._boosts.by_rule(generation, ranking.rows[indices])) if self._boosts and len(hits) else []
         dense_only = request.mode == "dense"
-        sought = [] if dense_only else sought_by(request.query, search.terms, generation.manifest.languages)
         explained = []
         for place, (index, hit) in enumerate(zip(indices.tolist(), hits, strict=True)):
             texts = {"title": hit.title, "section": hit.section, "body": hit.text, "url": hit.url}
-            matches = [
-                Match(typed=one.typed, searched=one.searched, reason=one.reason, fields=fields)
-                for one, fields in matching(sought, texts, hit.language)
+            found = matches(request.query, search.terms, generation.manifest.languages, texts, hit.language)
+            matched = [
+                Match(typed=typed, searched=searched, reason=reason, fields=fields)
+                for typed, searched, reason, fields in (() if dense_only else found)
             ]
             boosts = [f"{rule} × {of[place]:.3f}" for rule, of in rules if of[place] != 1]
-            explained.append(replace(hit, explanation=explain(ranking, choice, index, boosts, matches)))
+            explained.append(replace(hit, explanation=explain(ranking, choice, index, boosts, matched)))
         return explained
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Text to terms: the one definition by which passages are indexed, queries are read and words are highlighted.
+"""Text to terms, the one definition for passages and queries; which words tell passages apart, and which are marked.
 
 A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by those
 of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as
@@ -7,8 +7,8 @@ max_connections or --no-cache is a term, and so are its parts; a letter with a s
 
 import re
 import unicodedata
-from collections.abc import Callable, Hashable, Iterable
-from functools import partial
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import chain, pairwise
 from typing import TypeVar
 
@@ -68,7 +68,7 @@ _VARIANTS = "\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 _PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)*"
 _UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
-END_SIGN = re.compile(_END)
+_END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"  # begins what can be one: this and the next make the rest three times as fast
 _PLAIN = r"\w{3,}+(?![+#*])"
@@ -77,7 +77,7 @@ _WORD = re.compile(
     rf"{_FIRST}(?:{_PAIR}|{_OPTION}|[{_SPACELESS}]+(?=[A-Za-z]{{1,16}}[+#\uff03\uff0b])|"
     rf"(?:{_SIGN})?{_LETTERS}{_END}?|{_OPERATOR}|{_PICTURES})"
 )
-FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
+_FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 
@@ -216,3 +216,140 @@ def fold(text: str) -> str:
 def fold_case(text: str) -> str:
     """Fold case and compatibility forms; accents stay."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", without_joiners(text).casefold())
+
+
+# Function words that are not in `STOP_WORDS`, but say that a query is English where other languages do.
+_ENGLISH_CLUES = frozenset(
+    "about after all also am any because been before being between both each every few he her here him his more most "
+    "other over own same she some too under until very while without".split()
+)
+_CLUE = 7  # times as likely a language becomes by one of its stop words
+_MOST_CLUES = 12  # words of a query
+_SURE = 0.9  # of 1
+_SHORT = 4  # words of a query, in which stop words count next to the other words
+_OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))  # which are habits from other search engines
+_ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
+_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # which stand for a word only before an apostrophe, as in d'accord
+
+Passages = Mapping[str, int]  # how many are stemmed by the rules of each language of an index; at least one
+
+
+def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
+    """Return of each word of a query, as it is written, whether it counts: whether it is not surely a stop word here.
+
+    It is one where the languages that have it in their lists are together at least `_SURE` to be that of the query. How
+    likely each language is follows from its share of the passages and from how many words of the query are in its list
+    (naive Bayes). So one word that is something else in another language decides nothing. An abbreviation in capitals
+    among other words, such as IT or WHO, is no stop word.
+    """
+    elided = {letter.casefold() for letter in _ELIDED.findall(text)}
+    different = {word for word in words if word.casefold() not in _ELIDED_LETTERS or word.casefold() in elided}
+    if not text.isupper():
+        different = {word for word in different if len(word) < 2 or not word.isupper() or word in _OPERATORS}
+    common: dict[str, set[str]] = {}
+    for language in passages:
+        read = fold if language == ENGLISH else str.casefold
+        common[language] = {word for word in different if is_stop_word(read(word), language)}
+    clues = {language: len(found) for language, found in common.items()}
+    if ENGLISH in clues:
+        clues[ENGLISH] += sum(word.casefold() in _ENGLISH_CLUES for word in different)
+    weights = {each: max(count, 1) * _CLUE ** min(clues[each], _MOST_CLUES) for each, count in passages.items()}
+    enough = _SURE * sum(weights.values())
+    likely = dict.fromkeys(words, 0.0)  # weight of the languages in which a word is a stop word
+    for language, stop_words in common.items():
+        for word in stop_words:
+            likely[word] += weights[language]
+    return [likely[word] < enough for word in words]
+
+
+def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[str, str]]:
+    """Return the stop words of a query, each with the word next to it, that are worth finding side by side.
+
+    They are those of a short query, and single capitals: in "vitamin A" and "it support" the stop word tells most, but
+    only next to its neighbour.
+    """
+    is_short = len(words) <= _SHORT
+    alone = not any(telling)
+    return [
+        (first, second)
+        for (first, counts), (second, also_counts) in pairwise(zip(words, telling, strict=True))
+        if (is_short and (alone or counts != also_counts)) or (counts and not also_counts and second.isupper())
+    ]
+
+
+Span = tuple[int, int]  # characters [start, end)
+_BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
+_CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
+# A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
+_UNIT = re.compile("[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
+
+
+def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
+    """Return the spans of the words of a text that have one of the terms of `LexicalQuery.marked_in`, in order."""
+    rules = rules_for(language)
+    plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)  # most texts have no other signs than quotes
+    candidates, is_marked = _marks(marked)
+    if rules == ENGLISH and candidates and plain.isascii():
+        # In ASCII text, marked words, of which there are few, are looked for: three times as fast.
+        return [
+            match.span()
+            for match in candidates["_" in plain].finditer(plain.lower())
+            if is_marked[match[0]]
+            and not (len(match[0]) == 1 and match[0].isalpha() and _END_SIGN.match(plain, match.end()))
+        ]
+    found: list[Span] = []
+    for match in words(text).finditer(text):
+        if marked.isdisjoint(TERMS[rules][match[0]]):
+            continue
+        if is_spaceless(match[0]):
+            found += _spans_within(marked, text, match)
+        elif has_sign(match[0]) and sign_name(match[0]) not in marked:
+            # the marked words within a name with signs, such as --no-cache, or single pictures
+            pattern = bare_words(text)
+            if not pattern.search(match[0]):
+                pattern = re.compile("|".join(words_within(match[0])))
+            parts = pattern.finditer(text, *match.span())
+            found += [part.span() for part in parts if not marked.isdisjoint(TERMS[rules][part[0]])]
+        else:
+            found.append(match.span())
+    return found
+
+
+@lru_cache(maxsize=64)
+def _marks(marked: frozenset[str]) -> tuple[tuple[re.Pattern[str], ...], Cache[str, bool]]:
+    """Return patterns of words that may be marked, of ASCII texts without and with underscores, and whether each is."""
+    is_marked = Cache(1 << 12, partial(_has_any, marked))
+    if any(map(has_sign, marked)):
+        return (), is_marked  # a name with signs has no pattern
+    # All words with a stem begin like it, but for a last letter that the ending may have changed.
+    beginnings = sorted(
+        _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)
+        for term in marked
+        if term.isascii() and "_" not in term
+    )
+    # after a shorter one, a longer one that begins alike finds nothing more
+    shortest = [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
+    either = "|".join(map(re.escape, shortest)) or "(?!)"
+    patterns = rf"\b(?:{either})\w*", rf"\b(?:\w*_)?(?:{either})\w*"
+    return tuple(re.compile(pattern, re.ASCII) for pattern in patterns), is_marked
+
+
+def _has_any(marked: frozenset[str], word: str) -> bool:
+    return not marked.isdisjoint(TERMS[ENGLISH][word])
+
+
+def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
+    """Spans within a word of a script without spaces: the marked characters and pairs, joined where they touch."""
+    ends = [match.end() for match in _UNIT.finditer(text, *run.span())]
+    found: list[Span] = []
+    for first, single, pair in zip([run.start(), *ends], ends, [*ends[1:], run.end()], strict=False):
+        if fold(text[first:pair]) in marked:
+            last = pair
+        elif not marked.isdisjoint(TERMS[ENGLISH][text[first:single]]):
+            last = single
+        else:
+            continue
+        if found and found[-1][1] >= first:
+            first, last = found[-1][0], max(found.pop()[1], last)
+        found.append((first, last))
+    return found

@@ -4,24 +4,28 @@ A query is text, never a language: reading it never fails.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, pairwise
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from indexer.decoding import visible, without_joiners
 from indexer.generation.lexical.analysis import (
     ENGLISH,
     TERMS,
     Cache,
+    Passages,
+    are_telling,
     fold,
     has_sign,
     is_spaceless,
-    is_stop_word,
     rules_for,
     sign_name,
+    telling_pairs,
+    terms_in,
     words,
     words_within,
 )
@@ -95,67 +99,8 @@ def parse_query(text: str) -> ParsedQuery:
     return ParsedQuery(words, (*required, *phrases), tuple(excluded), without_joiners(meaning or text))
 
 
-# Function words that are not in `STOP_WORDS`, but say that a query is English where other languages do.
-_ENGLISH_CLUES = frozenset(
-    "about after all also am any because been before being between both each every few he her here him his more most "
-    "other over own same she some too under until very while without".split()
-)
-_CLUE = 7  # times as likely a language becomes by one of its stop words
-_MOST_CLUES = 12  # words of a query
-_SURE = 0.9  # of 1
-_SHORT = 4  # words of a query, in which stop words count next to the other words
-_OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))  # which are habits from other search engines
-_ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
-_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # which stand for a word only before an apostrophe, as in d'accord
-
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]  # by folded words: what stands for them, they themselves among it
-Passages = Mapping[str, int]  # how many are stemmed by the rules of each language of an index; at least one
 Rules = Mapping[str, frozenset[str]]  # of terms that some languages give: those by whose rules they are of the query
-
-
-def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
-    """Return of each word of a query, as it is written, whether it counts: whether it is not surely a stop word here.
-
-    It is one where the languages that have it in their lists are together at least `_SURE` to be that of the query. How
-    likely each language is follows from its share of the passages and from how many words of the query are in its list
-    (naive Bayes). So one word that is something else in another language decides nothing. An abbreviation in capitals
-    among other words, such as IT or WHO, is no stop word.
-    """
-    elided = {letter.casefold() for letter in _ELIDED.findall(text)}
-    different = {word for word in words if word.casefold() not in _LETTERS or word.casefold() in elided}
-    if not text.isupper():
-        different = {word for word in different if len(word) < 2 or not word.isupper() or word in _OPERATORS}
-    common: dict[str, set[str]] = {}
-    for language in passages:
-        read = fold if language == ENGLISH else str.casefold
-        common[language] = {word for word in different if is_stop_word(read(word), language)}
-    clues = {language: len(found) for language, found in common.items()}
-    if ENGLISH in clues:
-        clues[ENGLISH] += sum(word.casefold() in _ENGLISH_CLUES for word in different)
-    weights = {each: max(count, 1) * _CLUE ** min(clues[each], _MOST_CLUES) for each, count in passages.items()}
-    enough = _SURE * sum(weights.values())
-    likely = dict.fromkeys(words, 0.0)  # weight of the languages in which a word is a stop word
-    for language, stop_words in common.items():
-        for word in stop_words:
-            likely[word] += weights[language]
-    return [likely[word] < enough for word in words]
-
-
-def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[str, str]]:
-    """Return the stop words of a query, each with the word next to it, that are worth finding side by side.
-
-    They are those of a short query, and single capitals: in "vitamin A" and "it support" the stop word tells most, but
-    only next to its neighbour.
-    """
-    is_short = len(words) <= _SHORT
-    alone = not any(telling)
-    return [
-        (first, second)
-        for (first, counts), (second, also_counts) in pairwise(zip(words, telling, strict=True))
-        if (is_short and (alone or counts != also_counts)) or (counts and not also_counts and second.isupper())
-    ]
-
-
 LONGEST_SYNONYM = 8  # words
 _LONGEST_PHRASE = 32  # words
 _MOST_CORRECTED = 4  # words of a query
@@ -208,7 +153,6 @@ class LexicalQuery:
     asked: tuple[Terms, ...]  # words within and outside phrases, but for stop words, as in `words`
     marked: frozenset[str]  # all terms of these and of synonyms, which are worth showing in a passage
     rules: Rules  # of the terms of words
-    guessed: frozenset[str]  # of the marked terms those that only corrections have
     also: tuple[AlsoSearched, ...]
     meaning: str  # the query without its syntax, for the search by meaning
     did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
@@ -218,12 +162,11 @@ class LexicalQuery:
         """Whether it says of passages that they must, or must not, be found."""
         return bool(self.required or self.excluded)
 
-    def marked_in(self, language: str | None, *, guesses: bool = True) -> frozenset[str]:
+    def marked_in(self, language: str | None) -> frozenset[str]:
         """Return the terms that are worth showing in a passage of a document in a language; corrections among them."""
         rules = rules_for(language)
         wrong = [term for term, languages in self.rules.items() if rules not in languages]
-        marked = self.marked.difference(wrong) if wrong else self.marked
-        return marked if guesses else marked - self.guessed
+        return self.marked.difference(wrong) if wrong else self.marked
 
 
 def read_query(
@@ -245,7 +188,6 @@ def read_query(
     also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
     corrector = _Corrector(lookups, languages) if lookups else None
     loose: dict[Terms, None] = {}
-    guessed: dict[Terms, None] = {}
     searched = list(telling)
     for word, may_be_mistaken in telling.items():
         forms = forms_of[word]
@@ -255,7 +197,6 @@ def read_query(
         elif corrector and may_be_mistaken and (others := corrector.corrections(word)):
             also.append(AlsoSearched(word, others, "correction"))
             forms = (tuple(dict.fromkeys(chain(*chain(*map(forms_of.__getitem__, others))))),)
-            guessed |= dict.fromkeys(forms)
             searched += others
         elif lookups and len(telling) > 1 and not word.isalnum() and has_sign(word):
             # a sign, or a name that is searched for without its sign too, says little where the index lacks it
@@ -284,7 +225,6 @@ def read_query(
         asked=asked,
         marked=wanted.union(*chain(*phrases)),
         rules=_rules_of(searched, languages),
-        guessed=frozenset(chain(*guessed)).difference(*(terms for terms in asked if terms not in guessed)),
         also=tuple(also),
         meaning=parsed.meaning,
         did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector else None,
@@ -434,3 +374,39 @@ def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
 _FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(
     64, lambda languages: Cache(1 << 14, partial(_forms, languages=languages))
 )
+
+
+_SCORED = ("title", "section", "body")
+
+
+def matches(
+    text: str, query: LexicalQuery, languages: Languages, texts: Mapping[str, str], language: str | None
+) -> Iterator[tuple[str, str, str | None, list[str]]]:
+    """Yield the words and phrases of a query, as it was typed and read, that a passage has.
+
+    Each as it was typed, as it was searched for, the reason where these differ, and the fields that have it. `texts` of
+    the passage are `title`, `section`, `body` and `url`.
+    """
+    in_fields = {
+        name: f" {' '.join(terms_in(unquote(each) if name == 'url' else each, language))} "
+        for name, each in texts.items()
+    }
+    wanted = frozenset(chain(*query.words))
+
+    def readings(phrase: str) -> Readings:
+        several = words(phrase).findall(phrase)
+        if len(several) > 1:
+            return readings_of(several, languages)
+        return tuple((term,) for term in wanted.intersection(chain(*readings_of(several, languages))))
+
+    parsed = parse_query(text)
+    typed_words = dict.fromkeys(words(parsed.words).findall(parsed.words))
+    sought: list[tuple[str, str, str | None, tuple[str, ...], Readings]]
+    sought = [(word, word, None, _SCORED, readings(word)) for word in typed_words]
+    for also in query.also:
+        sought += [(also.typed, one, also.reason, _SCORED, readings(one)) for one in also.searched]
+    for clause in query.required:
+        sought.append((clause.text, clause.text, None, (clause.field,) if clause.field else _SCORED, clause.readings))
+    for typed, searched, reason, fields, phrases in sought:
+        if found := [name for name in fields if any(f" {' '.join(one)} " in in_fields[name] for one in phrases)]:
+            yield typed, searched, reason, found

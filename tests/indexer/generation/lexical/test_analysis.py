@@ -5,8 +5,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from indexer.generation.lexical.analysis import STEMMERS, has_sign, is_stop_word, terms_in, terms_of_word, words
-from indexer.generation.lexical.highlights import spans
+from indexer.generation.lexical.analysis import STEMMERS, has_sign, is_stop_word, spans, terms_in, terms_of_word, words
 from indexer.generation.lexical.lexical_query import read_query
 
 
