@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from rag.commands.cli import VERBS, load_verb
-from rag.commands.verb import SettingOption, Verb, called
+from rag.commands.verb import SettingOption, Verb
 from rag.settings import SETTINGS, TYPE_NAMES, Setting
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference.md"
@@ -46,9 +46,13 @@ def settings() -> Iterator[str]:
         yield _table(("setting, variable, flag", "default", "allowed", "meaning"), rows)
 
 
+def _called(param: click.Parameter) -> str:
+    return param.opts[-1] if isinstance(param, click.Option) else param.human_readable_name
+
+
 def _arguments(verb: Verb) -> Iterator[tuple[str, str]]:
     for param in verb.params:
-        name, value = called(param), param.metavar or ""
+        name, value = _called(param), param.metavar or ""
         if isinstance(param, SettingOption) or name in _SHARED:
             continue
         if isinstance(param, click.Argument):
@@ -59,7 +63,7 @@ def _arguments(verb: Verb) -> Iterator[tuple[str, str]]:
 
 
 def _groups(verb: Verb) -> Iterator[str]:
-    options = (option for option in verb.options.values() if isinstance(option, SettingOption) and not option.hidden)
+    options = (option for option in verb.params if isinstance(option, SettingOption) and not option.hidden)
     read = {option.setting.name for option in options}
     for group in dict.fromkeys(setting.group for setting in SETTINGS):
         names = [setting.name for setting in SETTINGS if setting.group == group]

@@ -11,7 +11,7 @@ import click
 from embedder.errors import PilotlightError
 from rag.commands.verb import HELP, Verb
 from rag.errors import SettingsError
-from rag.removed import COMMANDS
+from rag.removed import COMMANDS, flag_hint
 from rag.settings import did_you_mean
 
 VERBS = {  # the module and function of each below `rag.commands`, and its summary
@@ -55,12 +55,6 @@ class _Verbs(click.Group):
         with formatter.section("Commands"):  # without loading them
             formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise SettingsError(f"{error.option_name} comes after a command") from None
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -97,13 +91,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return code
     except click.exceptions.Exit as end:  # --help, --version
         return end.exit_code
+    except click.UsageError as error:
+        text = f"{error.format_message()} See {error.ctx.command_path if error.ctx else 'pilotlight'} --help"
+        if isinstance(error, click.NoSuchOption) and (instead := flag_hint(error.option_name)):
+            text = f"{error.option_name} was removed: {instead}"
+        print(f"pilotlight: {text}", file=sys.stderr)
+        return 2
     except (PilotlightError, MemoryError) as error:
         from indexer.memory import SHORT
 
         print(f"pilotlight: {SHORT if isinstance(error, MemoryError) else error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt as stop:
-        print(f"pilotlight: stopped{''.join(stop.args)}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("pilotlight: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit

@@ -12,7 +12,7 @@ from rag.commands.verb import Given, Result, verb
 from rag.settings import Settings
 
 
-@verb("index", "store", "build", "embedder", "crawl", "chunk", "ocr", publishes=True)
+@verb("index", "store", "build", "embedder", "crawl", "chunk", "ocr")
 @click.argument(
     "source",
     nargs=-1,
@@ -42,7 +42,7 @@ def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: 
     return index_sources(request, given.settings(without=OWN), progress, quiet=quiet)
 
 
-@verb("index", "store", "keep_generations", publishes=True)
+@verb("index", "store", "keep_generations")
 @click.argument("source", nargs=-1, required=True, help="the source, as it was given to index")
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     """Publish a generation without what came from these sources; nothing is fetched or embedded."""

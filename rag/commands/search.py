@@ -13,7 +13,7 @@ import click
 from indexer.errors import FilterError, IndexMissing
 from indexer.filter import Filter
 from rag.commands import models
-from rag.commands.verb import NUMBER, PATH, WHOLE, Result, one_of, verb
+from rag.commands.verb import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.evaluation.dataset import Judgements, read_dataset, read_questions
 from rag.insights.report import LEAST, judged_questions, write_dataset
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MODE = click.option(
     "--mode",
     metavar="MODE",
-    type=one_of(*MODES),
+    type=click.Choice(MODES),
     default=MODES[0],
     help="how to search: hybrid (default), dense or lexical",
 )
@@ -39,7 +39,7 @@ _RERANK = click.option(
 
 @verb("index", "store", "embedder", "rerank", "serve", without=("host", "port", "workers", "log_format"))
 @click.argument("query", nargs=-1, required=True, help="the question; several words are one question")
-@click.option("-k", metavar="K", type=WHOLE, default=10, help="hits to return (default: 10)")
+@click.option("-k", metavar="K", type=int, default=10, help="hits to return (default: 10)")
 @_MODE
 @click.option(
     "--filter",
@@ -54,7 +54,7 @@ _RERANK = click.option(
 @click.option(
     "--diversity",
     metavar="DIVERSITY",
-    type=NUMBER,
+    type=float,
     default=0,
     help="from 0 to 1: prefer hits that differ from each other (default: 0)",
 )
@@ -115,7 +115,7 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
     help="write this folder, from what people opened and judged in the live index, and measure nothing",
 )
 @click.option(
-    "--least", metavar="N", type=WHOLE, default=LEAST, help=f"searches that must have led to a hit (default: {LEAST})"
+    "--least", metavar="N", type=int, default=LEAST, help=f"searches that must have led to a hit (default: {LEAST})"
 )
 @_RERANK
 def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: int, mode: str, rerank: bool) -> Result:

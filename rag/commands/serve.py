@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import click
 
 from embedder.errors import PilotlightError
-from rag.commands.verb import WHOLE, Result, one_of, verb
+from rag.commands.verb import Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import parameters_of
 from rag.serving.api_keys import Key, KeyFile, check_exposure, scope_fields
@@ -88,7 +88,7 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
 @verb("index", "store", "embedder", "rerank", "insights", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 @click.option(
-    "--http", "port", metavar="PORT", type=WHOLE, help="listen on this port of 127.0.0.1 (default: use standard input)"
+    "--http", "port", metavar="PORT", type=int, help="listen on this port of 127.0.0.1 (default: use standard input)"
 )
 def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result | None:
     """Offer the tools of `rag.adapters.mcp` on the index, or on a server, until the caller ends."""
@@ -136,7 +136,7 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
 
 
 @verb("index", "keys", without=("collection",))
-@click.argument("action", type=one_of("add", "list", "remove"), help="add, list or remove")
+@click.argument("action", type=click.Choice(("add", "list", "remove")), metavar="ACTION", help="add, list or remove")
 @click.argument("name", required=False, help="name of the key, such as who uses it")
 @click.option(
     "--role", metavar="ROLE", default="read", help="what it allows: read (default), or write, which includes read"

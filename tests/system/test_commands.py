@@ -121,7 +121,7 @@ def test_an_index_of_another_precision_is_refused_by_field(index):
     settings = ("--precision", other[precision_of(index)], "--engine", "eager")
     for verb in (["search", "x"], ["serve"]):
         refused(run(*verb, "--index", index, *settings), "precision: index")
-    refused(run("verify", "--index", index, *settings), "verify has no flag --precision")
+    refused(run("verify", "--index", index, *settings), "No such option '--precision'")
 
 
 @pytest.mark.parametrize("name", ["vectors.faiss", "documents.sqlite", "manifest.json"])
