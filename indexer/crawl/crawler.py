@@ -305,7 +305,6 @@ class _Crawl:
         if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
         wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._context.wanted(page))
-        self._readers.start_another()
         links = read_links(page, self._readers.borrowed, wanted)
         target = links.refresh
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:

@@ -80,9 +80,11 @@ def _links(page: Page, answer: Mapping[str, Any]) -> Links:
     canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
     if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
         canonical = None
-    site = origin(page.url) + "/"
+    is_listing = bool(answer["is_listing"])
+    below = normalise(base, ".") or base if is_listing else origin(page.url) + "/"
     found = (normalise(base, href) for href in answer["hrefs"])
-    urls = dict.fromkeys(url for url in found if url is not None and url.startswith(site))
+    kept = (url for url in found if url is not None and url.startswith(below) and not (is_listing and "?" in url))
+    urls = dict.fromkeys(kept)
     refresh = normalise(base, str(answer["refresh"])) if answer["refresh"] else None
     leads_on = one_line(str(answer["leads_on"]))[:_LONGEST_NAME]
     return Links(

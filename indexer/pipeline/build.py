@@ -370,7 +370,7 @@ def read_ahead(
         if page.reading is not None and page.reading.content is not None:
             return parse(page)
         with processes.borrowed() as process:
-            return parse(page, process, ocr, processes.spare)
+            return parse(page, process, ocr)
 
     def first() -> tuple[Item, Document | ParseError | None]:
         item, reading = queue.popleft()

@@ -67,8 +67,8 @@ FUNCTIONS = {  # below `indexer.read`: the module and function that read what st
     **{name: f"office.{name}:read" for name in ("epub", "sheets", "slides", "word")},
     "pdf": "pdf.document:read",
     HTML: "html.main_content:read",
-    PAGE: "links.page_links:parts",
-    LISTING: "links.listed_links:find",
+    PAGE: "links:page_parts",
+    LISTING: "links:listed_links",
     CONTAINER: "container:members",
     ATTACHMENTS: "container:attachments",
 }

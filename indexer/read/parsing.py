@@ -27,7 +27,7 @@ from indexer.read.formats import (
     reader_of,
 )
 from indexer.read.html.template import MOST_BLOCKS
-from indexer.read.ocr.pages import NO_OCR, Ocr, Scans, Spare, count_pages, nobody, read_scans
+from indexer.read.ocr.pages import NO_OCR, Ocr, Scans, count_pages, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, PageReading, Section
 
@@ -54,7 +54,7 @@ class Wanted:
 class Parts:
     """The parts of a page that were wanted and found."""
 
-    links: Mapping[str, Any]  # as `indexer.read.links.page_links` returns them, not checked
+    links: Mapping[str, Any]  # as `indexer.read.links` returns them, not checked
     is_drawn: bool
     reading: PageReading | None  # None for a page that only leads on, is not to be indexed, or is drawn
 
@@ -97,11 +97,11 @@ def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
     return PageBlocks(about, blocks) if all(0 <= number < _HASHES for number in hashes) else None
 
 
-def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, spare: Spare = nobody) -> Document:
+def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
     """Read a page's title and sections, and what it says about itself.
 
-    The process that reads it is any that is free by default; `spare` lends others for scans of many pages. Raises
-    ParseError if the page is not what it says it is, cannot be read, or takes too much time or memory.
+    The process that reads it is any that is free by default. Raises ParseError if the page is not what it says it is,
+    cannot be read, or takes too much time or memory.
     """
     path = urlsplit(page.url).path
     content_type = effective_type(page.content_type, path)
@@ -118,9 +118,9 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
         content, scans = page.reading.content, Scans()
     elif process is None:
         with borrowed() as process:
-            return parse(page, process, ocr, spare)
+            return parse(page, process, ocr)
     else:
-        content, scans = _read(reader, page, process, ocr, spare)
+        content, scans = _read(reader, page, process, ocr)
     if content.is_link_list:
         raise Unwanted("a list of links")
     sections = tuple(_in_order(content.sections, scans.sections))
@@ -148,14 +148,14 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR, s
     )
 
 
-def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr, spare: Spare) -> tuple[Extraction, Scans]:
+def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:
     """Have a page read in another process, which may die of it: its text, and what is on pages that have none."""
     if reader == SCANS:
         if ocr.obstacle:
             raise Unwanted(f"an image: {ocr.obstacle}")
         process.use(ocr.engine)
         pages = range(1, 1 + count_pages(page.body, page.content_type, process))
-        scans = read_scans(page.body, page.content_type, pages, ocr, process, spare)
+        scans = read_scans(page.body, page.content_type, pages, ocr, process)
         if len(pages) == 1:  # it is no page of anything
             if scans.counts.unread:
                 raise ParseError(scans.counts.unread[0][1])
@@ -167,7 +167,7 @@ def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr, spare: Spar
     content = from_json(answer)
     if not content.scanned:
         return content, Scans()
-    return content, read_scans(page.body, page.content_type, content.scanned, ocr, process, spare)
+    return content, read_scans(page.body, page.content_type, content.scanned, ocr, process)
 
 
 def _in_order(sections: Sequence[Section], scanned: Sequence[Section]) -> Iterator[Section]:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, partial
 from typing import Any
 
@@ -35,7 +35,6 @@ _STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy 
 _GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
 _LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
 _MOST = 4  # processes that read at the same time, beside those of archives
-MOST_SPARE = _MOST - 1  # processes that help others with scans
 _LONGEST_OBJECT = 64_000_000  # bytes
 _LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
 _PIECE = 1 << 20  # bytes taken from a pipe at a time
@@ -56,7 +55,6 @@ def most_at_once() -> int:
 
 
 _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
-_spare = threading.BoundedSemaphore(most_at_once() - 1)
 
 
 class BrokenMessage(Exception):
@@ -267,40 +265,13 @@ class ReaderPool:
 
     def __init__(self) -> None:
         self._lent: set[ReaderProcess] = set()
-        self._is_closed = self._has_started_another = False
+        self._is_closed = False
 
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
         """Lend a process until the end of the block, as soon as one is free; raises ParseError if closed."""
         with _places, self._lending() as process:
             yield process
-
-    @contextmanager
-    def spare(self) -> Iterator[ReaderProcess | None]:
-        """Lend a process beyond the usual number where there is a core for it, else None; raises as `borrowed`."""
-        if not _spare.acquire(blocking=False):
-            yield None
-            return
-        try:
-            with self._lending() as process:
-                yield process
-        finally:
-            _spare.release()
-
-    def start_another(self) -> None:
-        """Start a process in the background, once, for the documents that come after the first, if it may run."""
-
-        def start() -> None:
-            if _places.acquire(blocking=False):
-                try:
-                    with suppress(ParseError), self._lending() as process:
-                        process.start()
-                finally:
-                    _places.release()
-
-        if not self._has_started_another:
-            self._has_started_another = True
-            threading.Thread(target=start, name="reader", daemon=True).start()
 
     @contextmanager
     def _lending(self) -> Iterator[ReaderProcess]:

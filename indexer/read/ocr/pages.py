@@ -1,4 +1,4 @@
-"""Find Tesseract, and have it read the pages of a document that are pictures: each by itself, several at a time.
+"""Find Tesseract, and have it read the pages of a document that are pictures, each by itself.
 
 So a page has its own limits of time and memory, and a long scan takes no more memory than a short one.
 """
@@ -6,11 +6,9 @@ So a page has its own limits of time and memory, and a long scan takes no more m
 import json
 import os
 import sysconfig
-import threading
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,14 +18,13 @@ from indexer.config import OcrConfig
 from indexer.errors import ConfigError, ParseError
 from indexer.read.extraction import clean, language_of
 from indexer.read.formats import OCR_OFF, SCANS
-from indexer.read.reader_process import MOST_SPARE, ReaderProcess
+from indexer.read.reader_process import ReaderProcess
 from indexer.records import NO_SCANS, ScanCounts, Section
 
 EXTRA = "pip install 'pilotlight[ocr]'"
 _SUFFIX = ".traineddata"
 _SYSTEM = ("/usr/share/tesseract-ocr/5/tessdata", "/usr/share/tesseract-ocr/4.00/tessdata", "/usr/share/tessdata")
 _ENDURED = 3  # pages of a document that may fail before the rest is given up
-Spare = Callable[[], AbstractContextManager[ReaderProcess | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +96,6 @@ class Scans:
     language: str | None = None  # primary subtag, of most of the text
 
 
-def nobody() -> AbstractContextManager[ReaderProcess | None]:
-    """Lend no process, as a `Spare`."""
-    return nullcontext()
-
-
 def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
     """Return how many pages an image file has; raises ParseError."""
     answer = _ask(body, {"content_type": content_type, "page": 0}, process)
@@ -113,54 +105,28 @@ def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
     return pages
 
 
-def read_scans(
-    body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess, spare: Spare = nobody
-) -> Scans:
-    """Read some pages of a PDF or image file, from 1, with other processes too where `spare` lends them.
+def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess) -> Scans:
+    """Read some pages of a PDF or image file, from 1.
 
     A page that cannot be read costs itself; after a few of them the rest is given up.
     """
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
-    most = ocr.config.pages
-    todo, lock = deque(pages[:most]), threading.Lock()
+    process.use(ocr.engine)
+    most, failed = ocr.config.pages, 0
     unread = dict.fromkeys(pages[most:], f"over the limit of {most:,} scanned pages in a document")
     found: dict[int, _Found] = {}
-    failed: list[int] = []
-
-    def run(process: ReaderProcess) -> None:
-        """Read until there is no page left."""
-        process.use(ocr.engine)
-        while True:
-            with lock:
-                if not todo:
-                    return
-                page = todo.popleft()
-            asked = {"content_type": content_type, "page": page, "confidence": ocr.config.confidence}
-            try:
-                result = _checked(_ask(body, asked, process))
-                with lock:
-                    found[page] = result
-            except ParseError as error:
-                with lock:
-                    unread[page] = str(error)
-                    failed.append(page)
-                    if len(failed) >= _ENDURED:
-                        reason = f"not tried after {_ENDURED} pages that could not be read"
-                        unread.update(dict.fromkeys(todo, reason))
-                        todo.clear()
-
-    def run_spare() -> None:
-        with spare() as other:
-            if other is not None:
-                run(other)
-
-    with ThreadPoolExecutor(MOST_SPARE, thread_name_prefix="ocr") as pool:
-        helpers = [pool.submit(run_spare) for _ in pages[1 : 1 + MOST_SPARE]]
-        run(process)
-    for helper in helpers:
-        helper.result()
-    texts = {page: result for page, result in sorted(found.items()) if result.text}
+    for page in pages[:most]:
+        if failed >= _ENDURED:
+            unread[page] = f"not tried after {_ENDURED} pages that could not be read"
+            continue
+        asked = {"content_type": content_type, "page": page, "confidence": ocr.config.confidence}
+        try:
+            found[page] = _checked(_ask(body, asked, process))
+        except ParseError as error:
+            unread[page] = str(error)
+            failed += 1
+    texts = {page: result for page, result in found.items() if result.text}
     languages: Counter[str] = Counter()
     for result in texts.values():
         languages.update({result.language: len(result.text)} if result.language else {})

@@ -28,7 +28,7 @@ from indexer.pipeline.build import build, read_ahead
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import STAGES, BuildReport, Stopwatch
 from indexer.publish.collections import writer_lock
-from indexer.read.ocr.pages import Ocr, Spare
+from indexer.read.ocr.pages import Ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Page, Skip
 from tests.dummy import DummyEmbedder
@@ -244,7 +244,7 @@ def test_items_keep_their_order_and_errors_their_page() -> None:
 def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 
-    def stuck(page: Page, reader_process: ReaderProcess, ocr: Ocr, spare: Spare) -> Document:
+    def stuck(page: Page, reader_process: ReaderProcess, ocr: Ocr) -> Document:
         process = reader_process.start()
         begun.set()
         process.wait()  # a reader that never answers: only its end is waited for

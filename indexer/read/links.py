@@ -1,0 +1,327 @@
+"""Addresses on pages, and in sitemaps, feeds and lists of text; runs in the process that reads documents."""
+
+import re
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import islice
+from typing import Any
+from urllib.parse import urljoin
+
+from lxml import etree
+
+from indexer.decoding import decode_named, escape_query
+from indexer.encodings import decoded
+from indexer.errors import FetchError, ParseError
+from indexer.read.container import unpacked
+from indexer.read.formats import GZIP, HTML, LONGEST_LIST, MOST_LISTED
+from indexer.read.html import main_content, template
+from indexer.read.html.html_tree import HtmlTree, fold, parse_html
+from indexer.read.markup import markdown
+from indexer.records import Extraction
+
+_MOST = 20_000  # different links
+_LONGEST = 2_000  # characters of an address; longer ones are traps or data, not pages
+_LONGEST_DIRECTIVES = 1_000  # characters
+_MOST_FRAMES = 100
+
+
+def page_parts(
+    body: bytes, wanted: Mapping[str, Any]
+) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
+    """Yield a page's `links`, whether it `is_drawn`, and its `blocks`, JSON-ready, as far as wanted; return its text.
+
+    Nothing comes after the links of a page that only leads on or is not to be indexed, nor after the news that scripts
+    draw it. `wanted` has the fields of `indexer.read.parsing.Wanted`, and the page's `charset` and `reader`.
+
+    Raises:
+        ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too much in it.
+    """
+    is_html, charset = wanted["reader"] == HTML, wanted["charset"]
+    if body.startswith(GZIP):
+        body = unpacked(body)
+    html, encoding = decode_named(body, charset, markup=is_html)
+    tree = HtmlTree()
+    if is_html or wanted["links"] or wanted["is_drawn"]:
+        tree = parse_html(html if is_html else markdown.render(html).html)
+    if wanted["links"]:
+        links = _links_of(tree, encoding)
+        yield {"links": links}, b""
+        if links["refresh"] or links["leads_on"] or not {"noindex", "none"}.isdisjoint(links["directives"]):
+            return None
+    if wanted["is_drawn"]:
+        is_drawn = main_content.is_drawn(tree)
+        yield {"is_drawn": is_drawn}, b""
+        if is_drawn:
+            return None
+    if is_html and (wanted["blocks"] or wanted["text"]):
+        main_content.prepare(tree, html)
+    if wanted["blocks"]:
+        yield {"blocks": template.find(tree)}, b""
+    if not wanted["text"]:
+        return None
+    if not is_html:
+        return markdown.read(body, charset) if wanted["reader"] == "markdown" else markdown.read_mdx(body, charset)
+    site = template.read_template(wanted["template"]) if wanted["template"] else None
+    return main_content.extract(html, site, tree=tree, is_page=True)
+
+
+def _links_of(tree: HtmlTree, encoding: str) -> dict[str, Any]:
+    """Return links and robots directives of a page, JSON-ready; raises ParseError if it has too many links."""
+    found: dict[str, Any] = {
+        "base": None,
+        "canonical": None,
+        "asks_password": False,
+        "nofollow": 0,
+        "has_script": False,
+    }
+    hrefs: dict[str, None] = {}  # without fragments
+    frames: dict[str, list[str]] = {"frame": [], "iframe": []}
+    directives: set[str] = set()
+    has_refresh = False
+    for element in tree.elements:
+        name, attributes = element.name, element.attributes
+        if name == "script":
+            found["has_script"] = True
+        elif not attributes:
+            continue
+        elif name in ("a", "area"):
+            href = attributes.get("href", "").partition("#")[0]
+            if "nofollow" in attributes.get("rel", "").lower().split():
+                found["nofollow"] += 1
+            elif href and len(href) <= _LONGEST:
+                hrefs[href] = None
+                if len(hrefs) > _MOST:
+                    raise ParseError(f"more than {_MOST:,} links")
+        elif name in frames:
+            src = attributes.get("src", "").strip()
+            if src and len(src) <= _LONGEST and len(frames[name]) < _MOST_FRAMES:
+                frames[name].append(src.partition("#")[0])
+        elif name == "input":
+            found["asks_password"] |= attributes.get("type", "").strip().lower() == "password"
+        elif name == "base":
+            found["base"] = found["base"] or attributes.get("href")
+        elif name == "link" and "canonical" in attributes.get("rel", "").lower().split():
+            found["canonical"] = found["canonical"] or attributes.get("href", "").partition("#")[0]
+        elif name == "meta":
+            has_refresh |= attributes.get("http-equiv", "").strip().lower() == "refresh"
+            if attributes.get("name", "").lower() in ("robots", "pilotlight"):
+                words = attributes.get("content", "")[:_LONGEST_DIRECTIVES].lower().split(",")
+                directives |= {word.strip() for word in words}
+    title = tree.first("title")
+    is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_LONGEST])) is not None
+    # whether the page may be there to lead on rather than to be read
+    may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
+    leads = _leads(tree) if may_lead_on or is_listing else _Leads()
+    every = [*hrefs, *frames["frame"]]
+    if may_lead_on and not leads.has_text:
+        every += [*frames["iframe"], *(leads.targets if not hrefs else ())]
+    if leads.refresh is not None and leads.redirect is None:
+        every.append(leads.refresh[1])
+    is_listing = is_listing and leads.prose < _PROSE
+    return found | {
+        "hrefs": [escape_query(href, encoding) for href in dict.fromkeys(every)],
+        "directives": sorted(directives),
+        "refresh": leads.redirect and escape_query(leads.redirect, encoding),
+        "is_listing": is_listing,
+        "leads_on": "a listing of a folder" if is_listing else "a set of frames" if frames["frame"] else "",
+        "is_blank": may_lead_on and not leads.has_text and not every,
+    }
+
+
+_LITTLE = 500  # characters of text of a page that says that it has moved
+_HARDLY = 100  # characters of text of a page around a frame, or that scripts draw
+_LONGEST_SCRIPT = 20_000  # characters of a script that are looked at
+_MOST_TARGETS = 3  # of scripts
+_UNSEEN = frozenset({"style", "template", "noframes", "iframe"})
+_GOES_TO = re.compile(
+    r"""\blocation(?:\.href)?\s{0,9}(?:=(?!=)|\.(?:replace|assign)\s{0,9}\()\s{0,9}(["'])([^"'\s]+)\1\s{0,9}(?=[;)}]|$|\n)"""
+)
+# titles by Apache, nginx and lighttpd; by Python, Tomcat and Jetty; by IIS
+_LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)
+_MUCH = 120  # characters between two entries of a listing
+_PROSE = 300  # characters of a page that has more to say than what a folder contains
+
+
+@dataclass(slots=True)
+class _Leads:
+    """What a page that may be there to lead on says."""
+
+    length: int = 0  # characters of text outside links
+    prose: int = 0  # of these, characters of texts between two links that say more than a date and a size
+    refresh: tuple[int, str] | None = None
+    is_for_all: bool = False  # whether the refresh is for readers with scripts too
+    targets: list[str] = field(default_factory=list)  # of scripts
+
+    @property
+    def has_text(self) -> bool:
+        """Return whether there is more text than on a page that scripts draw, or around a frame."""
+        return self.length >= _HARDLY
+
+    @property
+    def redirect(self) -> str | None:
+        """Return the address that readers are sent to at once, or by a page that says nothing else."""
+        if self.refresh is None:
+            return None
+        seconds, address = self.refresh
+        return address if (seconds == 0 and self.is_for_all) or self.length < _LITTLE else None
+
+
+def _leads(tree: HtmlTree) -> _Leads:
+    found, between = _Leads(), 0
+    todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]  # whether it is in a link, and in <noscript>
+    while todo:
+        node, is_in_link, is_fallback = todo.pop()
+        if isinstance(node, str):
+            if not is_in_link:
+                length = len(node.strip())
+                found.length += length
+                found.prose += min(length, max(0, between + length - _MUCH))
+                between += length
+            continue
+        name = node.name
+        if name in _UNSEEN or name == "title":
+            continue
+        if name in ("script", "body"):
+            script = node.text() if name == "script" else node.get("onload")
+            addresses = (address for _, address in _GOES_TO.findall(script[:_LONGEST_SCRIPT]))
+            found.targets += [address for address in addresses if len(address) <= _LONGEST]
+            found.targets = found.targets[:_MOST_TARGETS]
+        elif name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and found.refresh is None:
+            found.refresh = refresh_in(node.get("content"))
+            found.is_for_all = not is_fallback
+        elif name == "a" and node.get("href"):
+            is_in_link, between = True, 0
+        if name != "script":
+            is_fallback = is_fallback or name == "noscript"
+            todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
+    return found
+
+
+_LONGEST_DELAY = 60  # seconds; pages that send on later are made to be read, or wait for something
+_LONGEST_REFRESH = 3_000  # characters of a value
+# seconds, of which fractions do not count, a separator, url=, an address in quotes or without
+_REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def refresh_in(value: str) -> tuple[int, str] | None:
+    """Return the seconds and the address of a refresh, or None if it leads nowhere, or late."""
+    found = _REFRESH.match(value[:_LONGEST_REFRESH].strip())
+    if found is None or not (found[1] or found[2]):
+        return None
+    seconds, address = int(found[1] or 0), found[3].strip()
+    if address[:1] in ("'", '"'):
+        address = address[1:].partition(address[0])[0].strip()
+    return (seconds, address) if address and seconds <= _LONGEST_DELAY else None
+
+
+_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
+_ENTRIES = frozenset({"url", "sitemap", "item", "entry"})
+_BEFORE = b"\xef\xbb\xbf \t\r\n\x00"  # a byte order mark and blanks, which some programs write before a list
+_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}  # by first bytes
+_DECLARATION = re.compile(rb"<\?xml[^>]{0,200}>")
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
+_BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
+
+
+def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
+    """Return the addresses of a list, each with the name of the element that it belongs to, JSON-ready.
+
+    Raises:
+        ParseError: it is none of the known kinds, is damaged, too large, or defines entities.
+    """
+    try:
+        for _ in range(2):  # a packed file may be packed again on its way
+            if body.startswith(GZIP):
+                content = bytearray()
+                for part in decoded([body], "gzip"):
+                    content += part
+                    if len(content) > LONGEST_LIST:
+                        raise ParseError(f"larger than {LONGEST_LIST:,} bytes")
+                body = bytes(content)
+        if (encoding := _UTF_16.get(body[:2])) is not None:
+            body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
+        body = body.lstrip(_BEFORE)
+        try:
+            found = _first(_lines(body) if body and not body.startswith(b"<") else _addresses(body))
+        except etree.XMLSyntaxError:  # often for bare ampersands, odd bytes, or a wrong declaration
+            body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS)
+            found = _first(_addresses(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode())))
+        return {"addresses": found}
+    except FetchError as error:
+        raise ParseError(str(error)) from error
+    except (etree.LxmlError, ValueError) as error:
+        raise ParseError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
+
+
+def _first(found: Iterator[tuple[str, str]]) -> list[list[str]]:
+    usable = ([name, address] for name, address in found if address and len(address) <= _LONGEST)
+    return list(islice(usable, MOST_LISTED))
+
+
+def _lines(body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the addresses of a list of text, one a line."""
+    lines = (line.split(None, 1) for line in body.decode("utf-8", "replace").splitlines())
+    words = [line[0] for line in lines if line and not line[0].startswith("#")]
+    for number, word in enumerate(words):
+        if word.lower().startswith(("http://", "https://", "/")):
+            yield "url", word
+        elif not number:
+            raise ParseError("neither a page nor a sitemap or feed")
+
+
+def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the element that an address belongs to, and the address."""
+    events = etree.iterparse(
+        BytesIO(body),
+        events=("start", "end"),
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    has_address = False
+    for event, element in events:
+        name, parent = _name(element), element.getparent()
+        if parent is None:
+            if event == "end":  # whatever follows is not of the list
+                return
+            about = element.getroottree().docinfo
+            defined = about.internalDTD.entities() if about.internalDTD is not None else []
+            if about.doctype and (defined or not about.public_id):  # RSS 0.91 names a public one
+                raise ParseError("a list of pages with a document type is not read: it may define entities")
+            if name not in _ROOTS:
+                raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
+            continue
+        if event == "start":
+            has_address = has_address and name not in _ENTRIES
+            continue
+        above = _name(parent)
+        if above in _ENTRIES:
+            address = element.text or "" if name == ("link" if above in ("item", "entry") else "loc") else ""
+            if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
+                address = element.get("href", "")
+            if address := urljoin(element.base or "", address.strip()):
+                has_address = True
+                yield above, address
+                continue
+        if name in _ENTRIES:  # done with: memory does not grow with the list
+            if not has_address and (address := _identifier(element)):
+                yield name, address
+            element.clear()
+            while element.getprevious() is not None:
+                del parent[0]
+
+
+def _identifier(entry: etree._Element) -> str:
+    """Return the address by which an entry without a link is known, empty if there is none."""
+    ids = [child for child in entry if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"]
+    about = [value for key, value in entry.attrib.items() if key.endswith("}about")]
+    texts = map(str.strip, (*about, *(child.text or "" for child in ids)))
+    return next((text for text in texts if text.startswith(("http://", "https://"))), "")
+
+
+def _name(element: etree._Element) -> str:
+    return str(etree.QName(element).localname).lower()

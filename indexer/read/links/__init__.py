@@ -1,1 +1,0 @@
-"""A page, sitemap or feed in, addresses out."""
