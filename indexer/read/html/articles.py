@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import is_noise
@@ -36,9 +36,6 @@ _POSTERS = (  # who wrote a post of a thread, and what to do with it
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|signature|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )
-_DATED = re.compile(
-    r"\b(?:byline|dateline|(?:pub|publish(?:ed)?|post(?:ed)?|entry|article|story)-?(?:date|time|meta|on)|author-?name)\b"
-)
 _NAME = re.compile(rf"\b(?:(?P<comments>{_COMMENTS})|(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
 _TEXT_NAME = re.compile(
     r"\b(?:article|post|entry|story|blog|news|page|artikel|beitrag|articolo|noticia|nota|main|name|text)s?-*"
@@ -51,38 +48,22 @@ _PARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
 _NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | HEADINGS
 _BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id may say what they are
 _SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts whose id is that of their heading
-_ARTICLE = re.compile(r'"@type"[\s:\[]*"\w*(?:Article|BlogPosting|Review)"')
-_SIGNED = frozenset("aside div footer form header p section span time ul".split())  # elements that may be a sign
+_FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/ld+json"})  # types of links and scripts
 
 
 def publication(tree: HtmlTree) -> tuple[bool, bool]:
     """Return whether a page says that it is made to be shown by other sites or followed, and that it is an article."""
     is_published = is_article = False
-    signs = 0
     for element in tree.elements:
         attributes = element.attributes
-        if not attributes:
-            continue
-        name = element.name
-        if name == "meta":
+        if element.name == "meta":
             key = attributes.get("property", "") or attributes.get("name", "")
             if key.startswith(("og:", "article:", "fb:", "twitter:")):
                 is_published = True
                 is_article |= key.startswith("article:") or attributes.get("content") == "article"
-        elif name == "link":
-            is_published |= attributes.get("type", "") in ("application/rss+xml", "application/atom+xml")
-        elif name == "script":
-            signs += attributes.get("src", "").startswith(("http:", "https:", "//"))
-            if attributes.get("type", "") == "application/ld+json":
-                is_published = True
-                is_article |= _ARTICLE.search(element.text()) is not None
-        elif "itemtype" in attributes or "itemprop" in attributes:
-            is_published = True
-        elif name in _SIGNED:
-            kind, is_dated = kind_of(element), _is_named(attributes.get("class", ""), _DATED)
-            signs += kind in ("comments", "strong")
-            is_article |= kind == "comments" or is_dated
-    return is_published or signs >= 2, is_article
+        elif element.name in ("link", "script"):
+            is_published |= attributes.get("type", "") in _FEEDS
+    return is_published, is_article
 
 
 def kind_of(element: Element) -> str:
@@ -121,8 +102,6 @@ _BLOCKS = frozenset(
 )
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
 _SENTENCE = 80  # characters of a block that is prose
-_IDEOGRAPHS = 3  # letters of another script that one of Chinese, Japanese or Korean says as much as
-_IDEOGRAPH = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _LINKED = 0.5  # share of the text of a block inside links above which it is no prose
 _ENOUGH = 400  # characters of prose that a page keeps when a box is removed that has more
 _MOST = 0.5  # share of the prose of a page above which a box is no furniture
@@ -140,7 +119,6 @@ class Size:
     own_linked: int = 0
     has_prose: bool = False  # outside of blocks within it
     is_titled: bool = False  # whether it holds a main heading
-    is_headed: bool = False  # whether it holds another one
 
     @property
     def bare(self) -> int:
@@ -156,30 +134,22 @@ def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE
     order: list[tuple[Element, Element | None]] = []
     todo: list[tuple[Element, Element | None]] = [(root, None)]
     sizes: Sizes = {}
-    sample: list[str] = []
-    sampled = 0
     while todo:
         element, parent = todo.pop()
         order.append((element, parent))
         own = 0
         for node in element.children:
             if isinstance(node, str):
-                length = len(node) if len(node) < 3 else len(node.strip())
-                own += length
-                if length and sampled < 4_000:
-                    sample.append(node)
-                    sampled += length
+                own += len(node) if len(node) < 3 else len(node.strip())
             elif node.name not in _NO_TEXT and (with_noise or not is_noise(node)):
                 todo.append((node, element))
         sizes[id(element)] = Size(text=own, own=own)
-    is_dense = len(_IDEOGRAPH.findall("".join(sample))) * _IDEOGRAPHS > sampled
-    least = sentence // _IDEOGRAPHS if is_dense else sentence
     for element, parent in reversed(order):
         size = sizes[id(element)]
         if element.name == "a" and "href" in element.attributes:
             size.linked, size.own_linked, size.prose = size.text, size.own, 0
         is_block = element.name in _BLOCKS
-        if is_block and size.own - size.own_linked >= least and size.own_linked <= _LINKED * size.own:
+        if is_block and size.own - size.own_linked >= sentence and size.own_linked <= _LINKED * size.own:
             size.prose += size.own
             size.has_prose = True
         if parent is None:
@@ -189,7 +159,6 @@ def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE
         around.linked += size.linked
         around.prose += size.prose
         around.is_titled |= size.is_titled or element.name == "h1"
-        around.is_headed |= size.is_headed or element.name in HEADINGS
         if not is_block:
             around.own += size.own
             around.own_linked += size.own_linked
@@ -221,8 +190,6 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_ar
     is_sure = part is not start and is_text(part, surely=True)
     while (inner := _inner(part, sizes, is_article=is_article and not is_sure)) is not None:
         part = inner
-    if is_article:
-        _trim(part, sizes)
     part.children[:0] = _leads(part, start, sizes)
     return part
 
@@ -268,37 +235,6 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
     return found
 
 
-def _trim(part: Element, sizes: Sizes) -> None:
-    """Remove what stands before the first prose of an article and after its last, and leads elsewhere."""
-    units = [part, *(element for element in part.elements() if element.name in _BLOCKS)]
-    units = [element for element in units if id(element) in sizes and sizes[id(element)].own]
-    prose = [place for place, element in enumerate(units) if sizes[id(element)].has_prose]
-    if not prose:
-        return
-    gone: set[int] = set()
-    is_way = False  # whether all between a heading and what comes after it is gone
-    for element in reversed(units[: prose[0]]):
-        is_edge = _is_edge(element, sizes[id(element)])
-        if is_edge or (is_way and element.name in HEADINGS and element.name != "h1"):
-            gone.add(id(element))
-        is_way = is_edge
-    for element in reversed(units[prose[-1] + 1 :]):
-        if element.name not in HEADINGS and not _is_edge(element, sizes[id(element)]):
-            break
-        gone.add(id(element))
-    for element in [part, *part.elements()]:
-        if any(id(node) in gone for node in element.children):
-            element.children = [node for node in element.children if id(node) not in gone]
-
-
-def _is_edge(element: Element, size: Size) -> bool:
-    if element.name in HEADINGS or size.prose:
-        return False
-    if (size.own == size.text and element.name in ("div", "section")) or size.own_linked >= _LINKED * size.own:
-        return True
-    return bool(kind_of(element)) or any(node.name == "time" for node in islice(element.elements(), 3))
-
-
 def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
     """Remove boxes whose names say that they are furniture, but none that hold most of the page, alone or together."""
     is_prose = sizes[id(start)].prose >= _ENOUGH
@@ -307,39 +243,34 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
         size = sizes[id(element)]
         return size.prose if is_prose else size.bare
 
-    def stays(removed: int, kind: str) -> bool:
-        """Return whether most of a page stays without so much of it; of one with long comments, enough."""
-        return total - removed >= _MOST * total or (kind == "comments" and total - removed >= _ENOUGH)
-
     def is_furniture(kind: str, size: Size) -> bool:
         """Return whether a box with a name of this kind is furniture; a vague name counts for short boxes only."""
         if kind in ("comments", "strong") or size.linked > (0.25 if is_article else _LINKED) * size.text:
             return True
-        is_short = not size.prose or size.text < 200
-        return is_short and (kind == "poster" or (is_article and not (size.is_headed and not size.linked)))
+        return (not size.prose or size.text < 200) and (kind == "poster" or is_article)
 
-    total = weight(start)
-    boxes: list[tuple[Element, Element, str]] = []
-    weights = Counter[str]()  # by class, or id
+    total = left = weight(start)
+    boxes: list[tuple[Element, Element, str]] = []  # what a box is in, the box, its name
+    weights = Counter[str]()  # by name
     todo = [start]
     while todo:
         element = todo.pop()
         for node in reversed(element.tags):
-            if node.name in _NO_TEXT or id(node) not in sizes:
+            size = sizes.get(id(node)) if node.name not in _NO_TEXT else None
+            if size is None:
                 continue
-            size = sizes[id(node)]
             kind = "" if size.is_titled else kind_of(node)
-            if kind and is_furniture(kind, size) and stays(weight(node), kind):
-                boxes.append((element, node, kind))
-                weights[node.get("class") or node.get("id")] += weight(node)
+            if kind and is_furniture(kind, size) and total - weight(node) >= _MOST * total:
+                name = node.get("class") or node.get("id")
+                boxes.append((element, node, name))
+                weights[name] += weight(node)
             else:
                 todo.append(node)
     gone: dict[int, Element] = {}  # by the id of a box, what it is in
-    left = total
-    for parent, box, kind in boxes:
-        if stays(weights[box.get("class") or box.get("id")], kind) and stays(total - left + weight(box), kind):
+    for parent, box, name in boxes:
+        if total - weights[name] >= _MOST * total and left - weight(box) >= _MOST * total:
             gone[id(box)] = parent
-            left -= weight(box) if kind != "comments" else 0
+            left -= weight(box)
     for parent in {id(parent): parent for parent in gone.values()}.values():
         parent.children = [node for node in parent.children if id(node) not in gone]
 

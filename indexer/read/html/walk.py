@@ -9,8 +9,7 @@ import re
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element, fold
 from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within
-from indexer.read.html.parts import BREAK, Block, Line, Link, SectionDraft, join_parts, text_of
-from indexer.read.html.tables import Row, lines
+from indexer.read.html.parts import BREAK, Block, Line, Link, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
 
 _BLOCKS = frozenset(
@@ -162,7 +161,7 @@ class Walker:
             self._resume(self._definitions.pop())
         elif name == "table":
             home, rows = self._tables.pop()
-            for row, text, head in lines(rows or ()):
+            for row, text, head in table_lines(rows or ()):
                 if row.is_own and not self._rows and row.cells:
                     first = fold(" ".join(row.cells[0].blocks))[:_TERM_LENGTH].strip()
                     if _WORD.search(first):
