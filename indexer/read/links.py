@@ -188,7 +188,7 @@ def _leads(tree: HtmlTree) -> _Leads:
             found.targets += [address for address in addresses if len(address) <= _LONGEST]
             found.targets = found.targets[:_MOST_TARGETS]
         elif name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and found.refresh is None:
-            found.refresh = refresh_in(node.get("content"))
+            found.refresh = _refresh_in(node.get("content"))
             found.is_for_all = not is_fallback
         elif name == "a" and node.get("href"):
             is_in_link, between = True, 0
@@ -204,7 +204,7 @@ _LONGEST_REFRESH = 3_000  # characters of a value
 _REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 
 
-def refresh_in(value: str) -> tuple[int, str] | None:
+def _refresh_in(value: str) -> tuple[int, str] | None:
     """Return the seconds and the address of a refresh, or None if it leads nowhere, or late."""
     found = _REFRESH.match(value[:_LONGEST_REFRESH].strip())
     if found is None or not (found[1] or found[2]):
