@@ -10,18 +10,13 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from indexer.decoding import without_joiners
 from indexer.errors import FilterError
 from indexer.records import AccessLists, Document
 from indexer.urls import normalise
-
-if TYPE_CHECKING:
-    import sqlite3
-
-    from indexer.rowset import RowSet
 
 LISTS = ("source", "url_prefix", "path", "language", "content_type")  # fields whose values are alternatives
 FIELDS = (*LISTS, "date", "metadata")
@@ -176,20 +171,6 @@ class Filter:
                 found += each[0] if len(each) == 1 else (AnyOf(each),)
         return tuple(found)
 
-    def select(self, connection: "sqlite3.Connection", total: int) -> "RowSet":
-        """Return the rows of the matching documents, of total rows in all.
-
-        Raises:
-            sqlite3.Error: the database cannot be read.
-            ValueError: it does not fit the total.
-        """
-        values: list[str] = []
-        where = _sql(self.conditions(), values)
-        query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
-        from indexer.rowset import RowSet  # brings numpy, which a command line that names a filter can do without
-
-        return RowSet.from_ranges(total, connection.execute(query, values))
-
 
 def terms_of(document: Document) -> list[str]:
     """Return the terms of a document, each once; each but names of access lists has less than 300 bytes of UTF-8."""
@@ -237,28 +218,6 @@ def is_day(value: object) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
-    """Return the test of a row of `documents` for conditions, all of which must hold; `values` gets its parameters."""
-    tests = []
-    for condition in conditions:
-        match condition:
-            case HasTerm(terms):
-                marks = ", ".join("?" * len(terms))
-                tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only marks
-                values += terms
-            case LacksTerm(term):
-                tests.append("id NOT IN (SELECT document FROM terms WHERE term = ?)")
-                values.append(term)
-            case Dated(first, last):
-                for comparison, day in ((">=", first), ("<=", last)):
-                    if day is not None:
-                        tests.append(f"date {comparison} ?")
-                        values.append(day)
-            case AnyOf(alternatives):
-                tests.append(f"({' OR '.join(f'({_sql(each, values)})' for each in alternatives) or 'FALSE'})")
-    return " AND ".join(tests) or "TRUE"
 
 
 def _term(field: str, value: str, name: str = "") -> str:

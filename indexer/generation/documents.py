@@ -12,7 +12,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise, takewhile
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.filter import Filter
+from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.manifest import corrupt
-from indexer.records import Chunk, Document, PageRecord
-from indexer.rowset import RowSet
+from indexer.generation.rows import RowSet
+from indexer.records import COLUMNS, Chunk, Document, PageRecord
 
 SCHEMA = """
 CREATE TABLE documents (
@@ -215,20 +215,17 @@ class DocumentReader:
             raise corrupt(self._texts.path, f"has no chunk {missing[0]}")
         return [chunks[row] for row in wanted]
 
-    def section(self, row: int) -> list[str]:
-        """Return the texts of the chunks around one that are of the same section, itself among them, in reading order.
-
-        At most 24 on either side; raises IndexCorrupt if they cannot be read.
-        """
+    def section(self, row: int) -> str:
+        """Return the text of the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
         query = "SELECT row, document, url, section, text FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
-        if not (texts := texts_around(row, self._texts.rows(query, row - AROUND, row + AROUND))):
+        if (text := section_text(row, self._texts.rows(query, row - AROUND, row + AROUND))) is None:
             raise corrupt(self._texts.path, f"has no chunk {row}")
-        return texts
+        return text
 
     def select(self, wanted: Filter) -> RowSet:
         """Return the rows of the documents that a filter allows; raises IndexCorrupt if they cannot be read."""
         with self._filters as connection:
-            return wanted.select(connection, self.chunks)
+            return select_rows(wanted, connection, self.chunks)
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number. Raises IndexCorrupt."""
@@ -288,13 +285,69 @@ class DocumentReader:
             database.close()
 
 
-def texts_around(row: int, found: Iterable[tuple[int, int, str, str, str]]) -> list[str]:
-    """Return the texts of the run that holds a row; each chunk is (row, document, url, section, text), in row order."""
+def select_rows(wanted: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
+    """Return the rows of the documents that a filter allows, of total rows in all.
+
+    Raises:
+        sqlite3.Error: the database cannot be read.
+        ValueError: it does not fit the total.
+    """
+    values: list[str] = []
+    where = _sql(wanted.conditions(), values)
+    query = f"SELECT first_row, first_row + chunks FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
+    return RowSet.from_ranges(total, connection.execute(query, values))
+
+
+def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
+    """Return the test of a row of `documents` for conditions, all of which must hold; `values` gets its parameters."""
+    tests = []
+    for condition in conditions:
+        match condition:
+            case HasTerm(terms):
+                marks = ", ".join("?" * len(terms))
+                tests.append(f"id IN (SELECT document FROM terms WHERE term IN ({marks}))")  # noqa: S608 - only marks
+                values += terms
+            case LacksTerm(term):
+                tests.append("id NOT IN (SELECT document FROM terms WHERE term = ?)")
+                values.append(term)
+            case Dated(first, last):
+                for comparison, day in ((">=", first), ("<=", last)):
+                    if day is not None:
+                        tests.append(f"date {comparison} ?")
+                        values.append(day)
+            case AnyOf(alternatives):
+                tests.append(f"({' OR '.join(f'({_sql(each, values)})' for each in alternatives) or 'FALSE'})")
+    return " AND ".join(tests) or "TRUE"
+
+
+def section_text(row: int, found: Iterable[tuple[int, int, str, str, str]]) -> str | None:
+    """Return the text of the run that holds a row; each chunk is (row, document, url, section, text), in row order."""
     for _, group in groupby(found, key=lambda chunk: chunk[1:4]):
         run = list(group)
         if run[0][0] <= row <= run[-1][0]:
-            return [text for *_, text in run]
-    return []
+            return "\n".join(once([text for *_, text in run]))
+    return None
+
+
+def once(texts: Sequence[str], whole: int | None = None) -> list[str]:
+    """Return consecutive passages, each without the names of columns that it repeats because a table goes on in it.
+
+    The passage at index `whole` keeps them.
+    """
+    kept = list(texts)
+    for place, (before, text) in enumerate(pairwise(texts), 1):
+        ended = _rows(before.split("\n")[::-1])[::-1]  # the rows that it ends with, the names of columns among them
+        again = _rows(text.split("\n"))
+        while again and ended[: len(again)] != again:
+            again.pop()
+        length = sum(len(row) + 1 for row in again)
+        if length < len(text) and place != whole:
+            kept[place] = text[length:]
+    return kept
+
+
+def _rows(lines: Sequence[str]) -> list[str]:
+    return list(takewhile(lambda line: COLUMNS in line, lines))
 
 
 def flat_metadata(document: Document) -> dict[str, str | list[str]]:

@@ -10,13 +10,11 @@ import numpy.typing as npt
 
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
-from indexer.generation.arrays import ROW, TokenReader, read_array
 from indexer.generation.documents import DocumentReader
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
-from indexer.generation.likeness import once
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -28,8 +26,8 @@ from indexer.generation.manifest import (
     corrupt,
     read_manifest,
 )
+from indexer.generation.rows import ROW, RowFacts, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
-from indexer.rowset import RowFacts, ScoredRows, TermHits
 
 MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
 FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
@@ -57,7 +55,7 @@ class Generation:
         self.select = lru_cache(FILTERS)(self._documents.select)
         self.read_query = self._lexical.read
         self.vectors = self._vectors.vectors
-        self.facts, self.chunks = self._documents.facts, self._documents.read
+        self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
         self.terms_take_long = counts.chunks >= MANY_CHUNKS  # longer than handing them to another thread
         for name, found, wanted in (
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),
@@ -116,10 +114,6 @@ class Generation:
     def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
         """Return whether each of these rows is of a document that a filter allows, bool (n,); `rows` is int64 (n,)."""
         return self.select(only).contains(rows)
-
-    def section(self, row: int) -> str:
-        """Return the text of the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
-        return "\n".join(once(self._documents.section(row)))
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id.

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer import notes
 from indexer.filter import access_of
-from indexer.generation.arrays import ROW, TokenReader, read_array
 from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.manifest import (
@@ -31,6 +30,7 @@ from indexer.generation.manifest import (
     corrupt,
     read_manifest,
 )
+from indexer.generation.rows import ROW, TokenReader, read_array
 from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Readers, Section
 
 if TYPE_CHECKING:

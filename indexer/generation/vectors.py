@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from indexer.errors import VectorError
 from indexer.generation.manifest import corrupt
-from indexer.rowset import RowSet, ScoredRows
+from indexer.generation.rows import RowSet, ScoredRows
 
 faiss: Any = partly_typed  # its own type stubs leave out or misstate much of what is used here
 Vectors = npt.NDArray[np.float32]

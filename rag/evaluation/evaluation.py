@@ -19,7 +19,7 @@ from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, encode_documents
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
-from indexer.rowset import TermHits
+from indexer.generation.rows import TermHits
 from rag.errors import QueryError
 from rag.evaluation.dataset import Dataset, Judgements
 from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank

@@ -12,9 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
-from indexer.generation.arrays import TokenReader
-from indexer.generation.likeness import NEAR, WHOLE
-from indexer.rowset import RowFacts, TermHits
+from indexer.generation.rows import NEAR, WHOLE, RowFacts, TermHits, TokenReader
 from rag import deadline
 from rag.query.request import BOILERPLATE, RERANK_WEIGHT
 
@@ -129,7 +127,7 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
 
 
 def lower_boilerplate(ranking: Ranking, repeated: npt.NDArray[np.uint8]) -> Ranking:
-    """Rank passages of text that many pages share lower; `repeated` (n,) is of `indexer.generation.likeness`."""
+    """Rank passages of text that many pages share lower; `repeated` (n,) is of `RowFacts`."""
     if not repeated.any():
         return ranking
     share: Scores = np.asarray(repeated / WHOLE, np.float32)

@@ -23,7 +23,7 @@ from indexer.generation.documents import document_id
 from indexer.generation.generation import Generation
 from indexer.generation.lexical.analysis import rules_for, spans, terms_in, terms_of_word
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms, matches
-from indexer.rowset import TermHits
+from indexer.generation.rows import TermHits
 from indexer.stores.store import Searchable
 from rag.decoding import decode
 from rag.errors import FieldError, RerankOff

@@ -10,8 +10,8 @@ from embedder.protocol import CrossEncoder, Embedder, Role
 from embedder.text_embedder import TextEmbedder
 from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
+from indexer.generation.documents import once
 from indexer.generation.layout import DEFAULT
-from indexer.generation.likeness import once
 from indexer.generation.manifest import Manifest
 from indexer.sources.folder_tree import open_original
 from rag import deadline

@@ -9,6 +9,7 @@ import pytest
 
 from indexer.errors import FilterError
 from indexer.filter import Filter, terms_of
+from indexer.generation.documents import select_rows
 from indexer.records import EVERYBODY, AccessLists, Document
 
 
@@ -26,9 +27,9 @@ def make(url: str = "https://d.test/a/b.html", **changes: Any) -> Document:
 
 
 def matches(fields: Mapping[str, object], document: Document) -> bool:
-    """What `select` says, on a database of one document with one passage."""
+    """What `select_rows` says, on a database of one document with one passage."""
     with closing(store([document], [1])) as connection:
-        return Filter.parse(fields).select(connection, 1).count == 1
+        return select_rows(Filter.parse(fields), connection, 1).count == 1
 
 
 def store(documents: list[Document], chunks: list[int]) -> sqlite3.Connection:
@@ -148,7 +149,7 @@ def test_no_filter_is_false_and_selects_everything() -> None:
     assert not Filter.parse({"date": {}, "metadata": {}})
     assert Filter.parse({"date": {"to": "2026-01-01"}})
     with closing(store([make(), make()], [2, 3])) as connection:
-        assert Filter().select(connection, 5).rows().tolist() == [0, 1, 2, 3, 4]
+        assert select_rows(Filter(), connection, 5).rows().tolist() == [0, 1, 2, 3, 4]
 
 
 def test_order_and_repetition_make_no_difference() -> None:
@@ -236,7 +237,7 @@ def test_filters_are_joined_and_access_lists_kept() -> None:
     with closing(store(documents, [1] * 100)) as connection:
 
         def rows(wanted: Filter) -> set[int]:
-            return set(wanted.select(connection, 100).rows().tolist())
+            return set(select_rows(wanted, connection, 100).rows().tolist())
 
         for first in parts:
             for second in parts:

@@ -2,7 +2,7 @@ import faiss
 import numpy as np
 import pytest
 
-from indexer.rowset import RowSet
+from indexer.generation.rows import RowSet
 
 
 def test_rows_of_ranges() -> None:

@@ -15,11 +15,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.arrays import read_arrays
 from indexer.generation.lexical.analysis import bare_words, fold
 from indexer.generation.manifest import corrupt
+from indexer.generation.rows import RowSet, read_arrays
 from indexer.records import SEPARATOR
-from indexer.rowset import RowSet
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
 KINDS: dict[str, npt.DTypeLike] = {

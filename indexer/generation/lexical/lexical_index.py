@@ -31,7 +31,7 @@ from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Looku
 from indexer.generation.lexical.lexical_writer import day_number
 from indexer.generation.lexical.vocabulary import Vocabulary
 from indexer.generation.manifest import corrupt
-from indexer.rowset import RowSet, ScoredRows
+from indexer.generation.rows import RowSet, ScoredRows
 
 _MOST_TERMS = 32  # of a query; the rarest
 # Postings of one search, about 4 ns each. The rarest terms within them find the candidates; the other terms, which

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.arrays import read_arrays
 from indexer.generation.lexical.analysis import fold, fold_case, has_sign, is_spaceless, words_within
 from indexer.generation.manifest import corrupt
+from indexer.generation.rows import read_arrays
 
 KINDS: dict[str, npt.DTypeLike] = {
     "word-lengths.npy": np.uint8, "word-counts.npy": np.uint32, "word-folded.npy": np.uint16,

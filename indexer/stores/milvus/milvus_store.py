@@ -27,17 +27,16 @@ from indexer.generation.documents import (
     StoredChunk,
     document_id,
     is_document_id,
-    texts_around,
+    section_text,
 )
 from indexer.generation.lexical.analysis import ENGLISH
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, read_query
-from indexer.generation.likeness import once
 from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt, parse_manifest
 from indexer.generation.previous import ScannedDocument
+from indexer.generation.rows import RowFacts, ScoredRows, TermHits
 from indexer.generation.vectors import check_query_vector
 from indexer.publish.collections import Published
-from indexer.rowset import RowFacts, ScoredRows, TermHits
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
 from indexer.stores.milvus.schema import bm25_text, bounds, expression, has_phrases
@@ -275,9 +274,9 @@ class MilvusGeneration:
         fields = ["row", "document", "url", "section", "text"]
         found = self._rows(f"row >= {row - AROUND} and row <= {row + AROUND}", fields)
         around = sorted(tuple(chunk[name] for name in fields) for chunk in found)
-        if not (texts := texts_around(row, around)):
+        if (text := section_text(row, around)) is None:
             raise corrupt(self._where, f"has no chunk {row}")
-        return "\n".join(once(texts))
+        return text
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt, VectorError
-from indexer.generation.arrays import ROW, TokenReader, TokenWriter, read_array
+from indexer.generation.rows import ROW, TokenReader, TokenWriter, read_array
 
 
 def test_two_threads_never_parse_a_head_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt
+from indexer.generation.documents import once
 from indexer.generation.generation import Generation
-from indexer.generation.likeness import NEAR, TITLES, WHOLE, RepetitionCounter, once, signature
 from indexer.generation.manifest import MANIFEST, REPETITION, read_manifest, record_file
+from indexer.generation.rows import NEAR, WHOLE
+from indexer.generation.writer import TITLES, RepetitionCounter, signature
 from tests.indexer.pipeline.incremental import Work
 
 WORDS = [f"word{number}" for number in range(3_000)]

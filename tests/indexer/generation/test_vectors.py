@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt, VectorError
+from indexer.generation.rows import RowSet
 from indexer.generation.vectors import VectorReader, VectorWriter
-from indexer.rowset import RowSet
 
 MODULE = "indexer.generation.vectors"
 KINDS = {"flat": (10**9, 10**9), "pq": (640, 10**9), "ivf": (640, 640)}  # vectors from which one is a pq, or an ivf

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from indexer.generation.documents import DocumentFacts
-from indexer.rowset import RowFacts, TermHits
+from indexer.generation.rows import RowFacts, TermHits
 from rag.errors import SettingsError
 from rag.query.ranking import (
     Ranking,

@@ -5,7 +5,7 @@ import pytest
 
 from indexer.errors import IndexCorrupt
 from indexer.generation.lexical.headings import KINDS, Headings, HeadingWriter
-from indexer.rowset import RowSet
+from indexer.generation.rows import RowSet
 
 LONG = "The installation of extensions that are written in languages of other procedures"
 CHUNKS = [  # document, title, heading path

@@ -17,7 +17,7 @@ from indexer.generation.lexical.headings import KINDS as HEADINGS
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.lexical.vocabulary import KINDS
-from indexer.rowset import RowSet
+from indexer.generation.rows import RowSet
 
 TEXTS = [
     "Vacuum reclaims the storage of dead tuples",

@@ -14,9 +14,9 @@ import pytest
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
 from indexer.generation.lexical.lexical_query import read_query
-from indexer.generation.likeness import signature
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import ScannedDocument
+from indexer.generation.writer import signature
 from indexer.records import Chunk, Document
 from indexer.stores.milvus import schema as milvus_schema
 from indexer.stores.milvus.connection import MilvusAddress
