@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from embedder import environment
+from embedder import cpu
 
 if TYPE_CHECKING:
     from embedder.config import EmbedderConfig
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EmbedderConfig", "Embeddings"]
 
-environment.apply()
+cpu.prepare_torch()
 
 
 def __getattr__(name: str) -> Any:

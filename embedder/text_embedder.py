@@ -3,7 +3,7 @@
 torch is imported where it is needed: the native engine runs without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -12,15 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.config import EmbedderConfig
+from embedder.engines.native import NativeEngine
+from embedder.engines.package import ensure_package, open_private
 from embedder.engines.plan import Plan
-from embedder.engines.starting import start_engine
 from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
 from embedder.model.tokenizer import Tokenizer
 from embedder.protocol import Role
 
 if TYPE_CHECKING:
-    from embedder.model.sentence import SentenceEncoder
+    from embedder.engines.pytorch import TorchEngine
+    from embedder.model.encoder import SentenceEncoder
 
 _TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the default model
 
@@ -41,7 +43,6 @@ class TextEmbedder:
         self.config = self.plan.config
         self.spec = self.plan.spec
         self.precision = self.plan.precision
-        self.threads = self.plan.threads
         self._tokenizer = Tokenizer(self.spec)
         self._engine = start_engine(self.plan, lambda: self.model)
 
@@ -66,9 +67,9 @@ class TextEmbedder:
 
         Engines that run a package do not need it; it is then loaded at the first access.
         """
-        from embedder.model.sentence import load_in
+        from embedder.model.encoder import load_module
 
-        return load_in(self.spec, self.precision)
+        return load_module(self.spec, self.precision)
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
@@ -86,7 +87,7 @@ class TextEmbedder:
         rows = self._rows(texts, role)
         if not rows:
             return np.empty((0, self.dimension), dtype=np.float32)
-        return self._finite(self._engine.encode(rows))
+        return finite(self._engine.encode(rows), self.spec.name)
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
@@ -94,7 +95,8 @@ class TextEmbedder:
         if not rows:
             return []
         vectors, states = self._engine.encode_tokens(rows)
-        return [QueryTokens(vector, unit(own)) for vector, own in zip(self._finite(vectors), states, strict=True)]
+        finite(vectors, self.spec.name)
+        return [QueryTokens(vector, unit(own)) for vector, own in zip(vectors, states, strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
         """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does."""
@@ -109,7 +111,7 @@ class TextEmbedder:
             vectors[start:stop], states = self._engine.encode_tokens(rows[start:stop])
             signs += [to_signs(state) for state in states]
             start = stop
-        return DocumentTokens(self._finite(vectors), np.concatenate(signs), counts)
+        return DocumentTokens(finite(vectors, self.spec.name), np.concatenate(signs), counts)
 
     def maxsim(
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
@@ -132,9 +134,33 @@ class TextEmbedder:
             raise TypeError("encode takes a sequence of str")
         return self._tokenizer(texts, role) if len(texts) else []
 
-    def _finite(self, vectors: Floats) -> Floats:
-        if not np.isfinite(vectors).all():
-            raise EmbedderError(
-                f"the model {self.spec.name} gave NaN or infinity: its weights are damaged; fetch it again"
-            )
-        return vectors
+
+def finite(values: Floats, name: str) -> Floats:
+    """Return what a model of this name gave. Raises EmbedderError for NaN or infinity."""
+    if not np.isfinite(values).all():
+        raise EmbedderError(f"the model {name} gave NaN or infinity: its weights are damaged; fetch it again")
+    return values
+
+
+def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = None) -> "NativeEngine | TorchEngine":
+    """Return the engine that runs a plan, building its package first if there is none.
+
+    `module` gives the model's module to engines that run one; without it, it is loaded here. torch is imported only
+    where the engine needs it. Raises as `ensure_package` does, and ModelError.
+    """
+    key = plan.package_key
+    if plan.engine == "native" and key:
+        return NativeEngine(ensure_package(plan, key), plan.spec, plan.precision, plan.threads, plan.isa)
+    import torch
+
+    from embedder.engines import pytorch as engines
+    from embedder.model.encoder import WithStates, load_module
+
+    torch.set_num_threads(plan.threads)
+    sizes = (plan.spec.dimension, int(plan.spec.config.get("pad_token_id") or 0))
+    load = module or (lambda: load_module(plan.spec, plan.precision))
+    if plan.engine == "eager":
+        return engines.EagerEngine(WithStates(load()), *sizes)
+    if plan.engine == "compile" or not key:
+        return engines.CompiledEngine(WithStates(load()), *sizes, open_private(plan.config.cache_dir))
+    return engines.PackagedEngine(ensure_package(plan, key), *sizes)

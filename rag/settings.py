@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from embedder.cache import default_folder
-from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
-from embedder.model.spec import PACKAGED
+from embedder.config import ENGINES, PACKAGED, PRECISIONS, EmbedderConfig, default_folder
 from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, patterns
 from indexer.errors import plain
 from indexer.generation.layout import INSIGHTS, KEYS, collection_dir

@@ -1,5 +1,7 @@
 """The process in which a package is built, started by `package`: `python -m embedder.engines.build_worker JSON`.
 
+For `native` it packs a model's weights, for `aot` it compiles the model with PyTorch.
+
 It reports each step, and the result, as lines of JSON on standard output. Its standard input stays open as long as the
 caller lives.
 """
@@ -24,10 +26,10 @@ from embedder.engines.library import INTERLEAVE, PANEL
 from embedder.engines.native import LAYOUT, WEIGHTS
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError, ModelError, PackageError
-from embedder.model.checkpoint import Array, read_encoder, read_step
-from embedder.model.shape import shape_of
+from embedder.model.checkpoint import read_dense, read_encoder
+from embedder.model.files import Array
+from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec
-from embedder.model.steps import Dense
 
 
 def main() -> None:
@@ -66,9 +68,6 @@ def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -
     if plan.engine == "native":
         build_native(plan.spec, plan.precision, folder, report)
         return
-    report("importing torch")
-    from embedder.engines.compilation import build_aot
-
     build_aot(plan, folder, report)
 
 
@@ -108,7 +107,7 @@ def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -
 
     An offset of -1 stands for a tensor the model does not have. Raises ModelError, also for a model of another family.
     """
-    shape = shape_of(spec.config, spec.token_types)
+    shape = spec.shape
     if shape is None:
         raise ModelError(f"the native engine does not run {spec.name}: it runs BERT's family and ModernBERT")
     weights = read_encoder(shape, spec.config["model_type"], spec.weights)
@@ -127,7 +126,7 @@ def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -
                 packed.add(weights.get(f"layers.{layer}.{name}"))
         for step in spec.steps:
             if isinstance(step, Dense):  # a few numbers of each text: not worth a lower precision
-                own = read_step(step)
+                own = read_dense(step)
                 bias = own.get("linear.bias", np.zeros(step.outputs, np.float32))
                 packed.linear(own["linear.weight"], bias, "fp32", INTERLEAVE[machine]["fp32"])
     (folder / LAYOUT).write_text(json.dumps(packed.offsets), encoding="utf-8")
@@ -204,6 +203,57 @@ def _bf16(tensor: Array) -> npt.NDArray[np.uint16]:
     rounded = (bits + (0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     rounded[np.isnan(tensor)] = _QUIET_NAN
     return rounded
+
+
+_AOT_OPTIONS: dict[str, Any] = {
+    "freezing": True,  # folds the weights in and prepacks them in oneDNN's blocked layouts
+    # Headers compiled ahead are used once here, and cost more than they save. (And GCC 12 and 14 crash on SVE's.)
+    "aot_inductor.precompile_headers": False,
+    "cpp_cache_precompile_headers": False,
+}
+_LARGEST_BATCH = 4096
+# What g++ may use for a package of an instruction set. Its default is whatever the building machine happens to have,
+# and the package would end another machine of the same set with SIGILL.
+_ARCHITECTURES = {
+    "amx": "sapphirerapids",
+    "avx512_bf16": "x86-64-v4",
+    "avx512_vnni": "x86-64-v4",
+    "avx512": "x86-64-v4",
+    "avx_vnni": "x86-64-v3",
+    "avx2": "x86-64-v3",
+}
+
+
+def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
+    """Write the file of a plan's package, compiled with AOTInductor for every batch and sequence length, to a folder.
+
+    `report` is called with each step as it begins. Raises ModelError, and what torch raises.
+    """
+    report("importing torch")
+    import torch
+    from torch.nn import functional as F
+
+    from embedder.engines.pytorch import PACKAGE
+    from embedder.model.encoder import Encoder, WithStates, load_module
+
+    report("loading the weights")
+    module = load_module(plan.spec, plan.precision)
+    # An example of two texts and a dynamic range from one: export would otherwise fix a size of 1 for good.
+    ids = torch.zeros(2, 8, dtype=torch.int64)
+    sizes = {
+        0: torch.export.Dim("batch", min=1, max=_LARGEST_BATCH),
+        1: torch.export.Dim("sequence", min=2, max=plan.spec.max_length),
+    }
+    if isinstance(module.encoder, Encoder) and module.encoder.shape.relative_buckets:
+        # A row and a column more than any text needs, or export refuses the longest: its slice would be the whole.
+        module.encoder.relative = F.pad(module.encoder.get_buffer("relative"), (0, 1, 0, 1))
+    options = _AOT_OPTIONS | {"cpp.threads": plan.threads, "cpp.march": _ARCHITECTURES.get(plan.isa)}
+    with torch.no_grad():  # freezing is refused where gradients are recorded
+        report("exporting the model")
+        shapes = {"ids": sizes, "mask": sizes}
+        program = torch.export.export(WithStates(module), (ids, torch.ones_like(ids)), dynamic_shapes=shapes)
+        report("compiling the model with AOTInductor")
+        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / PACKAGE), inductor_configs=options)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The native library: the encoder's kernels for every instruction set of an architecture, in one file.
+"""The native library: the encoder's kernels for every instruction set of an architecture, compiled and loaded.
 
 Each instruction set is compiled by itself, with flags of its own, and chosen at run time, so that a library made on one
-machine runs on every other of its architecture. Needs nothing but the standard library, as the wheel's build does.
+machine runs on every other of its architecture. The interface is that of native/interface.h, in ctypes. Needs nothing
+but the standard library, as the wheel's build does.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import cache
 from pathlib import Path
 
@@ -50,8 +52,7 @@ _FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"
 
 def architecture() -> str:
     """Return this machine's architecture as the tables above name it."""
-    machine = platform.machine()
-    return "aarch64" if machine == "arm64" else machine
+    return platform.machine()
 
 
 def find_compiler() -> str | None:
@@ -130,3 +131,82 @@ def _made_of(path: Path) -> str:
         return str(library.pl_sources().decode())
     except (OSError, AttributeError):  # of another architecture or C library, or not a library
         return ""
+
+
+ABI_VERSION = 6  # kAbiVersion: raise both with any change of interface.h
+
+
+class Precision(IntEnum):
+    """The numbers that linear layers multiply."""
+
+    FP32, BF16, INT8 = range(3)
+
+
+class Pooling(IntEnum):
+    """The way in which the vectors of a text's tokens become one."""
+
+    CLS, MAX, MEAN, LASTTOKEN = range(4)
+
+
+class Action(IntEnum):
+    """What a step does with a text's vector."""
+
+    POOL, DENSE, CUT, NORMALIZE = range(4)
+
+
+class Activation(IntEnum):
+    """What is applied to each number, by a dense step or between the products of a layer."""
+
+    IDENTITY, TANH, GELU, SILU = range(4)
+
+
+class Refusal(IntEnum):
+    """The reason for which `pl_encode` did nothing."""
+
+    NONE, UNKNOWN_TOKEN, TOO_LONG = range(3)
+
+
+class CShape(ctypes.Structure):
+    """The struct `pl_shape`."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_float if name == "eps" else ctypes.c_int32)
+        for name in (
+            "hidden layers heads intermediate vocabulary first_position max_length outputs global_every window "
+            "activation precision eps types"
+        ).split()
+    )
+
+
+class CStep(ctypes.Structure):
+    """The struct `pl_step`."""
+
+    _fields_ = (("action", ctypes.c_int32), ("option", ctypes.c_int32), ("outputs", ctypes.c_int32))
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    """Load a library and declare its functions.
+
+    Raises OSError for a file that is no library, PackageError for one whose interface is another.
+    """
+    library = ctypes.CDLL(str(path))
+    ours = [ABI_VERSION, ctypes.sizeof(CShape), ctypes.sizeof(CStep), PANEL, *INTERLEAVE[architecture()].values()]
+    try:
+        its = list((ctypes.c_int32 * len(ours)).in_dll(library, "pl_abi"))
+    except ValueError:  # there is no such symbol
+        its = []
+    if its != ours:
+        raise PackageError(
+            f"the package {path.parent} has a library with another interface than this version of Pilotlight "
+            f"({its or 'none'}, not {ours}): remove it to build it again"
+        )
+    pointer, number = ctypes.c_void_p, ctypes.c_int32
+    for name, result, arguments in (
+        ("pl_create", pointer, [ctypes.c_char_p, pointer, pointer, number, pointer, number]),
+        ("pl_encode", Refusal, [pointer, pointer, pointer, number, pointer, pointer]),
+        ("pl_maxsim", number, [pointer, number, number, pointer, pointer, pointer, number, pointer]),
+        ("pl_destroy", None, [pointer]),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library

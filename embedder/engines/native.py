@@ -13,14 +13,24 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from embedder.engines import interface
-from embedder.engines.interface import Action, Activation, CShape, CStep, Pooling, Precision, Refusal
-from embedder.engines.library import ISAS, LIBRARY, PANEL, architecture
+from embedder.engines.library import (
+    ISAS,
+    LIBRARY,
+    PANEL,
+    Action,
+    Activation,
+    CShape,
+    CStep,
+    Pooling,
+    Precision,
+    Refusal,
+    architecture,
+    load_library,
+)
 from embedder.errors import ModelError, PackageError
 from embedder.late_interaction import Floats, check_passages, maxsim
-from embedder.model.shape import Shape, shape_of
-from embedder.model.spec import ModelSpec
-from embedder.model.steps import Cut, Dense, LayerNorm
+from embedder.model.modules import Cut, Dense
+from embedder.model.spec import ModelSpec, Shape
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
@@ -29,7 +39,7 @@ _WIDEST = 4096  # dimensions of a token, up to which sums of the kernel's codes 
 
 def obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
     """Return what keeps the native engine from running a model in this precision on this instruction set, or ""."""
-    shape = shape_of(spec.config)
+    shape = spec.shape
     if shape is None:
         return f"its architecture, {spec.config.get('model_type')}, is not one that native knows"
     if isa not in ISAS.get(architecture(), {}):
@@ -43,10 +53,6 @@ def obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
     widths += [width for step in dense for width in (step.inputs, step.outputs)]
     if any(width % PANEL for width in widths):
         return f"it has a width that is no multiple of {PANEL}"
-    if any(isinstance(step, LayerNorm) for step in spec.steps):
-        return "its vectors go through a LayerNorm module"
-    if any(step.residual and step.inputs != step.outputs for step in dense):
-        return "it has a Dense module with a second weight"
     return ""
 
 
@@ -58,12 +64,12 @@ class NativeEngine:
             offsets = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
             # Mapped, not read: the workers of a server share one copy of the weights.
             self._weights = np.memmap(folder / WEIGHTS, dtype=np.uint8, mode="r")
-            library = interface.load(folder / LIBRARY)
+            library = load_library(folder / LIBRARY)
         except (OSError, ValueError) as error:
             raise PackageError(
                 f"the package {folder} cannot be loaded ({error}): remove it to build it again"
             ) from error
-        shape = shape_of(spec.config, spec.token_types)
+        shape = spec.shape
         if shape is None:
             raise PackageError(f"the package {folder} is of a model the native engine does not run: use the engine aot")
         self._dimension, self._positions = spec.dimension, shape.positions - shape.first_position
@@ -142,9 +148,9 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
         first_position=shape.first_position,
         max_length=shape.positions - shape.first_position,
         outputs=spec.dimension,
-        global_every=shape.modern.global_every if shape.modern else 0,
-        window=shape.modern.window if shape.modern else 0,
-        activation=Activation.SILU if shape.modern and shape.modern.silu else Activation.GELU,
+        global_every=shape.global_every,
+        window=shape.window,
+        activation=Activation.SILU if shape.silu else Activation.GELU,
         precision=Precision[precision.upper()],
         eps=shape.eps,
         types=shape.types,
@@ -153,12 +159,10 @@ def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
 
 def c_steps(spec: ModelSpec) -> ctypes.Array[CStep]:
     """Return what follows the encoder as the library's `pl_step`s."""
-    steps = [CStep(Action.POOL, Pooling[name.upper()], spec.hidden, 0) for name in spec.pooling]
+    steps = [CStep(Action.POOL, Pooling[name.upper()], spec.hidden) for name in spec.pooling]
     for step in spec.steps:
         if isinstance(step, Dense):
-            activation = Activation[step.activation.upper()]
-            steps.append(CStep(Action.DENSE, activation, step.outputs, step.residual))
+            steps.append(CStep(Action.DENSE, Activation[step.activation.upper()], step.outputs))
         else:
-            action = Action.CUT if isinstance(step, Cut) else Action.NORMALIZE
-            steps.append(CStep(action, 0, step.outputs if isinstance(step, Cut) else 0, 0))
+            steps.append(CStep(Action.CUT, 0, step.outputs) if isinstance(step, Cut) else CStep(Action.NORMALIZE, 0, 0))
     return (CStep * len(steps))(*steps)

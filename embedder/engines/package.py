@@ -1,35 +1,90 @@
 """Compiled packages: built once by a separate process, found by their key, verified before they are loaded.
 
-A build changes the environment, temporary folders and settings of torch, may take any amount of memory, and runs
-compilers. A separate process keeps all this from the caller. Imports no torch.
+A package is native code, so nobody else may write to the folder that holds it. A build changes the environment,
+temporary folders and settings of torch, may take any amount of memory, and runs compilers. A separate process keeps all
+this from the caller. Imports no torch.
 """
 
 import dataclasses
+import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from embedder import errors
-from embedder.cache import check_private, open_private, unusable
-from embedder.digest import file_sha256
-from embedder.engines.failures import explained
 from embedder.engines.library import find_compiler, has_built
 from embedder.engines.plan import PackageKey, Plan
-from embedder.errors import CompilerMissing, EmbedderError, PackageError
+from embedder.errors import CacheError, CompilerMissing, EmbedderError, PackageError, causes_of
+from embedder.model.files import file_sha256
 
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
 _WORDS = "said"  # file of what compilers and libraries print
 _LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]  # -P: no module of the current folder
+_NO_SPACE = (  # words of compilers and linkers, and of torch's zip writer, which keeps the reason to itself
+    "no space left on device",
+    "disk quota exceeded",
+    "pytorchstreamwriter failed writing",
+)
+_NO_MEMORY = (
+    "signal terminated program",
+    "t allocate memory",
+    "memoryerror",
+    "memory exhausted",
+    "of memory",
+    "bad_alloc",
+)
+# Bytes. With less than that a build failed for want of space, whatever was said: a tool that dies of it, with words of
+# its own or without a word, removes what it had written first.
+_LEAST = 32 << 20
+_LONGEST = 200  # characters of a reason
+_ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an exception
+
+
+def open_private(folder: Path) -> Path:
+    """Create the folder with mode 0700 if it is missing, and check that only this user can write to it.
+
+    Raises CacheError naming the folder if someone else owns it or may write to it, or if it is mounted `noexec`.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_private(folder)
+        if stat.S_IMODE(folder.stat().st_mode) != 0o700:  # asked first, as the folder may be on a read-only disk
+            folder.chmod(0o700)
+        flags = os.statvfs(folder).f_flag
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    if flags & os.ST_NOEXEC:
+        raise CacheError(
+            f"the package cache {folder} is on a disk mounted noexec, from which no code is run: set cache_dir"
+        )
+    return folder
+
+
+def _unusable(folder: Path, error: OSError) -> CacheError:
+    return CacheError(f"the package cache {folder} cannot be used ({error.strerror}): set cache_dir")
+
+
+def check_private(path: Path) -> None:
+    """Raise CacheError unless the file or folder is owned by this user and writable by nobody else."""
+    info = path.lstat()
+    if stat.S_ISLNK(info.st_mode):
+        raise CacheError(f"{path} is a symbolic link: compiled code is not loaded through links; set cache_dir")
+    if info.st_uid != os.geteuid():
+        raise CacheError(f"{path} is owned by user {info.st_uid}: compiled code is loaded only from your own files")
+    if info.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise CacheError(f"{path} can be written by others (mode {info.st_mode & 0o777:o}): chmod go-w it or remove it")
 
 
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
@@ -67,7 +122,12 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
     open_private(cache)
     folder = package_folder(cache, key)
     if not folder.exists():
-        with _locked(cache / "packages.lock"):
+        try:
+            lock = (cache / "packages.lock").open("a")
+        except OSError as error:
+            raise _unusable(cache, error) from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # freed by the kernel if the holder dies
             if not folder.exists():  # another process may have built it while this one waited
                 _build(folder, key, build)
     verify(folder, key)
@@ -133,28 +193,28 @@ def _remove_unfinished(packages: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    try:
-        file = path.open("a")
-    except OSError as error:
-        raise unusable(path.parent, error) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # freed by the kernel if the holder dies
-        yield
-
-
 def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str], None]) -> None:
     """Have the plan's files written to a folder; its parent folder takes temporary files."""
     scratch = folder.parent
-    asked = request(plan, key, folder)
+    # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
+    config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}
+    config |= {"engine": plan.engine, "precision": plan.precision, "threads": plan.threads}
+    asked = {"config": config, "key": key.as_dict(), "folder": folder}
+    # The same modules, a temporary folder of its own, and compilers that speak English.
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
+        "TMPDIR": str(scratch),
+        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
+        "LC_ALL": "C",
+    }
+    environment.pop("PYTHONWARNINGS", None)
     with (scratch / _WORDS).open("wb") as words:
         process = subprocess.Popen(
             [sys.executable, *_LINE, json.dumps(asked, default=str)],
             stdin=subprocess.PIPE,  # its end tells the worker that this process has ended
             stdout=subprocess.PIPE,
             stderr=words,
-            env=_environment(scratch),
+            env=environment,
             start_new_session=True,  # an interrupt from the keyboard is for this process, which then ends that one
         )
     with process:
@@ -171,33 +231,6 @@ def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with its compilers
-
-
-def request(plan: Plan, key: PackageKey, folder: Path) -> dict[str, Any]:
-    """Return what a worker is asked to build, for JSON: a config that gives the plan again, and the key."""
-    # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
-    root = str(plan.spec.root.absolute())
-    config = dataclasses.replace(
-        plan.config,
-        model=root,
-        revision="",
-        engine=plan.engine,
-        precision=plan.precision,
-        threads=plan.threads,
-    )
-    return {"config": dataclasses.asdict(config), "key": key.as_dict(), "folder": folder}
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    """Return the worker's environment: the same modules, its own temporary folder, and compilers that speak English."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
-        "TMPDIR": str(scratch),
-        "TORCHINDUCTOR_CACHE_DIR": str(scratch / "inductor"),
-        "LC_ALL": "C",
-    }
-    environment.pop("PYTHONWARNINGS", None)
-    return environment
 
 
 def _error_of(message: dict[str, Any]) -> Exception:
@@ -222,3 +255,27 @@ def _crash(plan: Plan, code: int, words: Path) -> PackageError:
     detail = f", saying {said[-1].strip()[:200]!r}" if said else ""
     end = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
     return PackageError(f"{what} {end}{detail}: try again, or choose the engine eager")
+
+
+def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
+    """Return an error that says in one line why building `what` in a folder failed; `remedy` is for a lack of space."""
+    causes = causes_of(error)
+    codes = {getattr(cause, "errno", None) for cause in causes}
+    said = "\n".join(str(cause) for cause in causes).lower()
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # the most telling line: a compiler's first error, or else the first line
+    reason = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else type(error).__name__)
+    reason = ((isinstance(error, OSError) and error.strerror) or reason)[:_LONGEST]
+    if {errno.ENOSPC, errno.EDQUOT} & codes or any(words in said for words in _NO_SPACE):
+        return PackageError(f"no space left to build {what}: free some, or {remedy}")
+    if errno.ENOMEM in codes or any(words in said for words in _NO_MEMORY):
+        return PackageError(
+            f"not enough memory to build {what}: free some, or choose the engine eager, which takes less"
+        )
+    if shutil.disk_usage(folder).free < _LEAST:
+        return PackageError(f"no space left to build {what} ({reason}): free some, or {remedy}")
+    if isinstance(error, PackageError):
+        return PackageError(str(error))
+    return PackageError(
+        f"cannot build {what} ({reason}): {remedy} if that is about files, else choose the engine eager"
+    )

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from embedder import cpu
-from embedder.config import ENGINES, PRECISIONS, EmbedderConfig
+from embedder.config import ENGINES, PRECISIONS, EmbedderConfig, locate
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
-from embedder.errors import EmbedderError, ModelError, PrecisionError, TorchMissing
-from embedder.model.cross_encoder import read_cross_encoder
-from embedder.model.spec import ModelSpec, locate, read_spec
+from embedder.errors import EmbedderError, PrecisionError, TorchMissing
+from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
 RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 _PROMPTS = ("query_prompt", "document_prompt")
@@ -95,11 +94,7 @@ class Plan:
     @cached_property
     def obstacle(self) -> str:
         """What keeps the native engine from running the model here; empty if nothing does."""
-        try:
-            _ = self.spec.dimension
-            return kernel.obstacle(self.spec, self.precision, cpu.detect().isa)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-            raise ModelError(f"{self.spec.folder}/config.json has no valid {error}: fetch the model again") from error
+        return kernel.obstacle(self.spec, self.precision, cpu.detect().isa)
 
     def _engine(self) -> str:
         obstacle = self.obstacle
@@ -123,9 +118,10 @@ class Plan:
 
 def _read(config: EmbedderConfig) -> ModelSpec:
     """Describe the model that embeds texts, or scores pairs of them."""
+    folder = locate(config.model, config.revision)
     if config.pairs:
-        return read_cross_encoder(locate(config.model, config.revision))
-    spec = read_spec(locate(config.model, config.revision), config.dimensions)
+        return read_cross_encoder(folder)
+    spec = read_spec(folder, config.dimensions)
     return replace(
         spec,
         query_prompt=config.query_prompt or spec.query_prompt,

@@ -3,15 +3,15 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from embedder.engines.failures import explained
 from embedder.engines.library import find_compiler
+from embedder.engines.package import explained
 from embedder.errors import CompilerMissing, PackageError
 from embedder.late_interaction import Floats, maxsim
 
@@ -21,21 +21,6 @@ _LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one 
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 # Headers that torch would compile ahead are kept in a shared /tmp, whatever it is told; see `_keep_private`.
 _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
-
-
-class Engine(Protocol):
-    """Runs a sentence encoder."""
-
-    def encode(self, rows: Sequence[list[int]]) -> Floats:
-        """Map token ids, one list a text, to vectors, float32 (n, dim)."""
-
-    def encode_tokens(self, rows: Sequence[list[int]]) -> tuple[Floats, list[Floats]]:
-        """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text, in one pass."""
-
-    def maxsim(
-        self, query: Floats, signs: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
-    ) -> Floats:
-        """Score passages by their tokens, see `late_interaction.maxsim`."""
 
 
 class TorchEngine:

@@ -1,24 +1,20 @@
-"""Reads safetensors files, and names the weights of every family of models alike. Needs numpy alone.
+"""Names the weights of every family of models alike, whatever files they come from. Needs numpy alone.
 
 The names are those of the modules `Encoder` and `ModernEncoder` in `encoder`, which are filled from here, as the native
 engine's files are.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from embedder.errors import ModelError
-from embedder.model.shape import Modern, Shape
-from embedder.model.steps import Dense, LayerNorm
-
-Array = npt.NDArray[np.float32]
+from embedder.model.files import Array, Tensors
+from embedder.model.modules import Dense
+from embedder.model.spec import Shape
 
 # canonical name: what BERT and RoBERTa, MPNet, DistilBERT, and ModernBERT call it
 _BERT = {
@@ -75,7 +71,10 @@ class Weights(Mapping[str, Array]):
         self._misfit = misfit
 
     def __getitem__(self, name: str) -> Array:
-        weight = self._parts[name]()
+        try:
+            weight = self._parts[name]()
+        except ValueError as error:  # parts of it are not of one size
+            raise ModelError(f"{self._misfit}: {name}, {error}") from error
         if weight.shape != self._sizes[name]:
             raise ModelError(f"{self._misfit}: {name} has the shape {weight.shape}, not {self._sizes[name]}")
         return weight
@@ -87,108 +86,74 @@ class Weights(Mapping[str, Array]):
         return len(self._parts)
 
 
-class _Checkpoint:
-    """The tensors of a model's files, without what checkpoints of larger models put before every name."""
-
-    def __init__(self, files: Sequence[Path], anchor: str) -> None:
-        self._folder = files[0].parent
-        self._tensors = Tensors(files)
-        self._prefix = next((name.removesuffix(anchor) for name in self._tensors if name.endswith(anchor)), "")
-
-    def has(self, name: str) -> bool:
-        return self._prefix + name in self._tensors
-
-    def take(self, name: str) -> Array:
-        try:
-            return self._tensors[self._prefix + name]
-        except KeyError:
-            raise ModelError(f"{self._folder} has no tensor {name!r}: fetch the model again") from None
-
-    def joined(self, names: Sequence[str]) -> Array:
-        return np.concatenate([self.take(name) for name in names])
-
-
 def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
     """Return the weights of an encoder from its safetensors files; `kind` is the config's `model_type`.
 
     Raises ModelError naming a file that is damaged.
     """
-    sizes = _sizes(shape)
+    tensors, anchor = Tensors(files), _MODERN_WORDS if shape.modern else _WORDS
+    # what checkpoints of larger models put before every name
+    prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
+
+    def take(*names: str) -> Array:
+        """Return one tensor, or several of them joined."""
+        try:
+            found = [tensors[prefix + name] for name in names]
+        except KeyError as error:
+            raise ModelError(f"{files[0].parent} has no tensor {error}: fetch the model again") from None
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def positions() -> Array:
+        """Return the table of positions, with the vectors of types added, one type's after the other."""
+        table, types = take("embeddings.position_embeddings.weight"), "embeddings.token_type_embeddings.weight"
+        if prefix + types not in tensors:
+            return table
+        return np.concatenate([table + one for one in take(types)[: shape.types]])
+
+    def zeros(name: str) -> Array:
+        return np.zeros(sizes[name], np.float32)
+
+    sizes, d = _sizes(shape), shape.hidden
+    parts: _Parts = {"words.weight": partial(take, anchor)}
     if shape.modern:
-        parts = _modern_parts(_Checkpoint(files, _MODERN_WORDS), shape, shape.modern, sizes)
+        angles = partial(angle_table, length=shape.positions, width=d // shape.heads)
+        parts |= {
+            "global_angles": partial(angles, shape.global_theta),
+            "local_angles": partial(angles, shape.local_theta),
+        }
+        named = {"norm": "embeddings.norm", "final": "final_norm"}
+        for layer in range(shape.layers):
+            named |= {f"layers.{layer}.{ours}": f"layers.{layer}.{theirs}" for ours, theirs in _MODERN.items()}
+        del named["layers.0.norm1"]
+        for ours, theirs in named.items():
+            parts[f"{ours}.weight"] = partial(take, f"{theirs}.weight")
+            parts[f"{ours}.bias"] = partial(zeros, f"{ours}.bias")
     else:
         names = {"mpnet": _MPNET, "distilbert": _DISTILBERT}.get(kind, _BERT)
-        parts = _parts(_Checkpoint(files, _WORDS), shape, names)
-    return Weights(parts, sizes, f"{files[0].parent}: weights do not fit config.json")
-
-
-def read_step(step: Dense | LayerNorm) -> Weights:
-    """Return the weights of a step after the encoder, as its file names them. Raises ModelError."""
-    tensors = Tensors((step.weights,))
-    if isinstance(step, LayerNorm):
-        sizes: _Sizes = {"norm.weight": (step.size,), "norm.bias": (step.size,)}
-    else:
-        sizes = {"linear.weight": (step.outputs, step.inputs)}
-        if "linear.bias" in tensors:
-            sizes["linear.bias"] = (step.outputs,)
-        if step.residual and step.inputs != step.outputs:
-            sizes["residual.weight"] = (step.outputs, step.inputs)
-    misfit = f"{step.weights} does not fit its config.json"
-    if tensors.keys() != sizes.keys():
-        raise ModelError(f"{misfit}: it has {', '.join(tensors) or 'no tensors'}, not {', '.join(sizes)}")
-    return Weights({name: partial(tensors.__getitem__, name) for name in sizes}, sizes, misfit)
-
-
-def _parts(source: _Checkpoint, shape: Shape, names: Mapping[str, str]) -> _Parts:
-    parts: _Parts = {
-        "words.weight": partial(source.take, _WORDS),
-        "positions.weight": partial(_positions, source, shape.types),
-    }
-    for part in ("weight", "bias"):
-        parts[f"norm.{part}"] = partial(source.take, f"embeddings.LayerNorm.{part}")
-        for layer in range(shape.layers):
-            prefix = names["layers"].format(layer)
-            three = [f"{prefix}{names[x]}.{part}" for x in "qkv"]
-            parts[f"layers.{layer}.qkv.{part}"] = partial(source.joined, three)
-            for ours in ("out", "norm1", "up", "down", "norm2"):
-                parts[f"layers.{layer}.{ours}.{part}"] = partial(source.take, f"{prefix}{names[ours]}.{part}")
+        parts["positions.weight"] = positions
+        for part in ("weight", "bias"):
+            parts[f"norm.{part}"] = partial(take, f"embeddings.LayerNorm.{part}")
+            for layer in range(shape.layers):
+                before = names["layers"].format(layer)
+                three = [f"{before}{names[x]}.{part}" for x in "qkv"]
+                parts[f"layers.{layer}.qkv.{part}"] = partial(take, *three)
+                for ours in ("out", "norm1", "up", "down", "norm2"):
+                    parts[f"layers.{layer}.{ours}.{part}"] = partial(take, f"{before}{names[ours]}.{part}")
     if shape.relative_buckets:
         length = shape.positions - shape.first_position
         table = "encoder.relative_attention_bias.weight"
-        parts["relative"] = lambda: relative_position_bias(source.take(table), length)
-    return parts
+        parts["relative"] = lambda: relative_position_bias(take(table), length)
+    return Weights(parts, sizes, f"{files[0].parent}: weights do not fit config.json")
 
 
-def _modern_parts(source: _Checkpoint, shape: Shape, modern: Modern, sizes: _Sizes) -> _Parts:
-    width = shape.hidden // shape.heads
-    parts: _Parts = {
-        "words.weight": partial(source.take, _MODERN_WORDS),
-        "global_angles": partial(angle_table, modern.global_theta, shape.positions, width),
-        "local_angles": partial(angle_table, modern.local_theta, shape.positions, width),
-    }
-    named = {"norm": "embeddings.norm", "final": "final_norm"}
-    for layer in range(shape.layers):
-        named |= {f"layers.{layer}.{ours}": f"layers.{layer}.{theirs}" for ours, theirs in _MODERN.items()}
-    del named["layers.0.norm1"]
-    for ours, theirs in named.items():
-        parts[f"{ours}.weight"] = partial(source.take, f"{theirs}.weight")
-        bias = f"{theirs}.bias"  # no published model has one
-        has = source.has(bias)
-        parts[f"{ours}.bias"] = partial(source.take, bias) if has else partial(_zeros, sizes[f"{ours}.bias"])
-    return parts
-
-
-def _zeros(size: tuple[int, ...]) -> Array:
-    return np.zeros(size, np.float32)
-
-
-def _positions(source: _Checkpoint, types: int) -> Array:
-    """The table of positions, with the vectors of types added, one type's after the other."""
-    positions = source.take("embeddings.position_embeddings.weight")
-    name = "embeddings.token_type_embeddings.weight"
-    if not source.has(name):
-        return positions
-    return np.concatenate([positions + one for one in source.take(name)[:types]])
+def read_dense(dense: Dense) -> Weights:
+    """Return the weights of a Dense module, as its file names them. Raises ModelError."""
+    tensors = Tensors((dense.weights,))
+    sizes: _Sizes = {"linear.weight": (dense.outputs, dense.inputs), "linear.bias": (dense.outputs,)}
+    misfit = f"{dense.weights} does not fit its config.json"
+    if not {"linear.weight"} <= tensors.keys() <= sizes.keys():
+        raise ModelError(f"{misfit}: it has {', '.join(tensors) or 'no tensors'}, not {', '.join(sizes)}")
+    return Weights({name: partial(tensors.__getitem__, name) for name in tensors}, sizes, misfit)
 
 
 def _sizes(shape: Shape) -> _Sizes:
@@ -232,70 +197,3 @@ def angle_table(theta: float, length: int, width: int) -> Array:
     frequencies = 1 / (theta ** exponents.astype(np.float64)).astype(np.float32)
     angles = (np.arange(length, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
-
-
-_TYPES: dict[str, np.dtype[Any]] = {
-    "F32": np.dtype("<f4"),
-    "F16": np.dtype("<f2"),
-    "BF16": np.dtype("<u2"),
-    "F64": np.dtype("<f8"),
-}
-_LONGEST_HEADER = 100_000_000  # bytes; the format's own limit
-
-
-class _Place(NamedTuple):
-    """Where a tensor is."""
-
-    data: npt.NDArray[np.uint8]  # of its file
-    kind: str
-    shape: tuple[int, ...]
-    path: Path
-
-
-class Tensors(Mapping[str, Array]):
-    """The tensors of safetensors files by their names, as float32, each read when it is asked for.
-
-    float32 is not copied: it stays a private mapping of the file, of which only what is used gets into memory.
-    Raises ModelError for a damaged file, and where a tensor that is asked for has numbers of another kind.
-    """
-
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._places: dict[str, _Place] = {}
-        for path in files:
-            try:
-                self._places.update(_places(path))
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error
-
-    def __getitem__(self, name: str) -> Array:
-        data, kind, shape, path = self._places[name]
-        if kind not in _TYPES:
-            raise ModelError(f"{path} has {name} in {kind}, which is not supported: {', '.join(_TYPES)} are")
-        values = data.view(_TYPES[kind]).reshape(shape)
-        if kind == "BF16":  # the upper half of a float32
-            wide: Array = np.left_shift(values, 16, dtype=np.uint32).view(np.float32)
-            return wide
-        return np.require(values, np.float32, "A")  # files of other writers may leave numbers at odd places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
-def _places(path: Path) -> Iterator[tuple[str, _Place]]:
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > _LONGEST_HEADER:
-            raise ValueError("its header is too long")
-        header: dict[str, dict[str, Any]] = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    data = np.memmap(path, dtype=np.uint8, mode="c").view(np.ndarray)[8 + length :]
-    if (end := max((entry["data_offsets"][1] for entry in header.values()), default=0)) != len(data):
-        raise ValueError(f"it has {len(data):,} bytes of tensors, not {end:,}")
-    for name, entry in header.items():
-        (begin, end), kind, shape = entry["data_offsets"], entry["dtype"], tuple(entry["shape"])
-        if begin < 0 or (kind in _TYPES and end - begin != math.prod(shape) * _TYPES[kind].itemsize):
-            raise ValueError(f"{name} is not where it should be")
-        yield name, _Place(data[begin:end], kind, shape, path)

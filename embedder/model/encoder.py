@@ -1,17 +1,28 @@
-"""A BERT-family encoder in plain torch, loaded from a checkpoint by its config.
+"""A model in plain torch: a sentence encoder, and the module that the engines run, in one graph.
 
-One module serves BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT checkpoints, without importing
-transformers, and is written for ahead-of-time compilation: static structure, dynamic batch and sequence.
-Layer equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019).
+One module serves BERT, RoBERTa, XLM-R, CamemBERT, MPNet and DistilBERT checkpoints, another ModernBERT's, without
+importing transformers. They are written for ahead-of-time compilation: static structure, dynamic batch and sequence.
+Layer equations: Devlin et al. 2018 (BERT), Song et al. 2020 (MPNet's relative position bias, after Raffel et al. 2019),
+Warner et al. 2024 (ModernBERT).
 """
 
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
-from embedder.model.shape import Modern, Shape
+from embedder.errors import ModelError
+from embedder.model.checkpoint import read_dense, read_encoder
+from embedder.model.files import Array
+from embedder.model.modules import Cut, Dense, Step
+from embedder.model.spec import ModelSpec, Shape
+
+_Module = TypeVar("_Module", bound=nn.Module)
 
 
 class Layer(nn.Module):
@@ -53,12 +64,6 @@ class Encoder(nn.Module):
             length = shape.positions - shape.first_position
             self.register_buffer("relative", torch.zeros(shape.heads, length, length))
 
-    def to_bf16(self) -> None:
-        """Convert the large weights to bf16; norms and positions stay in fp32, because rounding them costs accuracy."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding) and module is not self.positions:
-                module.to(torch.bfloat16)
-
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d).
 
@@ -85,10 +90,10 @@ class Encoder(nn.Module):
 class ModernLayer(nn.Module):
     """One pre-norm transformer layer. The first of a model has no norm before its attention."""
 
-    def __init__(self, shape: Shape, modern: Modern, first: bool) -> None:
+    def __init__(self, shape: Shape, first: bool) -> None:
         super().__init__()
         self.heads = shape.heads
-        self.activation = F.silu if modern.silu else partial(F.gelu, approximate=shape.gelu)
+        self.activation = F.silu if shape.silu else partial(F.gelu, approximate=shape.gelu)
         self.norm1 = nn.Identity() if first else nn.LayerNorm(shape.hidden, eps=shape.eps)
         self.qkv = nn.Linear(shape.hidden, 3 * shape.hidden)
         self.out = nn.Linear(shape.hidden, shape.hidden)
@@ -112,23 +117,16 @@ class ModernLayer(nn.Module):
 class ModernEncoder(nn.Module):
     """Encoder from token ids to hidden states."""
 
-    def __init__(self, shape: Shape, modern: Modern) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
-        self.modern = modern
         self.words = nn.Embedding(shape.vocabulary, shape.hidden)
         self.norm = nn.LayerNorm(shape.hidden, eps=shape.eps)
-        self.layers = nn.ModuleList(ModernLayer(shape, modern, first=i == 0) for i in range(shape.layers))
+        self.layers = nn.ModuleList(ModernLayer(shape, first=i == 0) for i in range(shape.layers))
         self.final = nn.LayerNorm(shape.hidden, eps=shape.eps)
         sizes = (shape.positions, shape.hidden // shape.heads)
         self.register_buffer("global_angles", torch.zeros(sizes))
         self.register_buffer("local_angles", torch.zeros(sizes))
-
-    def to_bf16(self) -> None:
-        """Convert the large weights to bf16; norms and angles stay in fp32."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear | nn.Embedding):
-                module.to(torch.bfloat16)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Map ids int64 (b, s) and mask int64 (b, s; 1 = token, 0 = padding on the right) to float32 (b, s, d)."""
@@ -136,14 +134,14 @@ class ModernEncoder(nn.Module):
         x: Tensor = self.norm(self.words(ids).float())
         narrow = self.words.weight.dtype
         least = torch.finfo(narrow).min
-        far = (places[None, :] - places[:, None]).abs() > self.modern.window
+        far = (places[None, :] - places[:, None]).abs() > self.shape.window
         padding = (mask == 0)[:, None, None, :]
         everywhere = torch.zeros((), dtype=narrow).masked_fill(padding, least)
         nearby = torch.zeros((), dtype=narrow).masked_fill(padding | far, least)
         wide = self.get_buffer("global_angles").index_select(0, places)
         close = self.get_buffer("local_angles").index_select(0, places)
         for i, layer in enumerate(self.layers):
-            local = i % self.modern.global_every
+            local = i % self.shape.global_every
             x = layer(x, nearby if local else everywhere, close if local else wide)
         y: Tensor = self.final(x)
         return y
@@ -154,3 +152,148 @@ def turn(x: Tensor, angles: Tensor) -> Tensor:
     cosines, sines = angles.chunk(2, dim=-1)
     first, second = x.float().chunk(2, dim=-1)
     return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1).to(x.dtype)
+
+
+class TransformersEncoder(nn.Module):
+    """Any encoder that transformers supports, for models outside the family of `Encoder`."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        from transformers import AutoModel  # 2 s and 200 MB: only where it is needed
+
+        try:
+            self.inner: Any = AutoModel.from_pretrained(
+                spec.folder, dtype=torch.float32, use_safetensors=True, trust_remote_code=False
+            )
+        except (OSError, ValueError, KeyError, RuntimeError) as error:
+            kind = spec.config.get("model_type")
+            detail = " ".join(str(error).split())[:300]
+            raise ModelError(f"{spec.folder}: transformers cannot load model_type {kind!r}: {detail}") from error
+        self.types = spec.token_types
+        self.vocabulary = int(spec.config.get("vocab_size", 0))
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Map ids and mask, int64 (b, s), to hidden states (b, s, d); see `Encoder.forward` for the types of ids."""
+        more = {}
+        if self.types > 1:
+            more["token_type_ids"], ids = ids // self.vocabulary, ids % self.vocabulary
+        hidden: Tensor = self.inner(input_ids=ids, attention_mask=mask, **more).last_hidden_state
+        return hidden
+
+
+class SentenceEncoder(nn.Module):
+    """Encoder from token ids to one float32 vector per text."""
+
+    def __init__(self, encoder: nn.Module, pooling: Sequence[str], steps: Sequence[Step]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pooling = tuple(pooling)
+        self.dense = nn.ModuleList(_dense(step) for step in steps if isinstance(step, Dense))
+        dense = iter(self.dense)
+        self.steps: list[Callable[[Tensor], Tensor]] = [
+            next(dense)
+            if isinstance(step, Dense)
+            else partial(_first, step.outputs)
+            if isinstance(step, Cut)
+            else _unit
+            for step in steps
+        ]
+
+    def to_bf16(self) -> Self:
+        """Convert the encoder's large weights to bf16; returns itself.
+
+        Norms, positions and angles stay in fp32, because rounding them costs accuracy.
+        """
+        if not isinstance(self.encoder, Encoder | ModernEncoder):
+            self.encoder.to(torch.bfloat16)
+        for module in self.encoder.modules():
+            if isinstance(module, nn.Linear | nn.Embedding) and module is not getattr(self.encoder, "positions", None):
+                module.to(torch.bfloat16)
+        return self
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Map ids int64 (b, s) and mask int64 (b, s; padding on the right is 0) to float32 (b, d)."""
+        return self.with_states(ids, mask)[0]
+
+    def with_states(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids and mask to what `forward` gives, and to the states it is made of, float32 (b, s, hidden)."""
+        states = self.encoder(ids, mask)
+        vectors = torch.cat([pool(name, states, mask) for name in self.pooling], dim=-1)
+        for step in self.steps:
+            vectors = step(vectors)
+        return vectors, states.float()
+
+
+class WithStates(nn.Module):
+    """A sentence encoder that gives the states of the tokens too: what the engines compile and run."""
+
+    def __init__(self, sentence: SentenceEncoder) -> None:
+        super().__init__()
+        self.sentence = sentence
+
+    def forward(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Map ids and mask, int64 (b, s), to vectors float32 (b, d) and states float32 (b, s, hidden)."""
+        return self.sentence.with_states(ids, mask)
+
+
+def load_module(spec: ModelSpec, precision: str = "fp32") -> SentenceEncoder:
+    """Load the module of a model, ready for inference, in bf16 if that is the precision. Raises ModelError."""
+    shape = spec.shape
+    if shape is None:
+        encoder: nn.Module = TransformersEncoder(spec)
+    else:
+        weights = read_encoder(shape, spec.config["model_type"], spec.weights)
+        encoder = _filled(lambda: ModernEncoder(shape) if shape.modern else Encoder(shape), weights)
+    module = SentenceEncoder(encoder, spec.pooling, spec.steps).eval().requires_grad_(False)
+    return module.to_bf16() if precision == "bf16" else module
+
+
+def _dense(step: Dense) -> nn.Module:
+    weights = read_dense(step)
+
+    def make() -> nn.Module:
+        linear = nn.Linear(step.inputs, step.outputs, bias="linear.bias" in weights)
+        return nn.Sequential(OrderedDict(linear=linear, activation=getattr(nn, step.activation)()))
+
+    return _filled(make, weights)
+
+
+def _unit(x: Tensor) -> Tensor:
+    return F.normalize(x, dim=-1)
+
+
+def _first(count: int, x: Tensor) -> Tensor:
+    return x[:, :count]
+
+
+class _NotInitialised(TorchFunctionMode):
+    """Parameters made under it keep no values: to draw them takes a compiler's imports, even where none are kept."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", None) == nn.init.__name__:
+            return kwargs["tensor"] if "tensor" in kwargs else args[0]
+        return func(*args, **kwargs)
+
+
+def _filled(make: Callable[[], _Module], weights: Mapping[str, Array]) -> _Module:
+    """Make a module with these weights, without any others before."""
+    with torch.device("meta"), _NotInitialised():
+        module = make()
+    module.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()}, assign=True)
+    return module
+
+
+def pool(name: str, hidden: Tensor, mask: Tensor) -> Tensor:
+    """Pool hidden (b, s, d) over the tokens of mask (b, s), as one of `modules.POOLINGS` says; float32 (b, d)."""
+    if name == "cls":
+        return hidden[:, 0].float()
+    if name == "lasttoken":
+        place = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[2])
+        return hidden.gather(1, place).squeeze(1).float()
+    if name == "max":
+        return hidden.float().masked_fill(mask.unsqueeze(-1) == 0, torch.finfo(torch.float32).min).amax(1)
+    weights = mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(1) / weights.sum(1).clamp(min=1e-9)

@@ -1,16 +1,24 @@
-"""The modules of a sentence-transformers model, as each of its versions writes them. Imports no torch."""
+"""The modules of a sentence-transformers model: its poolings, then steps from vector to vector. Imports no torch."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from embedder.errors import ModelError, RemoteCodeRefused
+from embedder.model.files import blaming, read_json, read_object, weights_in
 
-SUPPORTED = ("Transformer", "Pooling", "Dense", "LayerNorm", "Normalize", "Dropout")
-_ROUTERS = ("Router", "Asym")  # the name since version 5, and before
-_SPARSE = ("SpladePooling", "MLMTransformer", "SparseAutoEncoder", "CSRSparsity", "SparseStaticEmbedding", "IDF")
+SUPPORTED = ("Transformer", "Pooling", "Dense", "Normalize", "Dropout")
+POOLINGS = ("cls", "max", "mean", "lasttoken")
+# What older versions write, in the order in which they put the parts of a vector.
+_LEGACY_POOLINGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+ACTIVATIONS = ("Identity", "Tanh")  # last part of the names under which a Dense module's configuration has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,31 @@ class Module:
     folder: Path
 
 
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A linear layer and an activation."""
+
+    inputs: int
+    outputs: int
+    activation: str  # one of ACTIVATIONS
+    weights: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Normalize:
+    """Division by the Euclidean norm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The first numbers of a vector: Matryoshka truncation (Kusupati et al. 2022)."""
+
+    outputs: int
+
+
+Step = Dense | Normalize | Cut
+
+
 def read_modules(folder: Path) -> list[Module]:
     """Return the modules of a model, in order; none for a plain transformers folder.
 
@@ -29,11 +62,22 @@ def read_modules(folder: Path) -> list[Module]:
     path = folder / "modules.json"
     if not path.exists():
         return []
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
-        return [_module(path, folder, row["type"], row["path"]) for row in rows]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelError(f"{path} cannot be read ({error}): fetch the model again") from error
+    with blaming(path):
+        return [_module(path, str(row["type"]), PurePosixPath(str(row["path"]))) for row in read_json(path)]
+
+
+def _module(file: Path, kind: str, inside: PurePosixPath) -> Module:
+    if not kind.startswith("sentence_transformers."):
+        raise RemoteCodeRefused(f"{file} names the module {kind}, code that came with the model, which is never run")
+    name = kind.rpartition(".")[2]
+    if name not in SUPPORTED:
+        raise ModelError(
+            f"{file} names the module {kind}, which is not supported: choose a model with one vector for a text, "
+            f"of the modules {', '.join(SUPPORTED)}"
+        )
+    if inside.is_absolute() or ".." in inside.parts:
+        raise ModelError(f"{file} names the folder {inside}, which is outside of the model: fetch the model again")
+    return Module(name, file.parent / inside)
 
 
 def check_order(folder: Path, modules: Sequence[Module]) -> None:
@@ -42,35 +86,57 @@ def check_order(folder: Path, modules: Sequence[Module]) -> None:
     if path.exists() and (kinds[:2] != ["Transformer", "Pooling"] or {"Transformer", "Pooling"} & set(kinds[2:])):
         raise ModelError(
             f"{path} has the modules {', '.join(kinds) or 'none'}, in an order that is not supported: "
-            "Transformer, Pooling, then any of Dense, LayerNorm and Normalize are"
+            "Transformer, Pooling, then any of Dense and Normalize are"
         )
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises ModelError."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read ({error}): fetch the model again") from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{path} is not a JSON object: fetch the model again")
-    return value
+def read_poolings(module: Module) -> tuple[str, ...]:
+    """Return the poolings whose results a model concatenates. Raises ModelError."""
+    path = module.folder / "config.json"
+    config = read_object(path)
+    mode = config.get("pooling_mode")
+    if mode is None:
+        mode = [name for key, name in _LEGACY_POOLINGS.items() if config.get(key)] or "mean"
+    modes = tuple(map(str, mode)) if isinstance(mode, list) else (str(mode),)
+    if not modes or not set(modes) <= set(POOLINGS):
+        asked = " and ".join(modes) or "nothing"
+        raise ModelError(f"{path} asks for the pooling {asked}, which is not supported: {', '.join(POOLINGS)} are")
+    if config.get("include_prompt", True) is False:
+        raise ModelError(f"{path} leaves the prompt out of pooling (include_prompt), which is not supported")
+    return modes
 
 
-def _module(file: Path, folder: Path, kind: object, place: object) -> Module:
-    kind, inside = str(kind), PurePosixPath(str(place))
-    if not kind.startswith("sentence_transformers."):
-        raise RemoteCodeRefused(f"{file} names the module {kind}, code that came with the model, which is never run")
-    name = kind.rpartition(".")[2]
-    if name in _SPARSE:
+def read_steps(modules: Sequence[Module], width: int) -> tuple[Step, ...]:
+    """Return the steps that follow pooling, for pooled vectors of `width` numbers. Raises ModelError."""
+    steps: list[Step] = []
+    for module in modules:
+        if module.kind == "Normalize":
+            steps.append(Normalize())
+        elif module.kind == "Dense":  # Dropout does nothing once a model is trained
+            steps.append(dense := _read_dense(module.folder, width))
+            width = dense.outputs
+    return tuple(steps)
+
+
+def _read_dense(folder: Path, width: int) -> Dense:
+    path = folder / "config.json"
+    config = read_object(path)
+    name = str(config.get("activation_function") or "torch.nn.modules.activation.Tanh")
+    package, _, activation = name.rpartition(".")
+    if not package.startswith("torch.nn") or activation not in ACTIVATIONS or config.get("use_residual"):
         raise ModelError(
-            f"{file} names the module {kind}: a sparse encoder gives weights of words, not vectors; "
-            "choose a dense model, whose vectors are searched together with the words of the lexical half"
+            f"{path} has the activation {name}, or use_residual, which is not supported: "
+            f"{' and '.join(ACTIVATIONS)} of torch.nn are"
         )
-    if name in _ROUTERS:
-        raise ModelError(f"{file} names a router, with a model for queries and one for documents: choose one for both")
-    if name not in SUPPORTED:
-        raise ModelError(f"{file} names the module {kind}, which is not supported: {', '.join(SUPPORTED)} are")
-    if inside.is_absolute() or ".." in inside.parts:
-        raise ModelError(f"{file} names the folder {inside}, which is outside of the model: fetch the model again")
-    return Module(name, folder / inside)
+    with blaming(path):
+        dense = Dense(int(config["in_features"]), int(config["out_features"]), activation, weights_in(folder))
+    if dense.inputs != width or dense.outputs < 1:
+        raise ModelError(f"{path} takes {dense.inputs} numbers, and {width} come before it")
+    return dense
+
+
+def cut(steps: tuple[Step, ...], dimensions: int) -> tuple[Step, ...]:
+    """Return the steps with vectors cut to so many numbers, of unit length where they were so before."""
+    if steps and isinstance(steps[-1], Normalize):
+        return (*steps[:-1], Cut(dimensions), steps[-1])
+    return (*steps, Cut(dimensions))

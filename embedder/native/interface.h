@@ -1,4 +1,4 @@
-// What crosses between Python and the library. embedder/engines/interface.py says the same in ctypes, and compares
+// What crosses between Python and the library. embedder/engines/library.py says the same in ctypes, and compares
 // pl_abi before it calls anything: with a change here, change it there and raise kAbiVersion in both.
 
 #pragma once
@@ -7,12 +7,12 @@
 #include <cstdint>
 #include <type_traits>
 
-constexpr int32_t kAbiVersion = 5;
+constexpr int32_t kAbiVersion = 6;
 
 enum class Precision : int32_t { kFp32, kBf16, kInt8 };
-enum class Pooling : int32_t { kCls, kMax, kMean, kMeanSqrtLenTokens, kWeightedmean, kLasttoken };
+enum class Pooling : int32_t { kCls, kMax, kMean, kLasttoken };
 enum class Action : int32_t { kPool, kDense, kCut, kNormalize };
-enum class Activation : int32_t { kIdentity, kTanh, kRelu, kGelu, kSigmoid, kSilu };
+enum class Activation : int32_t { kIdentity, kTanh, kGelu, kSilu };
 enum class Refusal : int32_t { kNone, kUnknownToken, kTooLong };
 
 // The layout of packed weights, as embedder/engines/library.py has it: columns of a panel, and how many consecutive
@@ -41,17 +41,16 @@ struct pl_shape {
   float eps;      // of layer norm
   int32_t types;  // of tokens: an id is a token plus its type times `vocabulary`
 };
-static_assert(sizeof(pl_shape) == 14 * 4 && std::is_standard_layout_v<pl_shape>, "interface.py has it without gaps");
+static_assert(sizeof(pl_shape) == 14 * 4 && std::is_standard_layout_v<pl_shape>, "library.py has it without gaps");
 
 // What happens to a text's token states, one after the other: poolings, each of which appends `hidden` numbers to the
 // text's vector, and then what maps it to another. The widths of a dense layer are multiples of kPanel.
 struct pl_step {
   Action action;
-  int32_t option;    // the Pooling, or the Activation of a dense layer
-  int32_t outputs;   // numbers of the vector after a dense layer or a cut
-  int32_t residual;  // 1 if a dense layer's input is added to what it gives
+  int32_t option;   // the Pooling, or the Activation of a dense layer: kIdentity or kTanh
+  int32_t outputs;  // numbers of the vector after a dense layer or a cut
 };
-static_assert(sizeof(pl_step) == 4 * 4 && std::is_standard_layout_v<pl_step>, "interface.py has it without gaps");
+static_assert(sizeof(pl_step) == 3 * 4 && std::is_standard_layout_v<pl_step>, "library.py has it without gaps");
 
 // kAbiVersion, the sizes of pl_shape and pl_step, kPanel, and the three kInterleaves.
 extern const int32_t pl_abi[7];

@@ -18,35 +18,15 @@ static_assert(!Fp32Product::kPaired && kIsFp32<Fp32Product>, "vectors stand row 
 // One pooling of the states x [length][d] of a text's tokens. A tokenizer without special tokens makes nothing of an
 // empty text: zeros.
 inline void pool(Pooling pooling, const float* x, int length, int d, float* y) {
-  const bool weighted = pooling == Pooling::kWeightedmean;
-  const float count = float(length);
-  const float weights = weighted                                 ? count * (count + 1) / 2
-                        : pooling == Pooling::kMeanSqrtLenTokens ? __builtin_sqrtf(count)
-                                                                 : count;
   for (int c = 0; c < d; c += kLanes) {
     const auto state = [&](int r) { return load(x + size_t(r) * d + c); };
     V v = length ? state(pooling == Pooling::kLasttoken ? length - 1 : 0) : zero();
     if (pooling != Pooling::kCls && pooling != Pooling::kLasttoken && length) {
-      for (int r = 1; r < length; ++r)
-        v = pooling == Pooling::kMax ? max(v, state(r))
-            : weighted               ? fma(state(r), set(float(r + 1)), v)
-                                     : add(v, state(r));
-      if (pooling != Pooling::kMax) v = div(v, set(weights));
+      for (int r = 1; r < length; ++r) v = pooling == Pooling::kMax ? max(v, state(r)) : add(v, state(r));
+      if (pooling != Pooling::kMax) v = div(v, set(float(length)));
     }
     store(y + c, v);
   }
-}
-
-inline float activate(Activation activation, float x) {
-  switch (activation) {
-    case Activation::kIdentity: return x;
-    case Activation::kTanh: return __builtin_tanhf(x);
-    case Activation::kRelu: return x > 0 ? x : 0;
-    case Activation::kGelu: return 0.5f * x * (1 + __builtin_erff(x * 0.70710678f));
-    case Activation::kSigmoid: return 1 / (1 + __builtin_expf(-x));
-    case Activation::kSilu: break;
-  }
-  return x / (1 + __builtin_expf(-x));
 }
 
 // Divide a vector of any length by its norm; zeros stay zeros.
@@ -101,12 +81,11 @@ inline void embed(const Model& model, const Group& group, const float* x, bool f
       each(outputs / kPanel, [&](int, int p0, int p1) {
         linear(v.now, texts, *dense, p0, p1, [&](int r, int c, V y) { store(v.next.at + size_t(r) * outputs + c, y); });
       });
-      each_text([&](int t) {
-        float* y = v.next.at + size_t(t) * outputs;
-        const float* before = v.now.at + size_t(t) * width;
-        for (int c = 0; c < outputs; ++c)
-          y[c] = activate(Activation(step->option), y[c]) + (step->residual ? before[c] : 0.0f);
-      });
+      if (Activation(step->option) == Activation::kTanh)
+        each_text([&](int t) {
+          float* y = v.next.at + size_t(t) * outputs;
+          for (int c = 0; c < outputs; ++c) y[c] = __builtin_tanhf(y[c]);
+        });
       ++dense;
     }
     float* before = v.now.at;

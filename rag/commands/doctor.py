@@ -9,9 +9,8 @@ from importlib import metadata
 from typing import Any
 
 from embedder import cpu
-from embedder.cache import check_private
 from embedder.engines.library import find_compiler
-from embedder.engines.package import is_built, needs_compiler
+from embedder.engines.package import check_private, is_built, needs_compiler
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
 from indexer.crawl.browser import check_installed, describe

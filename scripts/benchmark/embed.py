@@ -16,7 +16,8 @@ from benchmark.peers import LangChain, Peer, Pilotlight, SentenceTransformerEage
 from benchmark.report import Row
 from benchmark.runtimes import OnnxRuntime, OpenVino
 from embedder import EmbedderConfig, Embeddings, cpu
-from embedder.model.spec import locate, read_spec
+from embedder.config import locate
+from embedder.model.spec import read_spec
 
 LENGTHS = (8, 15, 32, 128, 256)
 _TEXTS = 4  # texts of a length; one turn runs them all, twice

@@ -21,7 +21,7 @@ from benchmark.corpus import read_chunks, short_passages, write_folder
 from benchmark.report import OURS, Row
 from benchmark.serving import Server, running
 from embedder import Embeddings, cpu
-from embedder.model.spec import locate
+from embedder.config import locate
 from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build

@@ -82,7 +82,7 @@ class OpenVino:
         self._batches = Batches(self._setup.folder)
         if self.precision == "int8":
             model = self._quantise(model)
-        bf16 = self.precision != "fp32" and cpu.detect().runs_bf16
+        bf16 = self.precision != "fp32" and cpu.detect().has_bf16
         if self.precision == "bf16" and not bf16:
             raise RuntimeError("this processor has no bf16")
         core = openvino.Core()

@@ -16,7 +16,7 @@ from benchmark.overload import overload
 from benchmark.report import Row
 from benchmark.serving import serving
 from embedder import Embeddings
-from embedder.model.spec import locate
+from embedder.config import locate
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from embedder import cpu
-from embedder.engines import interface, library
+from embedder.engines import library
 from embedder.engines.native import NativeEngine
 from embedder.late_interaction import DocumentTokens, check_passages, maxsim, spread, to_signs, unit
 
@@ -17,7 +17,7 @@ def engine(compiled):
     if not KERNELS:
         pytest.skip("there are no native kernels for this processor")
     made = NativeEngine.__new__(NativeEngine)
-    made._maxsim = interface.load(compiled).pl_maxsim
+    made._maxsim = library.load_library(compiled).pl_maxsim
     return made
 
 

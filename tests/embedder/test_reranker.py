@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from embedder import EmbedderConfig, cpu
-from embedder.engines import library, starting
+from embedder import EmbedderConfig, cpu, text_embedder
+from embedder.engines import library
 from embedder.engines.build_worker import write_weights
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError, ModelError
-from embedder.model.cross_encoder import read_cross_encoder, read_head
-from embedder.model.sentence import load_module
-from embedder.reranker import Reranker
+from embedder.model.encoder import load_module
+from embedder.model.spec import read_cross_encoder
+from embedder.reranker import Reranker, read_head
 from tests.embedder.conftest import WORDS, config_of, save_tokenizer
 
 QUERY = "create a partial index"
@@ -80,7 +80,7 @@ def start(monkeypatch, tmp_path, request):
         write_weights(plan.spec, plan.precision, library.architecture(), folder)
         return folder
 
-    monkeypatch.setattr(starting, "ensure_package", ensure_package)
+    monkeypatch.setattr(text_embedder, "ensure_package", ensure_package)
 
     def start(folder, engine="native", precision="fp32"):
         return Reranker(EmbedderConfig(str(folder), engine=engine, precision=precision, threads=2, pairs=True))
@@ -170,7 +170,7 @@ def test_the_order_of_a_pair_matters(make_cross_encoder, start):
 def test_pairs_are_cut_to_the_length_of_the_model(make_cross_encoder, start):
     model = start(make_cross_encoder("bert"), "eager")
     lengths = [len(row) for row in model.pairs(" ".join(WORDS * 9), TEXTS)]
-    assert max(lengths) == model.max_length == 64
+    assert max(lengths) == model.spec.max_length == 64
     assert all(np.isfinite(model.score("\ud800", ["\udfff", "a"])))
 
 
@@ -198,7 +198,7 @@ def test_the_activation_is_that_of_the_config(make_cross_encoder, start, tmp_pat
         ("config.json", {"id2label": {"0": "no", "1": "yes"}}, "has 2 labels: a cross-encoder for reranking has one"),
         ("config.json", {"sentence_transformers": {"activation_fn": "torch.nn.Tanh"}}, "activation torch.nn.Tanh"),
         ("config.json", {"model_type": "deberta"}, "whose head is not known"),
-        ("config.json", {"model_type": "distilbert"}, "has no tensor 'classifier.weight'|no tensor 'pre_classifier"),
+        ("config.json", {"model_type": "roberta"}, "has no tensor 'classifier.dense.weight'"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "puts a prompt before each pair"),
         ("sentence_bert_config.json", {"transformer_task": "text-generation"}, "a model for text-generation"),
         ("config.json", {"classifier_pooling": "max-min"}, "the pooling max-min, which is not supported"),

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from embedder.cache import default_folder
+from embedder.config import default_folder
 from tests.system.conftest import ROOT, free_port, request, wait_for, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]

@@ -13,10 +13,9 @@ from safetensors.torch import save_file
 from embedder.engines import library
 from embedder.engines import native as kernel
 from embedder.engines.build_worker import write_weights
-from embedder.model.sentence import load_module
-from embedder.model.shape import shape_of
+from embedder.model.encoder import load_module
+from embedder.model.modules import POOLINGS
 from embedder.model.spec import read_spec
-from embedder.model.steps import POOLINGS
 
 KINDS = ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert"]
 # Sizes that kernels may stumble on: steps of 64 numbers that do not come out, one wide head, a narrow model.
@@ -25,20 +24,18 @@ ODD_SIZES = {
     "wide head": {"hidden_size": 128, "num_attention_heads": 1, "intermediate_size": 64, "num_hidden_layers": 1},
     "narrow": {"hidden_size": 32, "num_attention_heads": 1, "intermediate_size": 32},
 }
-# A ModernBERT as none is published: every bias, one wide head, SiLU, an odd width between the products.
+# A ModernBERT with one wide head, SiLU, an odd width between the products.
 ODD_MODERN = {
     "num_attention_heads": 1,
     "intermediate_size": 96,
     "hidden_activation": "silu",
-    "norm_bias": True,
-    "attention_bias": True,
-    "mlp_bias": True,
+    "initializer_range": 0.2,
 }
 # What may follow the encoder: poolings, Dense modules, and what vectors are cut to.
 MODULES = {
     "poolings": (POOLINGS, (), 0),
-    "dense": (("cls", "mean"), ((128, 96, "Tanh", False), (96, 96, "GELU", True), (96, 160, "SiLU", False)), 50),
-    "few dense": (("mean",), ((64, 64, "Sigmoid", True), (64, 32, "ReLU", False)), 0),
+    "dense": (("cls", "mean"), ((128, 96, "Tanh"), (96, 160, "Identity")), 50),
+    "few dense": (("mean",), ((64, 32, "Tanh"),), 0),
 }
 # Lowest cosine with the module in fp32. bf16 that is multiplied as such rounds the activations too, twice the error of
 # kernels that widen it; and torch draws other random weights on other processors: the worst text seen is 0.9992.
@@ -55,9 +52,9 @@ def with_modules(model, name, folder):
     (copy / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": poolings}))
     places = [("", "Transformer"), ("1_Pooling", "Pooling")]
     torch.manual_seed(5)
-    for i, (inputs, outputs, activation, residual) in enumerate(layers, 2):
+    for i, (inputs, outputs, activation) in enumerate(layers, 2):
         places.append((f"{i}_Dense", "Dense"))
-        config = {"in_features": inputs, "out_features": outputs, "use_residual": residual}
+        config = {"in_features": inputs, "out_features": outputs}
         config["activation_function"] = f"torch.nn.modules.activation.{activation}"
         (copy / f"{i}_Dense").mkdir()
         (copy / f"{i}_Dense" / "config.json").write_text(json.dumps(config))
@@ -112,7 +109,7 @@ def drive(command, isa, model, precision, rows, folder, *, machine=None, threads
     """Run the driver, and return its process; what it prints is float32 (repeats, texts, outputs)."""
     machine = machine or library.architecture()
     spec = read_spec(model, dimensions)
-    shape = shape_of(spec.config)
+    shape = spec.shape
     packed = folder / f"{model.name}-{precision}-{machine}"
     if not packed.exists():
         packed.mkdir(parents=True)

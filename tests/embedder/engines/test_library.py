@@ -1,5 +1,7 @@
-"""A wheel carries the native library of its architecture, so nothing is compiled where it is installed."""
+"""The native library: its interface is that of the header, and a wheel carries it, so nothing is compiled there."""
 
+import ctypes
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from embedder.engines import library
+from embedder.errors import PackageError
 
 ROOT = Path(__file__).parents[3]
 CODE = """
@@ -73,3 +76,68 @@ def test_what_it_installs_compiles_nothing(wheel: Path, tmp_path: Path) -> None:
     asked = subprocess.run(["readelf", "--dynamic", str(next(tmp_path.rglob("encoder-*.so")))], capture_output=True)
     assert b"libstdc++" not in asked.stdout  # which may be older, or not there
     assert int(size) == (tmp_path / "installed/embedder/native" / f"encoder-{library.architecture()}.so").stat().st_size
+
+
+HEADER = (library.SOURCES / "interface.h").read_text()
+
+
+def words(text):
+    """Split `kUnknownToken` and `UNKNOWN_TOKEN` alike."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", text.removeprefix("k")).lower()
+
+
+@pytest.mark.parametrize(
+    "enum", [library.Precision, library.Pooling, library.Action, library.Activation, library.Refusal]
+)
+def test_enums_are_those_of_the_header(enum):
+    named = re.search(rf"enum class {enum.__name__} : int32_t {{ (.*) }}", HEADER)[1].split(", ")
+    assert [words(member.name) for member in enum] == [words(name) for name in named]
+
+
+@pytest.mark.parametrize(("name", "struct"), [("pl_shape", library.CShape), ("pl_step", library.CStep)])
+def test_structs_are_those_of_the_header(name, struct):
+    body = re.sub("//.*", "", re.search(rf"struct {name} {{(.*?)\n}}", HEADER, re.DOTALL)[1])
+    fields = [name for line in body.split(";") for name in re.findall(r"\b\w+(?=,|$)", line)]
+    assert [name for name, _ in struct._fields_] == fields
+
+
+def test_a_library_of_these_sources_is_loaded(compiled):
+    assert library.load_library(compiled).pl_create(b"none", None, None, 0, None, 1) is None
+
+
+class Longer(library.CShape):
+    _fields_ = (("dropout", ctypes.c_float),)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ABI_VERSION", 0),
+        ("CShape", Longer),
+        ("PANEL", 2 * library.PANEL),
+        ("INTERLEAVE", {library.architecture(): {"fp32": 2}}),
+    ],
+)
+def test_another_interface_is_told(compiled, monkeypatch, name, value):
+    monkeypatch.setattr(library, name, value)
+    with pytest.raises(PackageError, match=r"has a library with another interface .*: remove it to build it again"):
+        library.load_library(compiled)
+
+
+def test_no_interface_is_told(tmp_path):
+    source, target = tmp_path / "empty.cpp", tmp_path / library.LIBRARY
+    source.write_text("int nothing;")
+    subprocess.run(["g++", "-shared", "-fPIC", str(source), "-o", str(target)], check=True)
+    with pytest.raises(PackageError, match=rf"{tmp_path} has a library .* \(none, not \["):
+        library.load_library(target)
+
+
+@pytest.mark.skipif(library.architecture() != "x86_64", reason="AVX-512's intrinsics are x86-64's")
+def test_the_expanded_example_is_what_the_macros_expand_to():
+    header = library.SOURCES / "tile_avx512.h"
+    line = ["g++", "-E", "-P", "-mavx512f", "-x", "c++", "-"]
+    program = f'#include "{header}"\nEXAMPLE PL_TILE(2, PL_STEP_FP32)'
+    done = subprocess.run(line, input=program, capture_output=True, text=True, check=True).stdout
+    expanded = "".join(re.findall(r'"(.*?)"', done.partition("EXAMPLE")[2].partition(": [a]")[0]))
+    shown = header.read_text().partition("PL_TILE(2, PL_STEP_FP32), two")[2].partition(": [a]")[0]
+    assert re.findall(r'^//\s+"([^"]*)"', shown, re.MULTILINE) == [one for one in expanded.split(r"\n\t") if one]

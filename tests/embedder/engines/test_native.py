@@ -16,7 +16,7 @@ from embedder.engines import library
 from embedder.engines import native as kernel
 from embedder.engines.build_worker import write_weights
 from embedder.errors import ModelError, PackageError
-from embedder.model.sentence import load_module
+from embedder.model.encoder import load_module
 from embedder.model.spec import read_spec
 from tests.embedder.conftest import save_modules
 from tests.embedder.engines.kernels import (

@@ -1,3 +1,5 @@
+"""Packages in their private folder: found, built, verified, refused."""
+
 import dataclasses
 import json
 import os
@@ -5,8 +7,9 @@ import subprocess
 
 import pytest
 
+from embedder.config import default_folder
 from embedder.engines import package
-from embedder.engines.package import ensure, package_folder
+from embedder.engines.package import check_private, ensure, open_private, package_folder
 from embedder.engines.plan import PackageKey
 from embedder.errors import CacheError, CompilerMissing, PackageError
 
@@ -62,7 +65,7 @@ def test_a_damaged_package_is_named(built, tmp_path, spoil):
         ensure(tmp_path / "cache", KEY, fake_build)
 
 
-def test_a_package_others_can_write_is_refused(built, tmp_path):
+def test_a_package_that_others_can_write_to_is_refused(built, tmp_path):
     built.chmod(0o666)
     with pytest.raises(CacheError, match="written by others"):
         ensure(tmp_path / "cache", KEY, fake_build)
@@ -88,13 +91,6 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path):
 def test_files_that_nothing_vouches_for_are_not_loaded(built, tmp_path):
     (built.parent / "extra.so").write_bytes(b"code")
     with pytest.raises(PackageError, match=r"extra\.so is not in package\.json"):
-        ensure(tmp_path / "cache", KEY, fake_build)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_package_of_another_user_is_refused(built, tmp_path):
-    os.chown(built, 12345, -1)
-    with pytest.raises(CacheError, match=r"model\.bin is owned by user 12345"):
         ensure(tmp_path / "cache", KEY, fake_build)
 
 
@@ -140,3 +136,38 @@ def test_a_full_disk_leaves_the_package_before_it_usable(small_disk, wording):
         ensure(small_disk / "cache", dataclasses.replace(KEY, threads=3), build)
     assert [path.name for path in before.parent.iterdir()] == [before.name]
     assert ensure(small_disk / "cache", KEY, build) == before
+
+
+def test_the_folder_is_made_private(tmp_path):
+    assert open_private(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_follows_xdg(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "pilotlight"
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_writable_by_others_is_refused(tmp_path, mode):
+    tmp_path.chmod(mode)
+    with pytest.raises(CacheError, match="written by others"):
+        open_private(tmp_path)
+
+
+def test_foreign_owner_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(CacheError, match="owned by user"):
+        check_private(tmp_path)
+
+
+def test_a_link_is_refused(tmp_path):
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(CacheError, match="symbolic link"):
+        open_private(tmp_path / "link")
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(CacheError, match="cannot be used"):
+        open_private(tmp_path / "file" / "cache")

@@ -74,7 +74,7 @@ def test_dense_modules_stay_in_fp32(make_model, tmp_path):
 
     folder = with_modules(make_model("bert"), "dense", tmp_path)
     places, data = linears(read_spec(folder), "int8", "x86_64", tmp_path / "packed")
-    bias = load_file(folder / "4_Dense" / "model.safetensors")["linear.bias"].numpy().tobytes()
+    bias = load_file(folder / "3_Dense" / "model.safetensors")["linear.bias"].numpy().tobytes()
     assert data[places[-3] :] == bias
     assert places[-2:] == [-1, -1]
 

@@ -5,10 +5,8 @@ import pytest
 import torch
 
 from embedder.model.checkpoint import angle_table, relative_position_bias
-from embedder.model.encoder import Encoder, ModernEncoder
-from embedder.model.sentence import TransformersEncoder, load_module
-from embedder.model.shape import Modern, shape_of
-from embedder.model.spec import read_spec
+from embedder.model.encoder import Encoder, ModernEncoder, TransformersEncoder, load_module
+from embedder.model.spec import read_spec, shape_of
 from tests.embedder.engines.kernels import ODD_MODERN
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -19,7 +17,7 @@ def test_matches_transformers(make_model, kind):
     compare(make_model(kind), ModernEncoder if kind == "modernbert" else Encoder)
 
 
-def test_a_modernbert_with_biases_and_silu(make_model):
+def test_a_modernbert_with_silu(make_model):
     compare(make_model("modernbert", **ODD_MODERN), ModernEncoder)
 
 
@@ -50,11 +48,12 @@ def test_configs_of_transformers_4_and_5_mean_the_same(make_model):
         "local_rope_theta": angles["sliding_attention"]["rope_theta"],
     }
     assert shape_of(old) == shape
-    assert shape.modern == Modern(global_every=3, window=8, global_theta=160_000, local_theta=10_000, silu=False)
-    assert shape_of(config | {"layer_types": kinds[::-1]}).modern.global_every == 3  # full, sliding, sliding, full
+    assert (shape.global_every, shape.window, shape.global_theta, shape.local_theta) == (3, 8, 160_000, 10_000)
+    assert shape_of(config | {"layer_types": kinds[::-1]}).global_every == 3  # full, sliding, sliding, full
     for change in (
         {"layer_types": kinds[1:] + kinds[:1]},
         {"hidden_activation": "relu"},
+        {"norm_bias": True},
         {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
     ):
         assert shape_of(config | change) is None  # goes through transformers

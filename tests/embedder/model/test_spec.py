@@ -3,9 +3,10 @@ import shutil
 
 import pytest
 
+from embedder.config import PACKAGED, locate
 from embedder.errors import ModelError, RemoteCodeRefused
-from embedder.model.sentence import load_module
-from embedder.model.spec import PACKAGED, locate, read_spec
+from embedder.model.encoder import load_module
+from embedder.model.spec import read_spec
 from tests.embedder.conftest import save_modules
 
 
@@ -83,7 +84,7 @@ def test_modules_of_other_packages_are_refused(folder):
     [
         ("config.json", "{", "config.json cannot be read"),
         ("config.json", "[]", "not a JSON object"),
-        ("modules.json", "[{}]", "modules.json cannot be read"),
+        ("modules.json", "[{}]", "modules.json has no valid 'type'"),
         (
             "modules.json",
             '[{"type": "sentence_transformers.models.LSTM", "path": ""}]',
@@ -98,7 +99,7 @@ def test_modules_of_other_packages_are_refused(folder):
         (
             "modules.json",
             '[{"type": "sentence_transformers.sparse_encoder.models.SpladePooling.SpladePooling", "path": ""}]',
-            "a sparse encoder gives weights of words, not vectors",
+            "choose a model with one vector for a text",
         ),
         ("config_sentence_transformers.json", '{"model_type": "SparseEncoder"}', "the model is a SparseEncoder"),
         ("sentence_bert_config.json", '{"transformer_task": "fill-mask"}', "a model for fill-mask"),

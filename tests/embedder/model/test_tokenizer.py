@@ -2,7 +2,8 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
-from embedder.model.spec import PACKAGED, locate, read_spec
+from embedder.config import PACKAGED, locate
+from embedder.model.spec import read_spec
 from embedder.model.tokenizer import Tokenizer
 
 TEXTS = ["", " ", "a partial index", "naïve café — 你好 🙂", "x\x00y\ud800z", "word " * 1000, "a" * 5000]

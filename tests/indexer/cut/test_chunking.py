@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from embedder.model.spec import PACKAGED, locate, read_spec
+from embedder.config import PACKAGED, locate
+from embedder.model.spec import read_spec
 from embedder.model.tokenizer import Tokenizer
 from embedder.protocol import Role
 from indexer.config import ChunkConfig

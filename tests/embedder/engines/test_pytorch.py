@@ -1,5 +1,6 @@
-"""The engine that compiles as it starts, with a model so small that this takes seconds."""
+"""The engines of torch: batches, and the engine that compiles as it starts, with a model that takes seconds."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 from embedder.engines.library import find_compiler
-from embedder.engines.pytorch import CompiledEngine
-
-pytestmark = [
-    pytest.mark.model,
-    pytest.mark.skipif(find_compiler() is None, reason="there is no C++ compiler"),
-    # torch's own export and compile paths warn about themselves
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
-]
+from embedder.engines.pytorch import CompiledEngine, group_by_length, pad
 
 
 class Words(nn.Module):
@@ -42,6 +36,10 @@ def started(cache: Path) -> tuple[npt.NDArray[np.float32], int, int]:
     return vectors, counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
 
 
+@pytest.mark.model
+@pytest.mark.skipif(find_compiler() is None, reason="there is no C++ compiler")
+# torch's own export and compile paths warn about themselves
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 def test_what_is_kept_is_not_used_with_another_instruction_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its loops go in steps of one set's vectors: those of another write past the end of what they fill."""
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
@@ -55,3 +53,21 @@ def test_what_is_kept_is_not_used_with_another_instruction_set(tmp_path: Path, m
     assert (kept, others) == (made, 0)
     np.testing.assert_allclose(rich, poor, atol=1e-6)
     np.testing.assert_array_equal(again, rich)
+
+
+def test_batches_hold_every_text_once_within_the_budget_and_with_little_padding() -> None:
+    generator = random.Random(4)
+    lengths = [generator.randint(2, 256) for _ in range(2000)]
+    batches = group_by_length(lengths, budget=4096)
+    assert sorted(i for batch in batches for i in batch) == list(range(2000))
+    padded = [len(batch) * max(lengths[i] for i in batch) for batch in batches]
+    assert max(padded) <= 4096
+    assert sum(padded) < 1.05 * sum(lengths)
+    assert group_by_length([9000], budget=4096) == [[0]]
+    assert group_by_length([]) == []
+
+
+def test_padding_is_on_the_right_and_masked() -> None:
+    ids, mask = pad([[101, 7, 102], [101, 102]], 9)
+    assert ids.tolist() == [[101, 7, 102], [101, 102, 9]]
+    assert mask.tolist() == [[1, 1, 1], [1, 1, 0]]

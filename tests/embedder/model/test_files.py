@@ -1,6 +1,8 @@
-"""Reading safetensors without its library, against what the library writes."""
+"""A model's files, read without their libraries: safetensors against what the library writes, and digests."""
 
+import hashlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -8,7 +10,8 @@ import torch
 from safetensors.torch import save_file
 
 from embedder.errors import ModelError
-from embedder.model.checkpoint import Tensors
+from embedder.model import files
+from embedder.model.files import Tensors, file_sha256
 
 KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
 
@@ -80,3 +83,28 @@ def test_a_damaged_file_is_named(file, damage):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(ModelError, match=r"model\.safetensors is damaged"):
         Tensors([file])
+
+
+@pytest.mark.parametrize("content", [b"", b"weights", bytes(range(256)) * 3])
+def test_it_is_the_sha256_of_what_the_file_has(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(files, "_AT_ONCE", 100)  # several reads
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert file_sha256(path) == hashlib.sha256(content).digest()
+
+
+def test_a_file_that_changes_is_read_again_even_if_its_time_is_put_back(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    before, times = file_sha256(path), path.stat()
+    path.write_bytes(b"two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert file_sha256(path) != before
+
+
+def test_an_unchanged_file_is_read_once(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    before = file_sha256(path)
+    monkeypatch.setattr(type(path), "open", None)
+    assert file_sha256(path) == before
