@@ -24,7 +24,7 @@ from embedder.config import EmbedderConfig
 from embedder.engines import library
 from embedder.engines.library import INTERLEAVE, PANEL
 from embedder.engines.native import LAYOUT, WEIGHTS
-from embedder.engines.plan import Plan
+from embedder.engines.plan import AOT_FILE, Plan
 from embedder.errors import EmbedderError, ModelError, PackageError
 from embedder.model.checkpoint import read_dense, read_encoder
 from embedder.model.files import Array
@@ -233,7 +233,6 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
     import torch
     from torch.nn import functional as F
 
-    from embedder.engines.pytorch import PACKAGE
     from embedder.model.encoder import Encoder, WithStates, load_module
 
     report("loading the weights")
@@ -253,7 +252,7 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
         shapes = {"ids": sizes, "mask": sizes}
         program = torch.export.export(WithStates(module), (ids, torch.ones_like(ids)), dynamic_shapes=shapes)
         report("compiling the model with AOTInductor")
-        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / PACKAGE), inductor_configs=options)
+        torch._inductor.aoti_compile_and_package(program, package_path=str(folder / AOT_FILE), inductor_configs=options)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
 RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
+AOT_FILE = "model.pt2"  # of an `aot` package
 _PROMPTS = ("query_prompt", "document_prompt")
 
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from embedder.engines.library import find_compiler
 from embedder.engines.package import explained
+from embedder.engines.plan import AOT_FILE
 from embedder.errors import CompilerMissing, PackageError
 from embedder.late_interaction import Floats, maxsim
 
-PACKAGE = "model.pt2"
 TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
 _LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one enormous batch
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
@@ -121,7 +121,7 @@ class PackagedEngine(TorchEngine):
     def __init__(self, folder: Path, dimension: int, pad: int) -> None:
         super().__init__(dimension, pad)
         try:
-            self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / PACKAGE), "model", False, 1, -1)
+            self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / AOT_FILE), "model", False, 1, -1)
         except RuntimeError as error:
             reason = str(error).partition("\n")[0][:200]
             raise PackageError(  # its files are as they were built, or it would have been refused before
