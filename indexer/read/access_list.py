@@ -1,10 +1,13 @@
 """Access lists: who may read a document, as its front matter, a file beside it, or its sender says.
 
-A list that cannot be read is one of nobody: a slip of the pen must not make a document public.
+A list that cannot be read is one of nobody, and so is whatever looks like one where none is read: a slip of the pen
+must not make a document public.
 """
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
 from indexer.decoding import visible
@@ -16,6 +19,7 @@ NOBODY: tuple[str, ...] = ()
 MOST_NAMES = 256  # of one list
 LONGEST = 256  # characters of a name
 _KINDS = {"users": "user", "groups": "group"}
+_LOOKED_AT = 16_000  # characters of a document of which only the beginning may be a list
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
@@ -64,3 +68,76 @@ def checked_names(names: Any) -> Readers:
         return readers_of(by_kind)
     except (TypeError, ValueError):
         return NOBODY
+
+
+_KEY = re.compile(r"\baccess\b[\"'\])]*[^\S\n]*(?:[:=\uff1a\]]|\.\w)", re.IGNORECASE)
+_TABLE = re.compile(r"(?:[\w\"'-]*\.)+\Z")  # that a key is in
+_BEFORE_KEY = " \t\xa0{[,\"'?-:@%;!<*+>"  # signs of lists, quotes, comments and fields
+_SOMEBODY = re.compile(r"(?:\b|\.)(?:users?|groups?|everybody)\b[\"']?[^\S\n]*[:=\uff1a]", re.IGNORECASE)
+_DELIMITER = re.compile(r"[ ]{0,3}(?:[-\u2013\u2014+]{2,}|\u2014|[;.*_]{3,})(?:\w{0,9}|[^\S\n]+#.*)[^\S\n]*")
+_FIELD = re.compile(r"\s|[\"':@]{0,2}[\w.-]{1,100}[\"']?\s{0,9}[:=\uff1a]|[\[\]{}#-]|<!--|$")
+_TOP_FIELD = re.compile(r"[ \t]|[\"':@;#+%<!-]{0,5}[ ]?[\w.-]{1,100}[\"']?[ \t]{0,9}[:\uff1a](?:\s|$)")
+_COMMENTS = re.compile(r"\A\s*(?:<!--.*?-->\s*)*", re.DOTALL)
+_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+
+
+def statements(text: str) -> Iterator[int]:
+    """Yield the ends of keys `access` in a text."""
+    for key in _KEY.finditer(text):
+        before = _TABLE.sub("", text[max(0, key.start() - 100) : key.start()].rpartition("\n")[2])
+        signs = before[len(before.rstrip(_BEFORE_KEY)) :]
+        if signs == before or not {*signs}.isdisjoint("{[,"):
+            yield key.end()
+
+
+def _names_somebody(text: str) -> bool:
+    return any(_SOMEBODY.search(text, place, place + 100) for place in statements(text))
+
+
+def begins_with_list(text: str) -> bool:
+    """Return whether a text begins with what looks like fields, or front matter, and an access list among them."""
+    head = visible(text[:_LOOKED_AT])
+    if not _KEY.search(head):
+        return False
+    for text in {head, _COMMENTS.sub("", head)}:
+        lines = text.lstrip().split("\n")
+        is_fenced = _FENCE.match(lines[0]) is not None
+        if _DELIMITER.fullmatch(lines[is_fenced] if len(lines) > 1 else ""):
+            fields = list(takewhile(lambda line: not _DELIMITER.fullmatch(line), lines[is_fenced + 1 :]))
+        else:
+            fields = list(takewhile(_TOP_FIELD.match, lines))
+        if any(next(statements(line), 0) for line in fields) or (lines[0].startswith("{") and _names_somebody(head)):
+            return True
+    return False
+
+
+def states_access(text: str) -> bool:
+    """Return whether something that looks like an access list stands in a text outside of code.
+
+    That is a key `access` with users or groups, or one among fields at the beginning or below a delimiter.
+    """
+    text = visible(text)
+    if not _KEY.search(text) or begins_with_list(text):
+        return bool(_KEY.search(text))
+    fence = before = ""  # of the code that a line is in; the line before
+    in_fields = has_fields = is_after_blank = False
+    lines = text.split("\n")
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        mark = _FENCE.match(line)
+        if fence:
+            fence = "" if mark and mark[1].startswith(fence) and not line[mark.end() :].strip() else fence
+        elif mark:
+            fence, in_fields = mark[1], False
+        elif _DELIMITER.fullmatch(line):  # or the line below a heading
+            in_fields, has_fields, is_after_blank = not before.strip() or bool(after.strip()), False, False
+        elif next(statements(line), 0):
+            if in_fields or (line[:4].strip() and _names_somebody(f"{line}\n{after}")):
+                return True
+        elif not line.strip():
+            is_after_blank = True
+        elif _FIELD.match(line):
+            has_fields, is_after_blank = True, False
+        elif is_after_blank or not has_fields:
+            in_fields = False
+        before = line
+    return False

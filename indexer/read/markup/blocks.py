@@ -159,11 +159,10 @@ def _first(found: re.Match[str] | None) -> str:
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,4}")
-_SESSION = re.compile(r"\s*(?:\$|>>>)[ ]\S")  # in a directive of some extension
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # ```sh [npm]
 _FILE_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'{}]+))")
-_COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])")
-_COLON_NAME = re.compile(r"[ \t]*(?::active)?(?:\{[^{}]*\}|[\w:.+-]+)?")
+_COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))")
+_COLON_NAME = re.compile(r"[ \t]*(?:\{[^{}]*\}|[\w:.+-]+)?")
 _BOX = re.compile(r"(?:(?:!!!|\?\?\?\+?)[ ]++(?P<kind>[\w -]*+)|===[!+]?[ ]++(?=[\"']))(?:([\"'])(?P<title>.*)\2.*)?")
 ESM = re.compile(
     r"import[ ]{1,9}(?:[\w*{}$, \t]{1,300}\bfrom[ ]{1,9})?[\"'][^\"'\n]*[\"'];?[ ]*$|"
@@ -174,7 +173,7 @@ ESM = re.compile(
     re.MULTILINE,
 )
 _LINES = re.compile(  # what stands alone on a line and is no text: targets, includes
-    r"\([\w:./ -]+\)=$|(?P<include>;?-+8<-+(?:$|[ ].*)|<<<[ ]*[@./].*|\{\{#\w+[^{}]*\}\}$|@include[\w-]*[(:].*)"
+    r"\([\w:./ -]+\)=$|(?P<include>;?-+8<-+(?:$|[ ].*)|<<<[ ]*[@./].*|\{\{#\w+[^{}]*\}\}$)"
 )
 _INCLUDE = re.compile(r"\s*+(?:\{\{#[^{}\n]*\}\}\s*|-+8<-+[ ].*)?")
 _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", "mustache", "html", "text", "txt"})
@@ -225,7 +224,7 @@ def read_fence(
     info = info or token.info.strip()
     directive = _DIRECTIVE.match(info)
     language = re.split(r"[\s{:,\[]", info.lstrip("{. "))[0].rstrip("}")
-    if directive and directive[1].lower() not in CODE and not _SESSION.match(token.content):
+    if directive and directive[1].lower() not in CODE:
         name, argument = directive[1].lower(), directive[2]
         if name in NOT_HERE:
             notes.add(f"a directive was left out: {name}")
@@ -265,22 +264,21 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a line that opens or closes a container: only its title is text."""
-    line = _line_at(state, start, ":/@")
+    line = _line_at(state, start, ":")
     signs = _COLONS.match(line)
     if signs is None or silent:
         return signs is not None
     rest = line[signs.end() :].strip().rstrip(":").rstrip()
     directive = _DIRECTIVE.match(rest)
     kind = directive[1].lower() if directive else rest
-    is_code = signs[0][0] == ":" and kind in CODE | NOT_HERE | {"eval-rst"}
+    is_code = kind in CODE | NOT_HERE | {"eval-rst"}
     if is_code and read_fence(state, start, end, silent, _colon_fence, rest):
         return True
     state.line = start + 1
     while directive and state.line < end and OPTION.match(_line_at(state, state.line)):
         state.line += 1
     named = _COLON_NAME.match(rest)
-    title = rest[named.end() if named else 0 :].strip(" |\t") if signs[0] != "@tab" else rest.removeprefix(":active")
-    title = title.partition("{")[0].strip()
+    title = rest[named.end() if named else 0 :].strip(" |\t").partition("{")[0].strip()
     if title.startswith("["):
         title = title[1:].rpartition("]")[0]
     _push_text(state, shown_words(rest) if '="' in rest else title)
@@ -303,7 +301,7 @@ def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def read_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Leave out a line that is no text."""
-    found = _LINES.match(_line_at(state, start, "(;-<{@"))
+    found = _LINES.match(_line_at(state, start, "(;-<{"))
     if found is not None and not silent:
         if found["include"]:
             notes.add("a file that Markdown includes was left out")

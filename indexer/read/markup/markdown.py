@@ -1,23 +1,17 @@
-"""Read Markdown in its dialects, and what a text says about itself in its front matter, in YAML, TOML or JSON.
+"""Read Markdown in its dialects."""
 
-Front matter may say who may read the text. Whatever looks like such a list and cannot be read, wherever it stands,
-closes the text: a slip of the pen must not make a document public.
-"""
-
-import json
 import re
-import tomllib
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import suppress
-from datetime import date, time
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import yaml
+import emoji
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
@@ -25,113 +19,135 @@ from mdit_py_plugins.footnote.index import footnote_def
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.filter import MOST_VALUES
-from indexer.read.access_list import NOBODY, readers_of
-from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.read.markup import blocks
-from indexer.read.markup.blocks import ESM, IS_MDX
-from indexer.read.markup.inline import ATTRIBUTES, attributes_in, read_mark
-from indexer.records import Declared, Extraction, Readers
+from indexer.read.markup.blocks import ESM, IS_MDX, Environment, element_at, tag_at
+from indexer.read.markup.front_matter import split_front_matter
+from indexer.read.markup.restructured import shown_text
+from indexer.records import Declared, Extraction
 
-_YAML = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
-_TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
-_JSON = re.compile(r"\A\{[ \t]*\n[ \t]*\"[^\"\n]{1,100}\"[ \t]*:")
-_LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
-_LONGEST = 16_000  # characters; the parsers take a millisecond for each few hundred
-_CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
-_ACCESS = "access"
-_OURS = ("title", "language", "lang", _ACCESS, *_CHANGED)
-_MENTIONS_ACCESS = re.compile(
-    rf"^(?:[^\S\n]|[{{\[,\"'?-])*(?:[\w.-]{{1,100}}\.)?[\"']?{_ACCESS}\b", re.MULTILINE | re.IGNORECASE
-)
-_STATES_ACCESS = re.compile(
-    rf"[^\S\n]*(?:[\"']?{_ACCESS}[\"']?[^\S\n]*[:=.]|\[[^\S\n]*[\"']?{_ACCESS}\b)", re.IGNORECASE
-)
-_NAMES = re.compile(r"[^\S\n]|[\"']?[\w.-]{1,100}[\"']?[^\S\n]*[:=]|[\[\]{}#-]|$")  # how a line of fields begins
-_DELIMITER = re.compile(r"(?:-{2,}|\+{2,}|;{3,}|\.{3,})\w{0,4}[^\S\n]*\Z")
-_FENCE = re.compile(r"[ ]{0,3}(?:`{3}|~{3})")
+_ATTRIBUTES = re.compile(r"\{(:?)([^{}\n]{0,300})\}")
+_ATTRIBUTE = re.compile(r"[#.][\w:.-]+|[\w:-]+=(?:\"[^\"]*\"|'[^']*'|[^\s\"'{}]+)|-")
+_ATTRIBUTE_WORDS = re.compile(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
+_ROLE = re.compile(r"\{([A-Za-z][\w:+-]{0,60})\}(`+)([^`]+)\2(?!`)|:([A-Za-z][\w:+-]{0,60}):`([^`]+)`")
+_EMOJI = re.compile(r"(?<![^\W_]):[\w+][\w+-]{0,60}:(?!\w)")
+_ICON = re.compile(r":[a-z][a-z0-9]*(?:-[a-z0-9_]+)+:")
+_WIKI_LINK = re.compile(r"!?\[\[(?!\s)([^\[\]\n|]{1,300})(?:\\?\|([^\[\]\n]{1,300}))?\]\](?![(\[])")
+_PICTURE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp|mp4|webm|mp3|pdf)(?:#.*)?", re.IGNORECASE)
+_FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,100})\]")
+_LABELLED = re.compile(r"!?\[([^\[\]\n]{0,300})\](?=[({])")
+_TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)")
+_FORMULA = re.compile(r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))")
+_emojize = emoji.emojize
+_emojize(":tada:", language="alias")  # its table is a file, and readers open none
 
 
-def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
-    """Return the title, what else is declared, and the text after the front matter."""
-    fields, access, rest = _fields(text)
-    lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
-    texts = {name: [said for value in values[:MOST_VALUES] if (said := _said(value))] for name, values in lists.items()}
-    languages = [*texts.get("language", ()), *texts.get("lang", ())]
-    declared = Declared(
-        language=next((code for tag in languages if (code := language_of(tag))), None),
-        date=first_day(day for name in _CHANGED for day in texts.get(name, ())),
-        metadata=collect((name, value) for name, values in texts.items() if name not in _OURS for value in values),
-        access=NOBODY if _states_access(rest) else access,
-    )
-    return next(iter(texts.get("title", ())), None), declared, rest
+class _Mark(NamedTuple):
+    """What a mark stands for, and the place after it."""
+
+    end: int
+    text: str = ""
+    html: str = ""
+    span: tuple[int, int] | None = None  # of Markdown within the mark
+    footnote: str = ""  # its label
 
 
-def _fields(text: str) -> tuple[Mapping[str, Any], Readers, str]:
-    """Return the fields of the front matter, who may read the text by it, and the text after it."""
-    fields: Any = {}
-    is_toml = False
-    if found := _YAML.match(text):
-        front, end = found[1] or "", found.end()
-        try:
-            # The loader without any types: nothing to construct, no merge keys to multiply; aliases share.
-            fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= _LONGEST else {}  # noqa: S506 - safer
-        except (yaml.YAMLError, RecursionError, ValueError):  # such as "title: Part 1: Cats", which people do write
-            fields = {name: value.strip("\"'") for name, value in _LINE.findall(front)}
-    elif found := _TOML.match(text):
-        front, end, is_toml = found[1] or "", found.end(), True
-        with suppress(ValueError, RecursionError):
-            fields = tomllib.loads(front) if len(front) <= _LONGEST else {}
+def _read_mark(state: StateInline, silent: bool) -> bool:
+    """Read the mark at a place, if one is there: a rule of the parser."""
+    for pattern, rule in _RULES.get(state.src[state.pos], ()):
+        found = pattern.match(state.src, state.pos, state.posMax)
+        if found and (mark := rule(found, state.env)):
+            break
     else:
-        end = 0
-        if _JSON.match(text):
-            with suppress(ValueError, RecursionError):
-                fields, end = json.JSONDecoder().raw_decode(text[:_LONGEST])
-        front = text[:end]
-        if not end:
-            begin = text.lstrip("\ufeff \t\n")
-            lines = begin[:_LONGEST].split("\n") if begin.startswith(("---", "+++", "{")) else ()
-            return {}, NOBODY if any(map(_STATES_ACCESS.match, lines)) else None, text
-    fields = fields if isinstance(fields, dict) else {}
-    # of two lists, the parsers of YAML and JSON take the last; that of TOML takes none
-    lists = 1 if is_toml else sum(map(bool, map(_STATES_ACCESS.match, front.split("\n"))))
-    if _ACCESS in fields and lists < 2:
-        with suppress(ValueError):
-            return fields, readers_of(fields[_ACCESS]), text[end:]
-    # nobody may read what says of access something else than one list
-    return fields, NOBODY if _MENTIONS_ACCESS.search(front) else None, text[end:]
+        return False
+    if not silent:
+        if mark.html:
+            token = state.push("html_inline", "", 0)
+            token.content, token.meta = mark.html, {"footnote": mark.footnote}
+        if mark.text:
+            state.push("text", "", 0).content = mark.text
+        if mark.span:
+            most = state.posMax
+            state.pos, state.posMax = mark.span
+            state.md.inline.tokenize(state)
+            state.posMax = most
+    state.pos = mark.end
+    return True
 
 
-def _states_access(text: str) -> bool:
-    """Return whether a block that looks like front matter stands elsewhere in a text, and states who may read it."""
-    in_code = in_block = False
-    for line in text.split("\n"):
-        if _FENCE.match(line):
-            in_code, in_block = not in_code, False
-        elif in_code:
-            continue
-        elif _DELIMITER.match(line):
-            in_block = True
-        elif in_block:
-            if _STATES_ACCESS.match(line):
-                return True
-            in_block = _NAMES.match(line) is not None
-    return False
+def _attributes_in(found: re.Match[str] | None) -> list[str] | None:
+    """Return what is in braces, if all of it is ids, classes and values."""
+    words: list[str] = _ATTRIBUTE_WORDS.findall(found[2]) if found else []
+    return words if found and (found[1] or (words and all(map(_ATTRIBUTE.fullmatch, words)))) else None
 
 
-def _said(value: object) -> str:
-    """Return a value as it is written in YAML; empty where it is no single one."""
-    if isinstance(value, date | time):  # of TOML
-        return value.isoformat()
-    said = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
-    return "" if said in ("~", "null") else said
+def _tag(found: re.Match[str], environment: Environment) -> _Mark | None:
+    if tag := tag_at(found.string, found.start(), found.endpos, environment):
+        return _Mark(*tag)
+    is_element = found[0] == "<" and environment.get(IS_MDX)
+    element = element_at(found.string, found.start(), found.endpos, environment) if is_element else None
+    return _Mark(element[0], html=element[1]) if element else None
+
+
+def _role(found: re.Match[str], environment: Environment) -> _Mark | None:
+    name, text = (found[1] or found[4]).upper(), shown_text(found[3] or found[5])
+    return _Mark(found.end(), f"{name} {text}" if name in ("PEP", "RFC") else text)
+
+
+def _attribute_list(found: re.Match[str], environment: Environment) -> _Mark | None:
+    """Leave out attributes that follow something, or end or begin a line."""
+    before, after = found.string[max(0, found.start() - 1) : found.start()], found.string[found.end() : found.end() + 1]
+    is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
+    is_list = _attributes_in(found) is not None and (found[1] or not is_apart)
+    return _Mark(found.end()) if is_list else None
+
+
+def _emoji_name(found: re.Match[str], environment: Environment) -> _Mark | None:
+    shown = _emojize(found[0], language="alias")
+    if shown == found[0]:
+        return _Mark(found.end()) if _ICON.fullmatch(shown) else None
+    return _Mark(found.end(), shown)
+
+
+def _wiki_link(found: re.Match[str], environment: Environment) -> _Mark | None:
+    target, label = found[1], found[2] or ""
+    if found[0][0] == "!" and _PICTURE.search(target):
+        return _Mark(found.end(), "" if label.rstrip("px").isdigit() else label)
+    is_contents = target.strip("_").lower() == "toc"
+    return _Mark(found.end(), "" if is_contents else (label or target.strip("#^").replace("#", " ")))
+
+
+def _footnote(found: re.Match[str], environment: Environment) -> _Mark | None:
+    is_known = f":{found[1]}" in environment.get("footnotes", {}).get("refs", ())
+    return _Mark(found.end(), html=f"[{escapeHtml(found[1])}]", footnote=found[1]) if is_known else None
+
+
+def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
+    """Read the text of a link to what a template names, or of a span with attributes."""
+    target = _TEMPLATED.match(label.string, label.end(), min(label.endpos, label.end() + 400))
+    if target is None or not ("{{" in target[0] or "{%" in target[0]):
+        target = _ATTRIBUTES.match(label.string, label.end(), label.endpos)
+        target = target if _attributes_in(target) is not None else None
+    return _Mark(target.end(), span=label.span(1)) if target else None
+
+
+_Rule = tuple[re.Pattern[str], Callable[[re.Match[str], Environment], _Mark | None]]
+_TAGS: _Rule = re.compile("[{<%]"), _tag
+_ROLES: _Rule = _ROLE, _role
+_LINKS: tuple[_Rule, ...] = (_WIKI_LINK, _wiki_link), (_LABELLED, _labelled)
+_RULES: dict[str, tuple[_Rule, ...]] = {
+    "{": (_ROLES, _TAGS, (_ATTRIBUTES, _attribute_list)),
+    "<": (_TAGS,),
+    "%": (_TAGS,),
+    ":": (_ROLES, (_EMOJI, _emoji_name)),
+    "[": ((_FOOTNOTE, _footnote), *_LINKS),
+    "!": _LINKS,
+    "$": ((_FORMULA, lambda found, _: _Mark(found.end(), html=escapeHtml(found[1] or found[2]))),),
+}
 
 
 _ALERT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(\n|$)")
 _TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
-_ABBREVIATION = re.compile(r"^\*\[([^\[\]\n]{1,100})\]:", re.MULTILINE)
-_CONTENTS = frozenset({"[TOC]", "[toc]", "[[toc]]", "[[TOC]]", "[[_TOC_]]", "${toc}", "{:toc}"})
 _HEADING_COMMENT = re.compile(r"\{/\*\s*#([\w-]+)\s*\*/\}$")
 _ROW_WITH_CODE = re.compile(r"^(?=[^\n`]*\|)[^\n`]*`[^\n]*\|[^\n]*", re.MULTILINE)
 _CODE_SPAN = re.compile(r"(?<!`)(`++)[^`\n]+\1(?!`)")
@@ -157,7 +173,7 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
     parser.core.ruler.before("block", "hide_pipes", _hide_pipes)
     parser.core.ruler.before("inline", "before_inline", _before_inline)
     parser.core.ruler.push("footnotes", _place_footnotes)
-    parser.inline.ruler.before("backticks", "dialects", read_mark)
+    parser.inline.ruler.before("backticks", "dialects", _read_mark)
     return parser.disable("code") if is_mdx else parser
 
 
@@ -184,18 +200,14 @@ def _before_inline(state: StateCore) -> None:
             elif outer == "blockquote_open" and (alert := _ALERT.match(token.content)):
                 title = alert[2].strip() or alert[1].replace("-", " ").capitalize()
                 token.content = f"{title}{'  ' if alert[3] else ''}{token.content[alert.start(3) :]}"
-            elif token.content in _CONTENTS:
-                token.content = ""
-            elif outer == "heading_close" and (attributes := ATTRIBUTES.fullmatch(token.content)) and attributes[1]:
+            elif outer == "heading_close" and (attributes := _ATTRIBUTES.fullmatch(token.content)) and attributes[1]:
                 token.content = _without_id(tokens[place - 4], token.content)
-            elif token.content.startswith("*["):
-                token.content = _ABBREVIATION.sub(r"\1:", token.content)
 
 
 def _without_id(heading: Token, content: str) -> str:
     """Return a heading without the attributes at its end; their id becomes that of the heading."""
     begin = content.rfind("{")
-    attributes = attributes_in(ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
+    attributes = _attributes_in(_ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
     if comment := _HEADING_COMMENT.match(content, begin):
         attributes = [f"#{comment[1]}"]
     if attributes is None:

@@ -1,6 +1,7 @@
 """Read what is drawn into Office documents: diagrams, charts, WordArt, descriptions, equations, font symbols."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
@@ -64,30 +65,21 @@ def _character(code: int, font: str) -> str:
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _SINGLE = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")  # needs no parentheses
-_ROOTS = {"": "√", "2": "√", "3": "∛", "4": "∜"}
 
 
 def linear(node: Any) -> str:
     """Return the text of an equation, or of a part of one."""
-    return "".join(_text(child) for child in node if isinstance(child.tag, str))
-
-
-def _text(node: Any) -> str:
     name = node.tag.removeprefix(M)
-    if node.tag in DELETED or (name.endswith("Pr") and name != "sPre"):
+    if node.tag in DELETED or name.endswith("Pr"):
         return ""
     if name in ("t", f"{W}t"):
         return node.text or ""
     if name == f"{W}sym":
         return text_of_symbol(node)
-
-    def part(name: str) -> str:  # to be called once for each, or nesting takes exponential time
-        found = node.find(M + name)
-        return linear(found).strip() if found is not None else ""
-
-    def limits() -> str:
-        below, above = part("sub"), part("sup")
-        return (f"_{_group(below)}" if below else "") + (f"^{_group(above)}" if above else "")
+    texts = [(_local(child), linear(child)) for child in node.iterchildren(tag=etree.Element)]
+    part = defaultdict(str, {kind: text.strip() for kind, text in texts})
+    cells = [text.strip() for kind, text in texts if kind in ("e", "mr")]
+    limits = "".join(f"{sign}{_group(part[kind])}" for sign, kind in (("_", "sub"), ("^", "sup")) if part[kind])
 
     def value(name: str, default: str) -> str:
         found = node.find(f"{node.tag}Pr/{M}{name}")
@@ -95,41 +87,30 @@ def _text(node: Any) -> str:
 
     match name:
         case "f":
-            return f"{_group(part('num'))}{'¦' if value('type', 'bar') == 'noBar' else '/'}{_group(part('den'))}"
+            return f"{_group(part['num'])}/{_group(part['den'])}"
         case "sSub" | "sSup" | "sSubSup":
-            return f"{_group(part('e'))}{limits()}"
+            return f"{_group(part['e'])}{limits}"
         case "sPre":
-            return f"{limits()}{part('e')}"
+            return f"{limits}{part['e']}"
         case "limLow" | "limUpp":
-            return f"{part('e')}{'_' if name == 'limLow' else '^'}{_group(part('lim'))}"
+            return f"{part['e']}{'_' if name == 'limLow' else '^'}{_group(part['lim'])}"
         case "rad":
-            degree = part("deg")
-            return f"{_ROOTS.get(degree, f'{degree}√')}({part('e')})"
+            return f"{part['deg']}√({part['e']})"
         case "nary":
-            return f"{value('chr', '∫')}{limits()} {part('e')}"
+            return f"{value('chr', '∫')}{limits} {part['e']}"
         case "d":
-            return f"{value('begChr', '(')}{value('sepChr', '|').join(_cells(node))}{value('endChr', ')')}"
+            return f"{value('begChr', '(')}{value('sepChr', '|').join(cells)}{value('endChr', ')')}"
+        case "mr":
+            return ", ".join(cells)
         case "m" | "eqArr":  # row by row, or equations that stand below each other
-            return "; ".join([", ".join(_cells(row)) for row in node.iterchildren(f"{M}mr")] or _cells(node))
-        case "acc":
-            return part("e") + value("chr", "\u0302")
-        case "bar":
-            base = part("e")
-            return base + "\u0305" if len(base) == 1 and value("pos", "bot") == "top" else base
+            return "; ".join(cells)
         case "func":
-            name, base = part("fName"), part("e")
-            return f"{name}{'' if base.startswith('(') else ' '}{base}"
-        case "phant":
-            return "" if value("show", "1") in ("0", "off", "false") else part("e")
-    return linear(node)
+            return f"{part['fName']} {part['e']}"
+    return "".join(text for _, text in texts)
 
 
 def _group(text: str) -> str:
     return text if _SINGLE.fullmatch(text) else f"({text})"
-
-
-def _cells(node: Any) -> list[str]:
-    return [linear(cell).strip() for cell in node.iterchildren(f"{M}e")]
 
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -139,7 +120,6 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
 _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
-_NEAR = 200  # elements looked at to see whether a drawing is a picture
 _MOST_POINTS = 2_000  # of a chart
 _MADE_UP = re.compile(  # what programs write for people who wrote nothing
     r"\s*(?:description automatically generated|automatisch generierte beschreibung|ai-generated content)[^\n]*\s*",
@@ -167,9 +147,7 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
     if kind == "textpath":
         yield [[element.get("string", "")]]
     elif kind in ("OLEObject", "oleObj"):
-        is_equation = element.get("ProgID", element.get("progId", "")).startswith("Equation")
-        thing = "equation that is an embedded object" if is_equation else "embedded object"
-        notes.add(f"an {thing} was not read")
+        notes.add("an embedded object was not read")
     elif kind == "chart":
         _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
         is_known = element.tag.startswith(_C) and name in package
@@ -186,33 +164,17 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
             if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
                 yield [[text]]
     elif element.get("hidden") not in ("1", "true"):
-        if kind == "imagedata":
-            shape = element.getparent()
-            said = shape.get("alt", "") if shape is not None else ""
-        else:
-            said = " ".join(_MADE_UP.sub("", element.get("descr", "")).split())
+        around = element.getparent()  # the shape of imagedata, whose alternative text is there
+        said = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
+        said = " ".join(_MADE_UP.sub("", said).split())
         if said and not _NAME_ONLY.fullmatch(said):
             yield [[said]]
-        elif kind == "imagedata" or _holds_picture(element):
+        elif kind == "imagedata" or _local(around) == "nvPicPr" or next(around.iter(_PICTURE), None) is not None:
             notes.add("a picture without a description was left out")
 
 
 def _local(element: Any) -> str:
     return str(element.tag).rpartition("}")[2] if element is not None else ""
-
-
-def _holds_picture(properties: Any) -> bool:
-    """Return whether the drawing that has these properties is a picture, and no mere decoration."""
-    for mark in islice(properties.iter("{*}*"), _NEAR):
-        if _local(mark) == "decorative" and mark.get("val") in ("1", "true"):
-            return False
-    around = properties.getparent()
-    if _local(around).startswith("nv"):
-        around = around.getparent()
-    kind = _local(around)
-    return kind == "pic" or (
-        kind in ("inline", "anchor") and any(_local(near) == "blip" for near in islice(around.iter("{*}*"), _NEAR))
-    )
 
 
 def _chart(root: Any) -> Iterator[Rows]:
@@ -229,18 +191,20 @@ def _chart(root: Any) -> Iterator[Rows]:
 
 def _points(*sources: Any) -> dict[int, str]:
     """Return the texts of the points of the first source that there is, by their number."""
+    source = next((found for found in sources if found is not None), None)
+    if source is None:
+        return {}
+    level = next(source.iter(f"{_C}lvl"), source)
+    code = level.findtext(f".//{_C}formatCode") or "General"
     points: dict[int, str] = {}
-    for source in [found for found in sources if found is not None][:1]:
-        level = next(source.iter(f"{_C}lvl"), source)
-        code = level.findtext(f".//{_C}formatCode") or "General"
-        for point in islice(level.iter(f"{_C}pt"), _MOST_POINTS):
-            text, place = point.findtext(f"{_C}v") or "", point.get("idx", "")
-            with suppress(ValueError, OverflowError):
-                text = shown(float(text), point.get("formatCode", code))
-            if place.isdecimal() and len(place) <= 6:
-                points[int(place)] = text
-        if not points and (text := source.findtext(f"{_C}v")):  # the name of a series that stands there itself
-            points[0] = text
+    for point in islice(level.iter(f"{_C}pt"), _MOST_POINTS):
+        text, place = point.findtext(f"{_C}v") or "", point.get("idx", "")
+        with suppress(ValueError, OverflowError):
+            text = shown(float(text), code)
+        if place.isdecimal() and len(place) <= 6:
+            points[int(place)] = text
+    if not points and (text := source.findtext(f"{_C}v") or ""):  # the name of a series that stands there itself
+        points[0] = text
     return points
 
 
@@ -249,12 +213,11 @@ def _words(element: Any) -> str:
     return " ".join(" ".join(paragraphs).split())
 
 
-_WORD, _PICTURE, _SLIDE = (
-    f"{{http://schemas.openxmlformats.org/{name}/2006/{part}}}"
-    for name, part in (("drawingml", "wordprocessingDrawing"), ("drawingml", "picture"), ("presentationml", "main"))
-)
+_PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
+_WORD = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
+_SLIDE = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 DRAWN = frozenset(  # elements that `drawn` reads
-    {f"{_WORD}docPr", f"{_PICTURE}cNvPr", f"{_SLIDE}cNvPr", f"{_SLIDE}oleObj", f"{_C}chart", f"{_D}relIds"}
+    {f"{_WORD}docPr", f"{_SLIDE}cNvPr", f"{_SLIDE}oleObj", f"{_C}chart", f"{_D}relIds"}
     | {f"{_V}textpath", f"{_V}imagedata", "{urn:schemas-microsoft-com:office:office}OLEObject"}
     | {"{http://schemas.microsoft.com/office/drawing/2014/chartex}chart"}
 )

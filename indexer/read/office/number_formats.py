@@ -1,7 +1,9 @@
-"""Write numbers and dates of workbooks as people see them, by the format of their cell: `0.25` as `25.0%`."""
+"""Write numbers and dates of workbooks as people see them, by the format of their cell: `0.25` as `25.0%`.
+
+Fractions, powers of ten, thousands that are left out, and formats with conditions are written as plain numbers.
+"""
 
 import re
-from collections.abc import Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -10,52 +12,42 @@ from typing import NamedTuple
 Value = float | int | bool | str | date | datetime | time | timedelta
 GENERAL = "General"
 BUILT_IN = {  # by number, as ECMA-376 has them; those of dates follow the country, so they are written by ISO 8601
-    1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?", 13: "# ??/??",
-    5: '"$"#,##0', 6: '"$"#,##0', 7: '"$"#,##0.00', 8: '"$"#,##0.00', 37: "#,##0", 38: "#,##0", 39: "#,##0.00",
-    40: "#,##0.00", 41: "#,##0", 42: '"$"#,##0', 43: "#,##0.00", 44: '"$"#,##0.00', 48: "##0.0E+0",
-    15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy", 18: "h:mm AM/PM", 19: "h:mm:ss AM/PM", 20: "h:mm", 21: "h:mm:ss",
-    45: "mm:ss", 46: "[h]:mm:ss", 47: "mm:ss",
+    1: "0", 2: "0.00", 9: "0%", 10: "0.00%",
+    **dict.fromkeys((3, 37, 38, 41), "#,##0"), **dict.fromkeys((4, 39, 40, 43), "#,##0.00"),
+    **dict.fromkeys((5, 6, 42), '"$"#,##0'), **dict.fromkeys((7, 8, 44), '"$"#,##0.00'),
 }  # fmt: skip
 _LONGEST = 255  # characters of a format, as in Excel
 _TOKEN = re.compile(
-    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[(?P<elapsed>h+|m+|s+)\]|\[[^\]]*\]'
-    r"|(?P<half>AM/PM|A/P)|(?P<general>General)|(?P<science>E[+-])(?=[0#?])"
-    r"|(?P<date>yyyy|yy|e+|m+|d+|h+|s+(?:\.0+)?)|(?P<digits>[0#?](?:[0#?,]*[0#?])?,*(?:\.[0#?]*,*)?|\.[0#?]+,*)|(?P<other>.)",
+    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[[^\]]*\]|(?P<half>AM/PM|A/P)|'
+    r"(?P<general>General|@)|(?P<field>y+|m+|d+|h+|s+)|(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL,
 )
-_CONDITION = re.compile(r"\[[<>=]")
-_DAY = timedelta(days=1)
+_PLAIN = re.compile(  # conditions, hours beyond a day, powers of ten, thousands that are left out
+    r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE
+)
 _EPOCH = datetime(1899, 12, 30)  # day 0 of workbooks
 _LAST_DAY = 2_958_466  # the end of the year 9999
-_EXACT = 1e15
-_LONGEST_INTEGER = 1e21
+_EXACT, _LONGEST_INTEGER = 1e15, 1e21  # between them, digits are written that are not known
 _NUDGE = 1 + 4e-16  # a factor by which half a unit is rounded up, as workbooks do: 2.675 is stored as a little less
 _NOT_ZERO = re.compile("[1-9]")
-_UNITS = {"h": timedelta(hours=1), "m": timedelta(minutes=1), "s": timedelta(seconds=1)}
 _FIELDS = {  # of dates, with `n` for minutes and `i` for hours up to twelve, as strftime has them
-    "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "i": "%-I",
-    "n": "%-M", "nn": "%M", "s": "%-S",
+    "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "hh": "%H",
+    "i": "%-I", "ii": "%I", "n": "%-M", "nn": "%M", "s": "%-S", "ss": "%S",
 }  # fmt: skip
-_LONG_FIELDS = {"y": "%Y", "e": "%Y", "m": "%B", "d": "%A", "h": "%H", "i": "%I", "s": "%S"}
-
-
-class _Number(NamedTuple):
-    """How the numbers of a part of a format are written."""
-
-    before: str
-    after: str
-    factor: float
-    form: str  # of Python
-    least: int  # digits before the point
-    decimals: int  # digits behind it that are written even where they are zero; -1 for all
+_LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 
 
 class _Part(NamedTuple):
-    """The part of a format for positive numbers, negative ones, zero, or texts."""
+    """The part of a format for positive numbers, negative ones, zero, or texts; an empty one is for plain numbers."""
 
-    tokens: Sequence[tuple[str, str]]  # kinds and texts
-    kinds: frozenset[str]
-    number: _Number | None  # None for dates, and for formats of other shapes
+    text: str | None = None  # of a part that has nothing else
+    dates: str = ""  # as strftime has it
+    form: str = ""  # of numbers, as Python has it
+    before: str = ""
+    after: str = ""
+    factor: float = 1
+    least: int = 1  # digits before the point
+    decimals: int = 0  # digits behind it that are written even where they are zero
 
 
 def shown(value: Value, code: str = GENERAL) -> str:
@@ -76,54 +68,17 @@ def _plain(value: float) -> str:
     return f"{Decimal(text):f}" if _EXACT <= abs(value) < _LONGEST_INTEGER else text.upper()
 
 
-@lru_cache(maxsize=4_096)
 def _dated(value: date | datetime | time | timedelta, code: str) -> str:
-    part = _parts(code)[0]
-    if not part.kinds.isdisjoint(("date", "elapsed")):
-        if isinstance(value, datetime):
-            return _date(value.replace(tzinfo=None), part)
-        if isinstance(value, date):
-            return _date(datetime(value.year, value.month, value.day), part)
-        return _date(datetime.combine(_EPOCH, value) if isinstance(value, time) else _EPOCH + value, part)
-    if isinstance(value, datetime | time):
-        has_seconds = value.second or value.microsecond
-        return value.isoformat(timespec="seconds" if has_seconds else "minutes").replace("T", " ")
     if isinstance(value, timedelta):
         minutes, seconds = divmod(round(value.total_seconds()), 60)
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    if dates := _parts(code)[0].dates:
+        moment = datetime.combine(_EPOCH, value) if isinstance(value, time) else value
+        return (moment + timedelta(milliseconds=500)).strftime(dates)
+    if isinstance(value, datetime | time):
+        has_seconds = value.second or value.microsecond
+        return value.isoformat(timespec="seconds" if has_seconds else "minutes").replace("T", " ")
     return value.isoformat()
-
-
-@lru_cache(maxsize=512)
-def _parts(code: str) -> tuple[_Part, ...]:
-    """Return the parts of a format; one with conditions is as good as none."""
-    parts: list[list[tuple[str, str]]] = [[]]
-    for token in _TOKEN.finditer(GENERAL if _CONDITION.search(code) else code[:_LONGEST]):
-        kind = token.lastgroup
-        if kind == "other" and token[0] == ";":
-            parts.append([])
-        elif kind is not None:
-            parts[-1].append((kind, token[kind]))
-    return tuple(_Part(tokens, frozenset(kind for kind, _ in tokens), _number_of(tokens)) for tokens in parts)
-
-
-def _number_of(tokens: Sequence[tuple[str, str]]) -> _Number | None:
-    kinds = [kind for kind, _ in tokens]
-    if kinds.count("digits") != 1 or not {"digits", "quoted", "escaped", "currency", "other"}.issuperset(kinds):
-        return None
-    place = kinds.index("digits")
-    before, after = (
-        "".join(text for kind, text in some if (kind, text) != ("other", "@"))
-        for some in (tokens[:place], tokens[place + 1 :])
-    )
-    whole, _, behind = tokens[place][1].partition(".")
-    scaled, behind = whole.rstrip(","), behind.rstrip(",")
-    thousands = len(tokens[place][1].rstrip(".")) - len(f"{scaled}.{behind}".rstrip("."))
-    percents = sum(token == ("other", "%") for token in tokens)
-    form = f"{',' if ',' in scaled else ''}.{len(behind)}f"
-    factor = _NUDGE * 100**percents / 1000**thousands
-    decimals = behind.count("0") if behind.strip("0") else -1
-    return _Number(before.lstrip(), after.rstrip(), factor, form, scaled.count("0"), decimals)
 
 
 def _number(value: float, code: str) -> str:
@@ -131,46 +86,70 @@ def _number(value: float, code: str) -> str:
     place = 1 if value < 0 else 2 if value == 0 else 0
     part = parts[place] if place < len(parts[:3]) else parts[0]
     is_signed = value < 0 and part is not parts[0]
-    if part.number is not None:
-        before, after, factor, form, least, decimals = part.number
-        text = format(abs(value) * factor, form)
-        if least != 1 or decimals >= 0:
-            whole, point, rest = text.partition(".")
-            whole = whole.zfill(least) if least else whole.removeprefix("0")
-            rest = rest[:decimals] + rest[decimals:].rstrip("0") if decimals >= 0 else rest
-            text = f"{whole}{point if rest else ''}{rest}"
-        text = f"{before}{text}{after}"
-        return f"-{text}" if value < 0 and not is_signed and _NOT_ZERO.search(text) else text
-    if not part.kinds.isdisjoint(("date", "elapsed")):
-        return _date(_EPOCH + value * _DAY, part) if 0 <= value < _LAST_DAY else _plain(value)
-    number = _plain(abs(value) if is_signed else value)
-    text = "".join(number if kind == "general" else text for kind, text in part.tokens)
-    is_number = "digits" in part.kinds or "@" in text or (not text.strip() and len(parts) == 1)
-    return number if is_number else text.strip()
+    if part.dates and 0 <= value < _LAST_DAY:
+        return (_EPOCH + timedelta(days=value, milliseconds=500)).strftime(part.dates)
+    if not part.form:
+        return _plain(value) if part.text is None or (len(parts) == 1 and not part.text) else part.text
+    text = format(abs(value) * part.factor, part.form)
+    whole, point, rest = text.partition(".")
+    if part.least != 1 or part.decimals < len(rest):
+        whole = whole.zfill(part.least) if part.least else whole.removeprefix("0")
+        rest = rest[: part.decimals] + rest[part.decimals :].rstrip("0")
+        text = f"{whole}{point if rest else ''}{rest}"
+    text = f"{part.before}{text}{part.after}"
+    return f"-{text}" if value < 0 and not is_signed and _NOT_ZERO.search(text) else text
 
 
-def _date(moment: datetime, part: _Part) -> str:
-    fields = [text.lower() for kind, text in part.tokens if kind in ("date", "elapsed")]
-    if not any("." in text for text in fields):
-        moment += timedelta(milliseconds=500)
+@lru_cache(maxsize=512)
+def _parts(code: str) -> tuple[_Part, ...]:
+    """Return the parts of a format."""
+    parts: list[list[tuple[str, str]]] = [[]]
+    for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_LONGEST]):
+        kind = token.lastgroup
+        if kind == "other" and token[0] == ";":
+            parts.append([])
+        elif kind is not None:
+            parts[-1].append((kind, token[kind]))
+    return tuple(map(_part, parts))
+
+
+def _part(tokens: list[tuple[str, str]]) -> _Part:
+    kinds = [kind for kind, _ in tokens]
+    if "field" in kinds:
+        return _Part(dates=_dates(tokens))
+    texts = [text for kind, text in tokens if kind != "digits"]
+    if "general" in kinds or kinds.count("digits") > 1:
+        return _Part()
+    if "digits" not in kinds:
+        return _Part(text="".join(texts).strip())
+    place = kinds.index("digits")
+    whole, _, behind = tokens[place][1].partition(".")
+    return _Part(
+        form=f"{',' if ',' in whole else ''}.{len(behind)}f",
+        before="".join(texts[:place]).lstrip(),
+        after="".join(texts[place:]).rstrip(),
+        factor=_NUDGE * 100 ** tokens.count(("other", "%")),
+        least=whole.count("0"),
+        decimals=behind.count("0"),
+    )
+
+
+def _dates(tokens: list[tuple[str, str]]) -> str:
+    """Return a format of dates as strftime has it."""
+    names = ["", *(text.lower() for kind, text in tokens if kind == "field"), ""]
     pieces: list[str] = []
-    place = 0  # of the next field
-    for kind, text in part.tokens:
+    place = 0  # of the last field
+    for kind, text in tokens:
         if kind == "half":
-            pieces.append("AM" if moment.hour < 12 else "PM")
-        elif kind not in ("date", "elapsed"):
-            pieces.append("" if text == "@" else text)
+            pieces.append("%p")
+        elif kind != "field":
+            pieces.append("" if text == "@" else text.replace("%", "%%"))
         else:
-            letters, before, after = fields[place], *(fields[at][:1] for at in (place - 1, (place + 1) % len(fields)))
+            before, name, after = names[place : place + 3]
             place += 1
-            if kind == "elapsed":
-                pieces.append(str((moment - _EPOCH) // _UNITS[letters[0]]))
-                continue
-            if letters in ("m", "mm") and ((before == "h" and place > 1) or (after == "s" and place < len(fields))):
-                letters = letters.replace("m", "n")
-            elif letters[0] == "h" and "half" in part.kinds:
-                letters = letters.replace("h", "i")
-            whole, _, fraction = letters.partition(".")
-            written = moment.strftime(_FIELDS.get(whole) or _LONG_FIELDS[whole[0]])
-            pieces.append(f"{written}.{moment.microsecond:06}"[: 3 + len(fraction)] if fraction else written)
+            if name in ("m", "mm") and (before[:1] == "h" or after[:1] == "s"):
+                name = name.replace("m", "n")
+            elif name[0] == "h" and any(kind == "half" for kind, _ in tokens):
+                name = name.replace("h", "i")
+            pieces.append(_FIELDS.get(name) or _LONG_FIELDS.get(name[0]) or _FIELDS[name[0]])
     return " ".join("".join(pieces).split())

@@ -1,6 +1,6 @@
 """Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as people see them.
 
-Calamine reads the values of XLSX and XLS. Formats, errors, hidden rows and text boxes of XLSX come from its parts,
+Calamine reads the values of XLSX and XLS. Formats, errors and hidden rows of XLSX come from its parts,
 which are searched instead of parsed: five times as fast for large sheets. Of XLS, numbers are written in full.
 """
 
@@ -42,7 +42,6 @@ class _Sheet:
     merged: list[Range] = field(default_factory=list)  # may reach beyond the sheet
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)  # first and last
-    boxes: Iterable[str] = ()  # paragraphs of text boxes
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -70,7 +69,7 @@ def _section(sheet: _Sheet) -> Section:
         for place, row in enumerate(_filled(sheet))
         if place not in sheet.hidden_rows
     )
-    return Section((sheet.name,), None, "\n".join(filter(None, (rows_to_text(rows), *sheet.boxes))))
+    return Section((sheet.name,), None, rows_to_text(rows))
 
 
 def _filled(sheet: _Sheet) -> Iterator[list[str]]:
@@ -130,7 +129,6 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
             if b"<f" in data and _WITHOUT_VALUE.search(data):
                 notes.add("formulas without a stored value were left out")
             _find_hidden(sheet, data, left)
-            sheet.boxes = _boxes(package, names[number])
         sheet.rows = _shown_rows(values, left, _formats(data, codes))
         sheet.merged = [
             (top, first - left, bottom, last - left) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
@@ -144,8 +142,6 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
 
 
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
-_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
-_XDR = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}"
 _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
 _WITHOUT_VALUE = re.compile(  # a formula whose result the program has not stored
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
@@ -190,14 +186,6 @@ def _find_hidden(sheet: _Sheet, data: bytes, left: int) -> None:
             sheet.hidden_columns.append((first, last))
 
 
-def _boxes(package: Package, name: str) -> Iterator[str]:
-    for kind, drawing in package.relations(name).values():
-        if kind == "drawing" and drawing in package:
-            for shape in package.xml(drawing).iter(f"{_XDR}sp"):
-                for paragraph in shape.iter(f"{_A}p"):
-                    yield "".join(text.text or "" for text in paragraph.iter(f"{_A}t")).strip()
-
-
 def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
     """Yield the rows that have formats, with these by column."""
     if not codes:
@@ -239,7 +227,7 @@ _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _CELLS = (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell")
 _GAPS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
-_LEFT_OUT = (f"{_OFFICE}annotation", f"{_TEXT}ruby-text", etree.Comment)
+_LEFT_OUT = (f"{_OFFICE}annotation", etree.Comment)
 _HIDDEN = ("collapse", "filter")  # visibility of rows and columns
 
 
@@ -283,7 +271,8 @@ def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
     for cell in row.iterchildren(*_CELLS):
         count = min(_count(cell, "columns-repeated"), _WIDEST)
         is_covered = cell.tag != _CELLS[0]
-        text = "" if is_covered else _ods_text(cell)
+        lines = () if is_covered else cell.iterchildren(f"{_TEXT}p", f"{_TEXT}h")
+        text = "\n".join("".join(line.itertext()) for line in lines)
         if (text or is_covered) and column + count <= _WIDEST:
             texts += [""] * (column - len(texts)) + [text] * count
         column += count
@@ -291,22 +280,6 @@ def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
         if across > 1 or down > 1:
             sheet.merged.append((place, column - count, place + down - 1, column - count + across - 1))
     return texts
-
-
-def _ods_text(cell: Any) -> str:
-    """Return what a cell shows: its text, or else its value."""
-    if text := "\n".join("".join(line.itertext()) for line in cell.iterchildren(f"{_TEXT}p", f"{_TEXT}h")):
-        return text
-    kind, value = cell.get(f"{_OFFICE}value-type", ""), cell.get(f"{_OFFICE}value")
-    if cell.get(f"{_TABLE}formula") and not kind:
-        notes.add("formulas without a stored value were left out")
-    if kind == "string" or value is None:
-        stored = str(cell.get(f"{_OFFICE}{kind}-value", "")) if kind else ""
-        return stored.replace("T", " ") if kind == "date" else stored
-    try:
-        return shown(float(value), "0.##########%" if kind == "percentage" else GENERAL)
-    except (ValueError, OverflowError):
-        return str(value)
 
 
 def _count(element: Any, name: str) -> int:

@@ -4,8 +4,6 @@ What a reader of the document would not see is left out: hidden runs, deletions,
 DOCX miss insertions and content controls, or show hidden text.
 """
 
-import email
-import email.policy
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -16,17 +14,14 @@ from typing import Any, NamedTuple
 from lxml import etree
 
 from indexer import notes
-from indexer.decoding import decode
 from indexer.read.html.main_content import extract
 from indexer.read.office.drawings import DELETED, DRAWN, M, W, children, drawn, linear, readable, text_of_symbol
 from indexer.read.office.zipped import Package, main_part, properties
 from indexer.records import Extraction
 
-_R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
-_PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText"})
+_PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
 _NOTHING = etree.Element("nothing")  # in place of a part that is missing
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
-_BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
@@ -82,7 +77,7 @@ class _Walker:
             elif child.tag == _TABLE:
                 yield self._table(child)
             elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
-                yield self._inserted(child)
+                notes.add("a document inside a document was not read")
             elif child.tag == f"{M}oMathPara":
                 yield f"<p>{escape(linear(child))}</p>"
             else:  # body, content controls, insertions, notes
@@ -117,22 +112,6 @@ class _Walker:
         tag = f"h{min(level + 1, 6)}" if level < _NO_HEADING else "p"
         return f"<{tag}>{text}</{tag}>{beside}"
 
-    def _inserted(self, chunk: Any) -> str:
-        """Return the HTML of a page that a program has put into the document; other documents are noted."""
-        _, name = self._relations.get(chunk.get(f"{_R}id", ""), ("", ""))
-        kind = name.rpartition(".")[2].lower()
-        if name not in self._package or kind not in ("htm", "html", "xhtml", "mht", "mhtml"):
-            notes.add("a document inside a document was not read")
-            return ""
-        body, charset = self._package.read(name), None
-        if kind.startswith("mht"):  # packed as an e-mail is
-            part = email.message_from_bytes(body, policy=email.policy.default).get_body(("html",))
-            payload = part.get_payload(decode=True) if part is not None else b""
-            body = payload if isinstance(payload, bytes) else b""
-            charset = part.get_content_charset() if part is not None else None
-        pieces = _BODY.split(decode(body, charset, markup=True), 2)
-        return f"<div>{pieces[1] if len(pieces) > 1 else pieces[0]}</div>"
-
     def _table(self, table: Any) -> str:
         """Return a table whose cells name the rows and columns that they span."""
         rows: list[tuple[str, list[_Cell]]] = []
@@ -147,15 +126,9 @@ class _Walker:
             cells = [_Cell("", column)] if column else []
             below: dict[int, _Cell] = {}
             for element in _within(row, f"{W}tc"):
-                deleted, spanned, down, across = (
-                    element.find(f"{W}tcPr/{W}{name}") for name in ("cellDel", "gridSpan", "vMerge", "hMerge")
-                )
-                if deleted is not None:
-                    continue
+                spanned, down = (element.find(f"{W}tcPr/{W}{name}") for name in ("gridSpan", "vMerge"))
                 span = min(max(1, _number(_value(spanned), 1)), _WIDEST)
-                if across is not None and _value(across) != "restart" and cells:
-                    cells[-1].columns = min(cells[-1].columns + span, _WIDEST)
-                elif down is not None and _value(down) != "restart" and column in above:
+                if down is not None and _value(down) != "restart" and column in above:
                     above[column].rows += 1
                     below[column] = above[column]
                 else:
@@ -185,7 +158,7 @@ class _Walker:
                 if not hidden:
                     yield from self._inline(child)
             elif tag == _FIELD:
-                yield from self._field(child)
+                self._follow_field(child.get(f"{W}fldCharType"))
             elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
@@ -204,30 +177,16 @@ class _Walker:
                 yield escape(text_of_symbol(child))
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
                 yield escape(linear(child))
-            elif tag == f"{W}ruby":
-                parts = (child.find(W + name) for name in ("rubyBase", "rt"))
-                base, above = ("".join(self._inline(part)) if part is not None else "" for part in parts)
-                yield f"<ruby>{base}<rt>{above}</rt></ruby>"
             else:
                 yield from self._inline(child)
 
-    def _field(self, mark: Any) -> Iterator[str]:
-        """Follow the begin, the result and the end of a field; a field of a form shows its value."""
-        kind = mark.get(f"{W}fldCharType")
-        if kind == "begin":
-            if len(self._fields) < 30:
-                self._fields.append(False)
-            box, choice = mark.find(f"{W}ffData/{W}checkBox"), mark.find(f"{W}ffData/{W}ddList")
-            if box is not None:
-                state = _switch(box.find(f"{W}checked"))
-                yield "☒" if (_switch(box.find(f"{W}default")) if state is None else state) else "☐"
-            elif choice is not None:
-                entries = [_value(entry) for entry in choice.iterchildren(f"{W}listEntry")]
-                place = _number(_value(choice.find(f"{W}result")), 0)
-                yield escape(entries[place]) if place < len(entries) else ""
-        elif kind == "separate" and self._fields:
+    def _follow_field(self, mark: str) -> None:
+        """Follow the begin, the result and the end of a field."""
+        if mark == "begin" and len(self._fields) < 30:
+            self._fields.append(False)
+        elif mark == "separate" and self._fields:
             self._fields[-1] = True
-        elif kind == "end" and self._fields:
+        elif mark == "end" and self._fields:
             self._fields.pop()
 
 
@@ -270,8 +229,6 @@ _HEADING = re.compile(  # the name or id of a style, as programs write it in the
     "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
 )
 _MOST_LEVELS = 9  # of a list
-_ROMAN = tuple(zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
-                   "m cm d cd c xc l xl x ix v iv i".split(), strict=True))  # fmt: skip
 
 
 class _Style(NamedTuple):
@@ -310,82 +267,59 @@ class _Styles:
         return default
 
 
-class _Level(NamedTuple):
-    start: int = 1
-    form: str = "decimal"
-    text: str = ""
-    style: str = ""
-
-
 class _Numbering:
-    """The lists of a document, which count as its paragraphs are read in order."""
+    """The lists of a document, which count as its paragraphs are read in order; roman numbers become digits."""
 
     def __init__(self, root: Any, styles: _Styles) -> None:
         self._styles = styles
-        self._levels: dict[str, dict[int, _Level]] = {}  # by list
-        self._counts: defaultdict[str, list[int | None]] = defaultdict(lambda: [None] * _MOST_LEVELS)
-        self._restarts: dict[str, dict[int, int]] = {}  # by list as used: levels that start again, and where
-        self._used: dict[str, str] = {}  # list as used: list
-        linked: dict[str, str] = {}  # style: list that it defines
-        links: dict[str, str] = {}  # list: style that holds its levels instead
-        for abstract in root.iterchildren(f"{W}abstractNum"):
-            name = abstract.get(f"{W}abstractNumId", "")
-            linked[_value(abstract.find(f"{W}styleLink"))] = name
-            links[name] = _value(abstract.find(f"{W}numStyleLink"))
-            self._levels[name] = levels = {}
-            for level in abstract.iter(f"{W}lvl"):
-                start, form, text, style = (
-                    _value(level.find(W + name)) for name in ("start", "numFmt", "lvlText", "pStyle")
+        abstracts = {
+            abstract.get(f"{W}abstractNumId"): {
+                _number(level.get(f"{W}ilvl"), 0): tuple(
+                    _value(level.find(W + name)) for name in ("start", "numFmt", "lvlText")
                 )
-                if (number := _number(level.get(f"{W}ilvl"), _MOST_LEVELS)) < _MOST_LEVELS:
-                    levels[number] = _Level(_number(start, 1), form or "decimal", text[:100], style)
-        for used in root.iterchildren(f"{W}num"):
-            identity, name = used.get(f"{W}numId", ""), _value(used.find(f"{W}abstractNumId"))
-            self._used[identity] = linked.get(links[name], name) if links.get(name) else name
-            self._restarts[identity] = {
-                _number(change.get(f"{W}ilvl"), 0): _number(_value(change.find(f"{W}startOverride")), 1)
-                for change in used.iterchildren(f"{W}lvlOverride")
-                if change.find(f"{W}startOverride") is not None
+                for level in abstract.iterchildren(f"{W}lvl")
             }
+            for abstract in root.iterchildren(f"{W}abstractNum")
+        }
+        self._levels = {
+            used.get(f"{W}numId", ""): abstracts.get(_value(used.find(f"{W}abstractNumId")), {})
+            for used in root.iterchildren(f"{W}num")
+        }
+        self._starts = {  # by list and level, where a list starts otherwise than others of its kind
+            (used.get(f"{W}numId"), _number(change.get(f"{W}ilvl"), 0)): _value(change.find(f"{W}startOverride"))
+            for used in root.iterchildren(f"{W}num")
+            for change in used.iterchildren(f"{W}lvlOverride")
+        }
+        self._counts: defaultdict[str, list[int | None]] = defaultdict(lambda: [None] * _MOST_LEVELS)
 
     def label(self, properties: Any) -> str | None:
         """Count a list item, and return what stands before it: empty for a bullet, None for what is no list item."""
-        used, style = properties.find(f"{W}numPr"), ""
-        if used is None:
-            used, style = self._styles.inherited(properties, "numbering"), _value(properties.find(f"{W}pStyle"))
+        used, place = properties.find(f"{W}numPr"), 0
+        if used is None:  # a numbered heading
+            used = self._styles.inherited(properties, "numbering")
+            place = self._styles.inherited(properties, "level", 0)
         identity = _value(used.find(f"{W}numId")) if used is not None else "0"
         if identity == "0":  # a list is turned off
             return None
-        name = self._used.get(identity, "")
-        levels = self._levels.get(name, {})
-        number = next((number for number, level in levels.items() if style and level.style == style), 0)
-        number = min(_number(_value(used.find(f"{W}ilvl")), number), _MOST_LEVELS - 1)
-        if number not in levels or levels[number].form == "bullet":
+        levels, counts = self._levels.get(identity, {}), self._counts[identity]
+        place = min(_number(_value(used.find(f"{W}ilvl")), place), _MOST_LEVELS - 1)
+        _, form, text = levels.get(place, ("", "bullet", ""))
+        if form == "bullet":
             return ""
-        counts = self._counts[name]
-        restart, before = self._restarts[identity].pop(number, None), counts[number]
-        start = levels[number].start if restart is None else restart
-        counts[number] = start if restart is not None or before is None else before + 1
-        counts[number + 1 :] = [None] * (_MOST_LEVELS - number - 1)
+
+        def count_of(place: int) -> int:
+            start = self._starts.get((identity, place)) or levels.get(place, ("1",))[0]
+            return _number(start, 1)
+
+        count = counts[place]
+        counts[place] = count_of(place) if count is None else count + 1
+        counts[place + 1 :] = [None] * (_MOST_LEVELS - place - 1)
 
         def counter(match: re.Match[str]) -> str:
-            place = int(match[1]) - 1
-            other, count = levels.get(place, _Level()), counts[place]
-            return _written(other.start if count is None else count, other.form)
+            other = int(match[1]) - 1
+            count, form = counts[other] or count_of(other), levels.get(other, ("", "decimal"))[1]
+            is_letter = form in ("lowerLetter", "upperLetter") and 0 < count <= 26
+            letter = chr(ord("a" if form == "lowerLetter" else "A") + count - 1)
+            return letter if is_letter else "" if form == "none" else str(count)
 
-        return re.sub("%([1-9])", counter, levels[number].text)
-
-
-def _written(count: int, form: str) -> str:
-    """Return a number in one of Word's forms; one of a form that is not known is written in digits."""
-    if form == "none":
-        return ""
-    if form in ("lowerLetter", "upperLetter") and 0 < count <= 780:
-        digits = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
-    elif form in ("lowerRoman", "upperRoman") and 0 < count < 4000:
-        digits = ""
-        for size, digit in _ROMAN:
-            digits, count = digits + digit * (count // size), count % size
-    else:
-        return f"{count:02}" if form == "decimalZero" else str(count)
-    return digits.upper() if form.startswith("upper") else digits
+        return re.sub("%([1-9])", counter, text[:100])
