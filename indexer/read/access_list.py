@@ -6,8 +6,8 @@ must not make a document public.
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import accumulate, takewhile
 from typing import Any
 
 from indexer.decoding import visible
@@ -15,12 +15,24 @@ from indexer.filter import folded
 from indexer.records import Readers
 
 FILE = ".access.toml"  # of all in a folder; with the name of a file before it, of that file
+LISTED = "has an access list, which only files of folders can have"
 NOBODY: tuple[str, ...] = ()
 MOST_NAMES = 256  # of one list
 LONGEST = 256  # characters of a name
 _KINDS = {"users": "user", "groups": "group"}
 _LOOKED_AT = 16_000  # characters of a document of which only the beginning may be a list
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
+
+
+def lists_among(names: Iterable[str]) -> frozenset[str]:
+    """Return the paths of files and folders for which there are access lists among the files of these paths."""
+    return frozenset(name[: -len(FILE)] for name in names if name.lower().endswith(FILE))
+
+
+def has_list(path: str, lists: Collection[str]) -> bool:
+    """Return whether one of some access lists is for a file, as `lists_among` returns them; or it is one itself."""
+    folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
+    return path.lower().endswith(FILE) or not {path, "", *folders}.isdisjoint(lists)
 
 
 def readers_of(given: object) -> Readers:

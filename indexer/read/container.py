@@ -1,4 +1,4 @@
-"""Archives of documents: zip, tar, and tar compressed with gzip, bzip2 or xz; and what comes with e-mail.
+"""Archives of documents: zip, tar, and tar compressed with gzip, bzip2 or xz; and what comes with e-mail, as documents.
 
 Every member becomes a page of its own, `file:///folder/archive.zip!/member`, so that all that is known of pages holds
 for it: unchanged ones are not read again, one that is damaged costs itself. Archives inside archives are not opened.
@@ -8,23 +8,18 @@ import bz2
 import gzip
 import io
 import lzma
-import mimetypes
 import stat
 import tarfile
 import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from email import policy
-from email.message import EmailMessage, Message
-from email.parser import BytesParser
-from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import IO, BinaryIO, cast
 from urllib.parse import quote
 
 from indexer.errors import ParseError
-from indexer.read.files.mail import content_of, is_shown, is_signature, parts_of
+from indexer.read.access_list import LISTED, has_list, lists_among
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.read.office.zipped import DAMAGED
 from indexer.read.reader_process import borrowed
@@ -89,7 +84,7 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
         yield Failure(page.url, f"what comes with it cannot be read: {error}" if is_mail else str(error))
 
 
-class _Budget:
+class Budget:
     """Bytes and files that may still come out of one archive; raises ParseError when there are none left."""
 
     def __init__(self, size: int) -> None:
@@ -97,11 +92,13 @@ class _Budget:
         self._bytes = self._members = 0
 
     def spend(self, count: int) -> None:
+        """Count bytes that have come out; raises ParseError."""
         self._bytes += count
         if self._bytes > self._most:
             raise ParseError(f"more than {self._most:,} bytes in the archive, which may be a bomb")
 
     def member(self) -> None:
+        """Count a file; raises ParseError."""
         self._members += 1
         if self._members > _MOST_MEMBERS:
             raise ParseError(f"more than {_MOST_MEMBERS:,} files in the archive")
@@ -110,7 +107,7 @@ class _Budget:
 class _Metered:
     """A file that may not be read past what the archive may hold; what is passed over counts too."""
 
-    def __init__(self, file: IO[bytes], budget: _Budget) -> None:
+    def __init__(self, file: IO[bytes], budget: Budget) -> None:
         self._file = file
         self._budget = budget
 
@@ -126,15 +123,16 @@ def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     Raises:
         ParseError: the archive is damaged, encrypted or a bomb.
     """
-    budget = _Budget(len(body))
     try:
-        yield from (_zip if body.startswith(b"PK") else _tar)(body, max_bytes, budget, no_images)
+        yield from (_zip if body.startswith(b"PK") else _tar)(body, max_bytes, no_images)
     except _DAMAGED as error:
         raise ParseError("truncated or damaged archive") from error
 
 
-def _zip(body: bytes, max_bytes: int, budget: _Budget, no_images: str) -> Iterator[Member]:
+def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    budget = Budget(len(body))
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        lists = lists_among(map(normpath, archive.namelist()))
         for info in archive.infolist():
             budget.member()
             if info.is_dir():
@@ -142,7 +140,7 @@ def _zip(body: bytes, max_bytes: int, budget: _Budget, no_images: str) -> Iterat
             name = info.filename
             if stat.S_ISLNK(info.external_attr >> 16):
                 yield Member(name, skipped="symbolic link")
-            elif reason := unwanted(name, no_images):
+            elif reason := unwanted(name, no_images, lists):
                 yield Member(name, skipped=reason)
             elif info.flag_bits & 1:
                 yield Member(name, failed="encrypted")
@@ -154,21 +152,29 @@ def _zip(body: bytes, max_bytes: int, budget: _Budget, no_images: str) -> Iterat
                     yield Member(name, failed="damaged in the archive")
 
 
-def _tar(body: bytes, max_bytes: int, budget: _Budget, no_images: str) -> Iterator[Member]:
-    raw: BinaryIO = io.BytesIO(body)
+def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    lists = lists_among(
+        normpath(info.name) for info, _ in _tar_members(body)
+    )  # which may stand behind what they are for
+    for info, archive in _tar_members(body):
+        if info.isdir():
+            continue
+        reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(info.name, no_images, lists)
+        content = None if reason else archive.extractfile(info)
+        if content is None:
+            yield Member(info.name, skipped=reason or "no file")
+        else:
+            yield _read(info.name, content, max_bytes)
+
+
+def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
+    budget, raw = Budget(len(body)), io.BytesIO(body)
     opener = next((opener for magic, opener in _COMPRESSED if body.startswith(magic)), None)
     file = cast(BinaryIO, opener(raw)) if opener else raw
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
             budget.member()
-            if info.isdir():
-                continue
-            reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(info.name, no_images)
-            content = None if reason else archive.extractfile(info)
-            if content is None:
-                yield Member(info.name, skipped=reason or "no file")
-            else:
-                yield _read(info.name, content, max_bytes)
+            yield info, archive
 
 
 def _read(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
@@ -181,8 +187,11 @@ def _read(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
     return Member(name, b"".join(pieces))
 
 
-def unwanted(name: str, no_images: str) -> str:
-    """Say why a member is not read; empty if it is. For `no_images` see `expand`."""
+def unwanted(name: str, no_images: str, lists: Collection[str] = ()) -> str:
+    """Say why a member is not read, such as for one of the access lists among others; empty if it is.
+
+    For `no_images` see `expand`.
+    """
     steps = name.split("/")
     if len(name) > _LONGEST_NAME or "\\" in name or ":" in steps[0] or not name.isprintable():
         return "a name that is not for a file"
@@ -190,103 +199,8 @@ def unwanted(name: str, no_images: str) -> str:
         return "a path that leads out of the archive"
     if any(step.startswith(".") and step != "." for step in steps):
         return "hidden"
+    if lists and has_list(normpath(name), lists):
+        return LISTED
     if refusal := refusal_of(name, no_images):
         return refusal
     return "an archive in an archive" if reader_of(content_type_of(name) or "") == CONTAINER else ""
-
-
-_FORWARDED = "message/rfc822"
-_DEEPEST = 10  # messages in messages
-_AS_IT_CAME = policy.default.clone(refold_source="none")  # folding a long parameter anew may never end
-_TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
-
-
-def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the attachments of a message, in its order; runs in the reader process. For `no_images` see `expand`.
-
-    Raises:
-        ParseError: there is more than an archive may hold.
-    """
-    budget, names = _Budget(len(body)), set[str]()
-    todo: list[tuple[Message, str]] = [(BytesParser(policy=_AS_IT_CAME).parsebytes(body), "")]
-    while todo:
-        outer, folder = todo.pop()
-        for part in _attached(outer):
-            budget.member()
-            path, number = PurePosixPath(f"{folder}{_file_name(part)}"), 1
-            name = str(path)
-            while name in names:
-                number += 1
-                name = str(path.with_name(f"{path.stem}-{number}{path.suffix}"))
-            names.add(name)
-            inner = _forwarded(part)
-            try:
-                data = inner.as_bytes() if inner is not None else content_of(part)
-            except _TROUBLE:
-                yield Member(name, failed="damaged in the message")
-                continue
-            budget.spend(len(data))
-            if reason := unwanted(name, no_images):
-                yield Member(name, skipped=reason)
-            elif len(data) > max_bytes:
-                yield Member(name, failed=f"larger than {max_bytes:,} bytes")
-            else:
-                yield Member(name, data)
-            if inner is not None:
-                if folder.count("/") >= _DEEPEST:
-                    raise ParseError(f"more than {_DEEPEST} messages in one another")
-                todo.append((inner, f"{name}/"))
-
-
-def _attached(message: Message) -> Iterator[Message]:
-    """Yield parts that are neither text of the message, nor parts of another one in it, nor signatures."""
-    shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
-    todo: list[Message] = [message]
-    while todo:
-        part = todo.pop()
-        if part.get_content_maintype() == "multipart":
-            todo.extend(reversed(parts_of(part)))
-        elif part is not shown and not is_shown(part) and not is_signature(part) and _file_name(part):
-            yield part
-
-
-def _forwarded(part: Message) -> Message | None:
-    """Return the message that a part is, also where it was packed like a file, against the rules."""
-    parts = parts_of(part) if part.get_content_type() == _FORWARDED else []
-    if not parts:
-        return None
-    packing = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
-    if packing in ("base64", "quoted-printable") and not parts[0].keys():
-        parts[0]["Content-Transfer-Encoding"] = packing
-        return BytesParser(policy=_AS_IT_CAME).parsebytes(content_of(parts[0]))
-    return parts[0]
-
-
-def _file_name(part: Message) -> str:
-    """Name of the file that a part is; one without a name gets that of its kind, and what is no file has none."""
-    kind = part.get_content_type()
-    try:
-        name = PurePosixPath((part.get_filename() or "").replace("\\", "/")).name
-        is_file = kind == _FORWARDED or part.get_content_disposition() == "attachment"
-    except _TROUBLE:
-        name, is_file = "", True
-    if kind == _FORWARDED:
-        return f"{name.removesuffix('.eml') or 'message'}.eml"
-    return name or (f"attachment{mimetypes.guess_extension(kind) or ''}" if is_file else "")
-
-
-def unpacked(body: bytes) -> bytes:
-    """Unpack a document, of one member; raises ParseError if it is damaged, or grows more than archives may."""
-    budget, pieces = _Budget(len(body)), []
-    stream = zlib.decompressobj(16 + zlib.MAX_WBITS)
-    try:
-        while not stream.eof:
-            piece = stream.decompress(body, _PIECE)
-            body = stream.unconsumed_tail
-            if not piece and not body and not stream.eof:
-                raise ParseError("truncated or damaged: it is packed with gzip and ends too soon")
-            budget.spend(len(piece))
-            pieces.append(piece)
-    except zlib.error as error:
-        raise ParseError("truncated or damaged: it is not a gzip file") from error
-    return b"".join(pieces)

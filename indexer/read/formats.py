@@ -70,9 +70,8 @@ FUNCTIONS = {  # below `indexer.read`: the module and function that read what st
     PAGE: "links:page_parts",
     LISTING: "links:listed_links",
     CONTAINER: "container:members",
-    ATTACHMENTS: "container:attachments",
+    ATTACHMENTS: "files.mail:attachments",
 }
-GZIP = b"\x1f\x8b"  # first bytes of a packed file
 PACKED_READERS = _NAMED | {HTML, "plain"}  # readers of formats that folders may have packed with gzip
 TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.

@@ -11,10 +11,9 @@ from urllib.parse import urljoin
 from lxml import etree
 
 from indexer.decoding import decode_named, escape_query
-from indexer.encodings import decoded
+from indexer.encodings import GZIP, decoded, without_gzip
 from indexer.errors import FetchError, ParseError
-from indexer.read.container import unpacked
-from indexer.read.formats import GZIP, HTML, LONGEST_LIST, MOST_LISTED
+from indexer.read.formats import HTML, LONGEST_LIST, MOST_LISTED
 from indexer.read.html import main_content, template
 from indexer.read.html.html_tree import HtmlTree, fold, parse_html
 from indexer.read.markup import markdown
@@ -39,7 +38,7 @@ def page_parts(
     """
     is_html, charset = wanted["reader"] == HTML, wanted["charset"]
     if body.startswith(GZIP):
-        body = unpacked(body)
+        body = b"".join(without_gzip([body]))
     html, encoding = decode_named(body, charset, markup=is_html)
     tree = HtmlTree()
     if is_html or wanted["links"] or wanted["is_drawn"]:

@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 from indexer.config import line_anchor
 from indexer.decoding import is_binary, visible
+from indexer.encodings import GZIP
 from indexer.errors import ParseError
 from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import (
     CONTAINER,
-    GZIP,
     HTML,
     PACKED_READERS,
     PAGE,

@@ -17,11 +17,11 @@ from lxml import etree
 
 from embedder.errors import causes_of
 from indexer import decoding, notes
-from indexer.errors import ParseError
+from indexer.encodings import GZIP, without_gzip
+from indexer.errors import FetchError, ParseError
 from indexer.read.confinement import confine, hide
-from indexer.read.container import unpacked
 from indexer.read.extraction import detect_language, to_json
-from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, GZIP, LISTING, PACKED_READERS, PAGE, SCANS
+from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PACKED_READERS, PAGE, SCANS
 from indexer.read.reader_process import pack_message, read_message
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
@@ -115,7 +115,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
             last = read(body, argument)
         else:
             if reader in PACKED_READERS and body.startswith(GZIP):
-                body = unpacked(body)
+                body = b"".join(without_gzip([body]))
             last = to_json(read(body, argument))
     except GeneratorExit:
         raise
@@ -132,7 +132,7 @@ def _reason(error: BaseException) -> str:
         is_xml = isinstance(cause, etree.XMLSyntaxError) and cause.code == etree.ErrorTypes.ERR_NO_MEMORY
         if is_xml or isinstance(cause, MemoryError):
             return "reading it takes more memory than is allowed"
-    if isinstance(error, ParseError):
+    if isinstance(error, ParseError | FetchError):  # the latter of a packed file
         return str(error)
     if isinstance(error, RecursionError):
         return "elements nested too deep"

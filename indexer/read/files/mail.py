@@ -1,15 +1,21 @@
-"""Read subject, sender, recipients and text of e-mail; see `indexer.read.container` for what comes with it."""
+"""Read subject, sender, recipients and text of e-mail, and find what comes with it."""
 
+import mimetypes
 import re
+from collections import Counter
+from collections.abc import Iterator
 from email import policy
 from email.header import decode_header
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
+from pathlib import PurePosixPath
 from typing import cast
 
 from indexer import notes
 from indexer.decoding import decode
 from indexer.errors import ParseError
+from indexer.read.access_list import LISTED, lists_among
+from indexer.read.container import Budget, Member, unwanted
 from indexer.read.extraction import day_of, tidy
 from indexer.read.formats import content_type_of
 from indexer.read.html.main_content import extract
@@ -40,7 +46,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     return Extraction(subject or None, filled, Declared(date=day_of(_header(message, "Date"))))
 
 
-def is_shown(part: Message) -> bool:
+def _is_shown(part: Message) -> bool:
     """Return whether a part is text within its message, and no file that comes with it."""
     try:
         name, is_file = part.get_filename(), part.get_content_disposition() == "attachment"
@@ -50,18 +56,18 @@ def is_shown(part: Message) -> bool:
     return is_text and not is_file and (not name or content_type_of(name) is None)
 
 
-def is_signature(part: Message) -> bool:
+def _is_signature(part: Message) -> bool:
     """Return whether a part only proves who wrote the others."""
     return part.get_content_subtype() in _SIGNATURES
 
 
-def parts_of(part: Message) -> list[Message]:
+def _parts_of(part: Message) -> list[Message]:
     """Return the parts that a part is made of, or none."""
     parts = part.get_payload()
     return cast(list[Message], parts) if isinstance(parts, list) else []
 
 
-def content_of(part: Message) -> bytes:
+def _content_of(part: Message) -> bytes:
     """Return what a part has, decoded. Raises one of several errors where it is damaged."""
     if str(part.get("Content-Transfer-Encoding", "")).strip().lower() == "quoted-printable":
         raw = part.get_payload()
@@ -80,7 +86,7 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
         if kind == "encrypted":
             notes.add("a part of a mail was not read: it is encrypted")
             return []
-        found = [_sections(inner, main, depth + 1) for inner in parts_of(part)]
+        found = [_sections(inner, main, depth + 1) for inner in _parts_of(part)]
         if kind != "alternative":
             return [one for inner in found for one in inner]
         best: list[Section] = []  # the first version of a text, or a later one that says notably more
@@ -91,15 +97,15 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
                 best, most = version, _RICHER * length
         return best
     if kind == "delivery-status":  # lists of headers
-        lines = ["\n".join(f"{name}: {value}" for name, value in each.raw_items()) for each in parts_of(part)]
+        lines = ["\n".join(f"{name}: {value}" for name, value in each.raw_items()) for each in _parts_of(part)]
         return [Section((), None, tidy("\n\n".join(lines)))]
-    if part is main or is_shown(part):
+    if part is main or _is_shown(part):
         return _text(part)
     if kind in _ENCRYPTED:
         notes.add("a part of a mail was not read: it is encrypted or signed")
     elif kind in ("ms-tnef", "vnd.ms-tnef"):
         notes.add("a part of a mail was not read: winmail.dat")
-    elif not is_signature(part) and not part.get_filename() and part.get_content_type() != "message/rfc822":
+    elif not _is_signature(part) and not part.get_filename() and part.get_content_type() != "message/rfc822":
         type_of_part = part.get_content_maintype()
         notes.add(f"a part of a mail was not read: {kind if type_of_part == 'text' else type_of_part}")
     return []
@@ -107,7 +113,7 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
 
 def _text(part: Message) -> list[Section]:
     try:
-        content, charset = content_of(part), part.get_content_charset()
+        content, charset = _content_of(part), part.get_content_charset()
     except _TROUBLE:
         notes.add("a part of a mail was not read: it is damaged")
         return []
@@ -168,3 +174,83 @@ def _header(message: Message, name: str) -> str:
     except _TROUBLE:
         pieces = [unfolded.encode("utf-8", "replace").decode()]
     return " ".join("".join(pieces).split())[:_LONGEST_HEADER]
+
+
+_FORWARDED = "message/rfc822"
+_MOST_FORWARDED = 10  # messages in messages
+_AS_IT_CAME = policy.default.clone(refold_source="none")  # folding a long parameter anew may never end
+
+
+def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
+    """Yield the attachments of a message, in its order; runs in the reader process. For `no_images` see `expand`.
+
+    Raises:
+        ParseError: there is more than an archive may hold.
+    """
+    budget, names = Budget(len(body)), Counter[str]()
+    message: Message = BytesParser(policy=_AS_IT_CAME).parsebytes(body)
+    has_list = any(lists_among([_file_name(part)]) for part in message.walk())
+    todo: list[tuple[Message, str]] = [(message, "")]
+    while todo:
+        outer, folder = todo.pop()
+        for part in _attached(outer):
+            budget.member()
+            name = f"{folder}{_file_name(part)}"
+            names[name] += 1
+            if names[name] > 1:
+                path = PurePosixPath(name)
+                name = str(path.with_name(f"{path.stem}-{names[name]}{path.suffix}"))
+            inner = _forwarded(part)
+            try:
+                data = inner.as_bytes() if inner is not None else _content_of(part)
+            except _TROUBLE:
+                yield Member(name, failed="damaged in the message")
+                continue
+            budget.spend(len(data))
+            if reason := LISTED if has_list else unwanted(name, no_images):
+                yield Member(name, skipped=reason)
+            elif len(data) > max_bytes:
+                yield Member(name, failed=f"larger than {max_bytes:,} bytes")
+            else:
+                yield Member(name, data)
+            if inner is not None:
+                if folder.count("/") >= _MOST_FORWARDED:
+                    raise ParseError(f"more than {_MOST_FORWARDED} messages in one another")
+                todo.append((inner, f"{name}/"))
+
+
+def _attached(message: Message) -> Iterator[Message]:
+    """Yield parts that are neither text of the message, nor parts of another one in it, nor signatures."""
+    shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
+    todo: list[Message] = [message]
+    while todo:
+        part = todo.pop()
+        if part.get_content_maintype() == "multipart":
+            todo.extend(reversed(_parts_of(part)))
+        elif part is not shown and not _is_shown(part) and not _is_signature(part) and _file_name(part):
+            yield part
+
+
+def _forwarded(part: Message) -> Message | None:
+    """Return the message that a part is, also where it was packed like a file, against the rules."""
+    parts = _parts_of(part) if part.get_content_type() == _FORWARDED else []
+    if not parts:
+        return None
+    packing = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
+    if packing in ("base64", "quoted-printable") and not parts[0].keys():
+        parts[0]["Content-Transfer-Encoding"] = packing
+        return BytesParser(policy=_AS_IT_CAME).parsebytes(_content_of(parts[0]))
+    return parts[0]
+
+
+def _file_name(part: Message) -> str:
+    """Name of the file that a part is; one without a name gets that of its kind, and what is no file has none."""
+    kind = part.get_content_type()
+    try:
+        name = PurePosixPath((part.get_filename() or "").replace("\\", "/")).name
+        is_file = kind == _FORWARDED or part.get_content_disposition() == "attachment"
+    except _TROUBLE:
+        name, is_file = "", True
+    if kind == _FORWARDED:
+        return f"{name.removesuffix('.eml') or 'message'}.eml"
+    return name or (f"attachment{mimetypes.guess_extension(kind) or ''}" if is_file else "")
