@@ -4,7 +4,6 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
-from urllib.parse import quote
 
 import webencodings
 
@@ -54,17 +53,12 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     of itself: <meta> and the XML declaration in markup, which is dropped there, or `coding:` in other text. A document
     that declares nothing is UTF-8, even with a few broken bytes, or else what its bytes look like.
     """
-    return decode_named(body, charset, markup=markup)[0]
-
-
-def decode_named(body: bytes, charset: str | None, *, markup: bool = False) -> tuple[str, str]:
-    """Decode a document as `decode` does; return its text, and the name of its encoding as `name_of` returns it."""
     declared = _declared(body, charset, markup)
     name = declared or _undeclared(body, markup)
     text = decode_as(name, body).removeprefix("\ufeff")
     if declared and text.count("\ufffd") > body.count(_REPLACEMENT):
         notes.add(f"bytes that do not fit the declared encoding: {name}")
-    return (_XML_DECLARATION.sub("", text, count=1) if markup else text), name
+    return _XML_DECLARATION.sub("", text, count=1) if markup else text
 
 
 def is_binary(body: bytes, charset: str | None) -> bool:
@@ -169,7 +163,6 @@ _BEYOND = frozenset(
     "cp1125".split()
 )
 _REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-2312": "hz"}  # by browsers, not by mail
-_ASCII = "".join(map(chr, range(0x80)))
 
 
 def name_of(label: str, *, is_page: bool = False) -> str | None:
@@ -192,18 +185,6 @@ def decode_as(name: str, body: bytes) -> str:
     if name in webencodings.LABELS and not name.startswith("utf-"):
         return codecs.charmap_decode(body, "strict", _single_bytes(name))[0]
     return body.decode(name, "replace")
-
-
-def escape_query(href: str, name: str) -> str:
-    """Escape the query of a link in the encoding of its page, as browsers do; the rest of a link is always UTF-8."""
-    rest, mark, query = href.partition("?")
-    if query.isascii() or name not in webencodings.LABELS or name.startswith(("utf-", "iso-2022", "replacement", "x-")):
-        return href
-    try:
-        raw = query.encode(webencodings.PYTHON_NAMES.get(name, name))
-    except UnicodeEncodeError:
-        return href
-    return rest + mark + quote(raw, safe=_ASCII)
 
 
 @cache

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 from lxml import etree
 
-from indexer.decoding import decode_named, escape_query
+from indexer.decoding import decode
 from indexer.encodings import GZIP, decoded, without_gzip
 from indexer.errors import FetchError, ParseError
 from indexer.read.formats import HTML, LONGEST_LIST, MOST_LISTED
@@ -39,12 +39,12 @@ def page_parts(
     is_html, charset = wanted["reader"] == HTML, wanted["charset"]
     if body.startswith(GZIP):
         body = b"".join(without_gzip([body]))
-    html, encoding = decode_named(body, charset, markup=is_html)
+    html = decode(body, charset, markup=is_html)
     tree = HtmlTree()
     if is_html or wanted["links"] or wanted["is_drawn"]:
         tree = parse_html(html if is_html else markdown.render(html).html)
     if wanted["links"]:
-        links = _links_of(tree, encoding)
+        links = _links_of(tree)
         yield {"links": links}, b""
         if links["refresh"] or links["leads_on"] or not {"noindex", "none"}.isdisjoint(links["directives"]):
             return None
@@ -65,7 +65,7 @@ def page_parts(
     return main_content.extract(html, site, tree=tree, is_page=True)
 
 
-def _links_of(tree: HtmlTree, encoding: str) -> dict[str, Any]:
+def _links_of(tree: HtmlTree) -> dict[str, Any]:
     """Return links and robots directives of a page, JSON-ready; raises ParseError if it has too many links."""
     found: dict[str, Any] = {
         "base": None,
@@ -119,9 +119,9 @@ def _links_of(tree: HtmlTree, encoding: str) -> dict[str, Any]:
         every.append(leads.refresh[1])
     is_listing = is_listing and leads.prose < _PROSE
     return found | {
-        "hrefs": [escape_query(href, encoding) for href in dict.fromkeys(every)],
+        "hrefs": list(dict.fromkeys(every)),
         "directives": sorted(directives),
-        "refresh": leads.redirect and escape_query(leads.redirect, encoding),
+        "refresh": leads.redirect,
         "is_listing": is_listing,
         "leads_on": "a listing of a folder" if is_listing else "a set of frames" if frames["frame"] else "",
         "is_blank": may_lead_on and not leads.has_text and not every,

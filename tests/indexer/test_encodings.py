@@ -5,10 +5,9 @@ import random
 import zlib
 from collections.abc import Callable
 
-import brotli
 import pytest
 
-from indexer.encodings import decoded, without_gzip, zstd
+from indexer.encodings import decoded, without_gzip
 from indexer.errors import FetchError
 from tests.indexer.crawl.test_fetch import get
 from tests.indexer.server import Reply, Site
@@ -16,8 +15,6 @@ from tests.indexer.server import Reply, Site
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "deflate": zlib.compress,
-    "br": brotli.compress,
-    "zstd": zstd.compress,
 }
 PAGE = b"<!DOCTYPE html><title>T</title><p>Some words of a page that is packed or not.</p>"
 
@@ -40,7 +37,7 @@ def test_a_bomb_is_stopped_at_the_limit(site: Site, encoding: str) -> None:
     assert len(next(decoded([packed], encoding))) < 1 << 20
 
 
-@pytest.mark.parametrize("encoding", ["compress", "X-Compress", "gzip, dcz", "exi"])
+@pytest.mark.parametrize("encoding", ["compress", "X-Compress", "gzip, dcz", "exi", "br", "zstd"])
 def test_packings_not_asked_for_are_refused(encoding: str) -> None:
     with pytest.raises(FetchError, match="was not asked for"):
         list(decoded([b"\x1f\x9d\x90" * 50], encoding))
@@ -57,15 +54,13 @@ def test_an_encoding_that_names_no_packing_says_nothing(encoding: str) -> None:
         *((name, pack(PAGE)) for name, pack in PACKERS.items()),
         ("utf-8, gzip", gzip.compress(PAGE)),
         (" GZIP ,", gzip.compress(PAGE)),
-        ("deflate, zstd, gzip", gzip.compress(zstd.compress(zlib.compress(PAGE)))),
+        ("deflate, gzip, gzip", gzip.compress(gzip.compress(zlib.compress(PAGE)))),
         ("gzip, gzip", gzip.compress(PAGE)),
         ("br", gzip.compress(PAGE)),
         ("deflate", gzip.compress(PAGE)),
         ("deflate", zlib.compress(PAGE, wbits=-15)),
         ("gzip", zlib.compress(PAGE)),
-        ("gzip", zstd.compress(PAGE)),
         ("gzip", gzip.compress(PAGE[:20]) + gzip.compress(PAGE[20:]) + bytes(100)),
-        ("zstd", zstd.compress(PAGE[:20]) + zstd.compress(PAGE[20:])),
     ],
 )
 def test_packings_are_undone_also_where_the_header_names_another(encoding: str, packed: bytes) -> None:
@@ -88,9 +83,3 @@ def test_damaged_bodies_are_failures(encoding: str) -> None:
     for body in (bytes(50), PACKERS[encoding](random.Random(1).randbytes(3000))[:-12]):
         with pytest.raises(FetchError, match=rf"damaged {encoding} body|ends too early"):
             list(decoded([body], encoding))
-
-
-def test_a_zstd_window_larger_than_the_web_allows_is_refused() -> None:
-    packed = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
-    with pytest.raises(FetchError, match="damaged zstd body"):
-        list(decoded([packed.compress(b"x" * 1000) + packed.flush()], "zstd"))

@@ -149,10 +149,6 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
 _ALERT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(\n|$)")
 _TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
 _HEADING_COMMENT = re.compile(r"\{/\*\s*#([\w-]+)\s*\*/\}$")
-_ROW_WITH_CODE = re.compile(r"^(?=[^\n`]*\|)[^\n`]*`[^\n]*\|[^\n]*", re.MULTILINE)
-_CODE_SPAN = re.compile(r"(?<!`)(`++)[^`\n]+\1(?!`)")
-_UNESCAPED_PIPE = re.compile(r"(?<!\\)\|")
-_HIDDEN_PIPE = "\ufdd0"  # no character
 
 
 def _parser(*, is_mdx: bool) -> MarkdownIt:
@@ -170,25 +166,16 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
         ruler.before("fence", rule.__name__, rule, everywhere)
     for rule in (blocks.read_module, blocks.read_highlight, blocks.read_tags):
         ruler.before("fence", rule.__name__, rule)
-    parser.core.ruler.before("block", "hide_pipes", _hide_pipes)
     parser.core.ruler.before("inline", "before_inline", _before_inline)
     parser.core.ruler.push("footnotes", _place_footnotes)
     parser.inline.ruler.before("backticks", "dialects", _read_mark)
     return parser.disable("code") if is_mdx else parser
 
 
-def _hide_pipes(state: StateCore) -> None:
-    """Hide pipes in code from the rule of tables, which would end a cell there."""
-    state.src = _ROW_WITH_CODE.sub(
-        lambda row: _CODE_SPAN.sub(lambda code: _UNESCAPED_PIPE.sub(_HIDDEN_PIPE, code[0]), row[0]), state.src
-    )
-
-
 def _before_inline(state: StateCore) -> None:
     """Take off the marks at the beginning and end of blocks."""
     tokens = state.tokens
     for place, token in enumerate(tokens):
-        token.content = token.content.replace(_HIDDEN_PIPE, "|")
         if token.type != "inline" or not token.content or not place:
             continue
         opening, outer = tokens[place - 1], tokens[place - 2].type if place > 1 else ""

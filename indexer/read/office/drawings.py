@@ -1,16 +1,13 @@
-"""Read what is drawn into Office documents: diagrams, charts, WordArt, descriptions, equations, font symbols."""
+"""Read what is drawn into Office documents: diagrams, titles of charts, descriptions, equations, font symbols."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
 from typing import Any
 
 from lxml import etree
 
 from indexer import notes
-from indexer.read.office.number_formats import shown
 from indexer.read.office.zipped import Package
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -120,13 +117,11 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
 _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
-_MOST_POINTS = 2_000  # of a chart
 _MADE_UP = re.compile(  # what programs write for people who wrote nothing
     r"\s*(?:description automatically generated|automatisch generierte beschreibung|ai-generated content)[^\n]*\s*",
     re.I,
 )
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
-Rows = list[list[str]]
 
 
 def children(node: Any) -> Iterator[Any]:
@@ -141,20 +136,18 @@ def children(node: Any) -> Iterator[Any]:
         yield from children(next(wanted, forms[0] if forms else child))
 
 
-def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[Rows]:
-    """Yield what an element of `DRAWN` says as rows of cells: a single cell is a paragraph."""
+def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """Yield the paragraphs that an element of `DRAWN` says."""
     kind = _local(element)
     if kind == "textpath":
-        yield [[element.get("string", "")]]
+        yield element.get("string", "")
     elif kind in ("OLEObject", "oleObj"):
         notes.add("an embedded object was not read")
     elif kind == "chart":
         _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
-        is_known = element.tag.startswith(_C) and name in package
-        found = list(_chart(package.xml(name))) if is_known else []
-        yield from found
-        if not found:
-            notes.add("a chart was not read")
+        titles = package.xml(name).iter(f"{_C}title") if element.tag.startswith(_C) and name in package else ()
+        yield from filter(None, map(_words, titles))
+        notes.add("the figures of a chart were not read")
     elif kind == "relIds":
         _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
         if name not in package:
@@ -162,50 +155,19 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
             return
         for point in package.xml(name).iter(f"{_D}pt"):
             if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
-                yield [[text]]
+                yield text
     elif element.get("hidden") not in ("1", "true"):
         around = element.getparent()  # the shape of imagedata, whose alternative text is there
         said = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
         said = " ".join(_MADE_UP.sub("", said).split())
         if said and not _NAME_ONLY.fullmatch(said):
-            yield [[said]]
+            yield said
         elif kind == "imagedata" or _local(around) == "nvPicPr" or next(around.iter(_PICTURE), None) is not None:
             notes.add("a picture without a description was left out")
 
 
 def _local(element: Any) -> str:
     return str(element.tag).rpartition("}")[2] if element is not None else ""
-
-
-def _chart(root: Any) -> Iterator[Rows]:
-    titles = (_words(title) for title in root.iter(f"{_C}title"))
-    yield from ([[title]] for title in titles if title)
-    series = list(root.iter(f"{_C}ser"))[:100]
-    columns = [_points(one.find(f"{_C}val"), one.find(f"{_C}yVal")) for one in series]
-    labels = next((found for one in series if (found := _points(one.find(f"{_C}cat"), one.find(f"{_C}xVal")))), {})
-    places = sorted(set(labels).union(*columns))[:_MOST_POINTS]
-    if places:
-        head = ["", *(" ".join(_points(one.find(f"{_C}tx")).values()) for one in series)]
-        yield [head, *([labels.get(place, ""), *(column.get(place, "") for column in columns)] for place in places)]
-
-
-def _points(*sources: Any) -> dict[int, str]:
-    """Return the texts of the points of the first source that there is, by their number."""
-    source = next((found for found in sources if found is not None), None)
-    if source is None:
-        return {}
-    level = next(source.iter(f"{_C}lvl"), source)
-    code = level.findtext(f".//{_C}formatCode") or "General"
-    points: dict[int, str] = {}
-    for point in islice(level.iter(f"{_C}pt"), _MOST_POINTS):
-        text, place = point.findtext(f"{_C}v") or "", point.get("idx", "")
-        with suppress(ValueError, OverflowError):
-            text = shown(float(text), code)
-        if place.isdecimal() and len(place) <= 6:
-            points[int(place)] = text
-    if not points and (text := source.findtext(f"{_C}v") or ""):  # the name of a series that stands there itself
-        points[0] = text
-    return points
 
 
 def _words(element: Any) -> str:

@@ -57,8 +57,7 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
         elif child.tag == f"{_A}tbl":
             yield "", _table(child)
         elif child.tag in DRAWN:
-            for rows in drawn(child, package, relations):
-                yield "", [COLUMNS.join(row) for row in rows]
+            yield from (("", [text]) for text in drawn(child, package, relations))
         else:
             yield from _blocks(child, package, relations)
 

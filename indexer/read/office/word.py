@@ -6,7 +6,7 @@ DOCX miss insertions and content controls, or show hidden text.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
@@ -138,7 +138,11 @@ class _Walker:
                 column += span
             above = below
             rows.append(("th" if _switch(head) else "td", cells))
-        return _table_markup(rows)
+        lines = (
+            "".join(f"<{tag} colspan={cell.columns} rowspan={cell.rows}>{cell.html}</{tag}>" for cell in cells)
+            for tag, cells in rows
+        )
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def _inline(self, node: Any) -> Iterator[str]:
         for child in children(node):
@@ -165,10 +169,7 @@ class _Walker:
             elif tag == _BOX:
                 self._after += self.blocks(child)
             elif tag in DRAWN:
-                for rows in drawn(child, self._package, self._relations):
-                    cells = [[_Cell(escape(cell)) for cell in row] for row in rows]
-                    table = zip(["th", *["td"] * (len(rows) - 1)], cells, strict=True)
-                    self._after.append(_table_markup(table) if len(rows) > 1 else f"<p>{escape(' '.join(rows[0]))}</p>")
+                self._after += (f"<p>{escape(text)}</p>" for text in drawn(child, self._package, self._relations))
             elif not is_shown:
                 yield from self._inline(child)
             elif tag in _SIGNS:
@@ -197,15 +198,6 @@ def _within(node: Any, wanted: str) -> Iterator[Any]:
             yield child
         else:
             yield from _within(child, wanted)
-
-
-def _table_markup(rows: Iterable[tuple[str, list[_Cell]]]) -> str:
-    """Return a table of rows, each with the tag of its cells."""
-    lines = (
-        "".join(f"<{tag} colspan={cell.columns} rowspan={cell.rows}>{cell.html}</{tag}>" for cell in cells)
-        for tag, cells in rows
-    )
-    return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
 def _value(element: Any) -> str:

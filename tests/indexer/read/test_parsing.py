@@ -88,17 +88,6 @@ def test_links_of_a_page() -> None:
     assert read_links(page).urls == ("http://t.test/b/x", "http://t.test/y")
 
 
-def test_the_query_of_a_link_is_in_the_encoding_of_its_page() -> None:
-    links = '<a href="/д?q=д&amp;%20x"></a><a href="?q=表|"></a>'
-    found = {encoding: read_links(make_page(links.encode(encoding), charset=encoding)).urls
-             for encoding in ("utf-8", "shift_jis", "gbk")}  # fmt: skip
-    assert found["utf-8"] == ("http://t.test/%D0%B4?q=%D0%B4&%20x", "http://t.test/p?q=%E8%A1%A8|")
-    assert found["shift_jis"] == ("http://t.test/%D0%B4?q=%84t&%20x", "http://t.test/p?q=%95\\|")
-    assert found["gbk"] == ("http://t.test/%D0%B4?q=%A7%D5&%20x", "http://t.test/p?q=%B1%ED|")
-    unknown = make_page(b'<a href="?q=&#x8868;"></a>', charset="windows-1251")
-    assert read_links(unknown).urls == ("http://t.test/p?q=%E8%A1%A8",)
-
-
 _PIECES = [*"x/?;:.=&@[\\ \t\n", "..", "//", "http:", "http://", "https://t", "t.test", "%2e", "\u00e9", "8"]
 
 

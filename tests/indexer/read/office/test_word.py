@@ -196,19 +196,16 @@ def test_what_cannot_be_read_is_noted() -> None:
     text('<w:altChunk r:id="x"/><w:p><w:r><w:object><o:OLEObject ProgID="Equation.3"/></w:object></w:r></w:p>')
     assert notes.take() == (
         "a document inside a document was not read",
-        "an equation that is an embedded object was not read",
+        "an embedded object was not read",
     )
 
 
 ROWS = [row(cell("a"), control(cell("b"))), row(cell("NO"), cell("NO"), properties="<w:del/>")]
 ROWS.append(control(control(row(cell("c"), cell("d")))))
-CHECKED = "<w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData>"
 RUBY = "<w:ruby><w:rt><w:r><w:t>NO</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>東京</w:t></w:r></w:rubyBase></w:ruby>"
 PICTURE = "<w:drawing><wp:inline><wp:docPr id='1' name='Picture 1' descr='{}'/></wp:inline></w:drawing>".format
 MORE = {
     "controls": (line(words("one "), control(words("two ") + control(words("three")))), "one two three"),
-    "a field of a form": (line(mark("begin", CHECKED), run("<w:instrText>FORM</w:instrText>"), mark("end", ""),
-                               words(" yes")), "☒ yes"),
     "letters of a font": (line(run('<w:rPr><w:rFonts w:ascii="Symbol"/></w:rPr><w:t>\uf061\uf0b3</w:t>')), "α≥"),
     "ruby": (line(run(RUBY)), "東京"),
     "rows and cells in controls": (table(*ROWS) + control(table(*ROWS)), "a | b\nc | d\n\na | b\nc | d"),
@@ -226,10 +223,6 @@ MORE = {
                   f"<m:eqArr>{part('e', 'x=1')}{part('e', 'y=2')}</m:eqArr></m:e></m:d>")),
         "{x=1; y=2",
     ),
-    "deleted cells": (
-        table(*(row(cell(first), cell("NO", "<w:cellDel/>"), cell(last)) for first, last in ("ab", "cd"))),
-        "a | b\nc | d",
-    ),
     "a large first letter": (
         line("<w:pPr><w:framePr w:dropCap='drop' w:lines='3'/></w:pPr>", words("T")) + paragraph("he boat sails."),
         "The boat sails.",
@@ -246,14 +239,6 @@ MORE = {
              run('<w:sym w:font="Symbol" w:char="00A3"/>')),
         "☑ x ≤",
     ),
-    "a choice of a form": (
-        line(
-            mark("begin", "<w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/>"
-                 "<w:listEntry w:val='blue'/></w:ddList></w:ffData>"),
-            run("<w:instrText>FORMDROPDOWN</w:instrText>"), mark("end", ""),
-        ),
-        "blue",
-    ),
     "merged again and again": (
         table(row(cell("A", "<w:vMerge w:val='restart'/>"), cell("b")),
               row(cell("", "<w:vMerge w:val='continue'/>"), cell("c")),
@@ -266,18 +251,3 @@ MORE = {
 @pytest.mark.parametrize(("body", "expected"), MORE.values(), ids=MORE)
 def test_more(body: str, expected: str) -> None:
     assert text(body) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "chunk"),
-    [
-        ("a.html", "<html><head><title>NO</title></head><body><p>caf&eacute;</p></body></html>"),
-        ("a.mht", "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html; "
-                  "charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n<p>caf=C3=A9</p>\n--b--\n"),
-    ],
-)  # fmt: skip
-def test_pages_that_programs_put_into_a_document(name: str, chunk: str) -> None:
-    parts = files.docx_parts(paragraph("before") + '<w:altChunk r:id="a"/>' + paragraph("after"))
-    parts |= {"word/_rels/document.xml.rels": files.relations(a=f"aFChunk {name}"), f"word/{name}": chunk}
-    [section] = word.read(files.zipped(parts), None).sections
-    assert section.text == "before\n\ncafé\n\nafter"
