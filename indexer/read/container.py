@@ -9,8 +9,10 @@ import gzip
 import io
 import lzma
 import stat
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -21,7 +23,6 @@ from urllib.parse import quote
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, has_list, lists_among
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
-from indexer.read.office.zipped import DAMAGED
 from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Item, Page, Skip
 
@@ -32,7 +33,10 @@ _FREE = 10_000_000  # bytes that may be decompressed at any ratio
 _LONGEST_NAME = 1_000  # characters
 _PIECE = 1 << 16  # bytes read or unpacked at once
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
-_DAMAGED: tuple[type[Exception], ...] = (*DAMAGED, tarfile.TarError)
+DAMAGED: tuple[type[Exception], ...] = (  # what zipfile, tarfile and their like raise
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, IndexError,
+    NotImplementedError, OverflowError, tarfile.TarError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     """
     try:
         yield from (_zip if body.startswith(b"PK") else _tar)(body, max_bytes, no_images)
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise ParseError("truncated or damaged archive") from error
 
 
@@ -148,7 +152,7 @@ def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
                 try:
                     with archive.open(info) as file:
                         yield _read(name, _Metered(file, budget), max_bytes)
-                except _DAMAGED:
+                except DAMAGED:
                     yield Member(name, failed="damaged in the archive")
 
 

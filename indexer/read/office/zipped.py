@@ -1,18 +1,16 @@
 """Read documents that are a zip of XML files, such as DOCX and EPUB, with caps and without entities."""
 
 import io
-import lzma
 import posixpath
 import re
-import struct
 import zipfile
-import zlib
 from typing import Any
 from urllib.parse import unquote
 
 from lxml import etree
 
 from indexer.errors import ParseError
+from indexer.read.container import DAMAGED
 from indexer.read.extraction import first_day, language_of
 from indexer.records import Declared
 
@@ -24,10 +22,6 @@ _LOCKED = re.compile(  # the record of a password, after the one that begins an 
 _MOST_PARTS = 20_000
 _LONGEST_PART = 40_000_000  # bytes, decompressed
 _LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
-DAMAGED: tuple[type[Exception], ...] = (  # what zipfile and its like raise for a file that is damaged
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, IndexError,
-    NotImplementedError, OverflowError,
-)  # fmt: skip
 _STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")  # names of the strict form of Office's formats
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
