@@ -21,7 +21,7 @@ from gunicorn.http.errors import ParseException
 from gunicorn.workers.gthread import ThreadWorker
 
 from rag.errors import RagError
-from rag.serving.api_keys import check_exposure, is_loopback
+from rag.serving.access import check_exposure, is_loopback
 from rag.settings import Settings, load
 from web import logs
 from web.guards.access import parse_origins

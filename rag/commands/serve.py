@@ -16,8 +16,7 @@ from embedder.errors import PilotlightError
 from rag.commands.verb import Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import parameters_of
-from rag.serving.api_keys import Key, KeyFile, check_exposure, scope_fields
-from rag.serving.scope import Part, Scope, reader_names
+from rag.serving.access import Key, KeyFile, Part, Scope, check_exposure, reader_names, scope_fields
 from rag.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from rag.errors import DeadlinePassed, QueryError
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import assert_legible, box, echo, titles
 

@@ -18,7 +18,7 @@ from rag.client import Client
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.serving.pushed_builder import PushedBuilder
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings

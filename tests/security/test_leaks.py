@@ -18,10 +18,9 @@ from rag.client import Client
 from rag.errors import KeysError
 from rag.messages import Push
 from rag.query.request import Filter
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import UNLISTED, KeyFile, Part, Scope, reader_names
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
-from rag.serving.scope import UNLISTED, Part, Scope, reader_names
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint
@@ -53,9 +52,9 @@ collections = ["default", "nowhere"]
 group = "operators"
 everything = true
 """
-WHOLE = Scope.of(["default", "nowhere"])
+WHOLE = Scope((Part(frozenset({"default", "nowhere"})),))
 SCOPES = {
-    "filter": Scope.of(["default", "nowhere"], [RED]),
+    "filter": Scope((Part(frozenset({"default", "nowhere"}), RED),)),
     "several filters": Scope(
         (
             Part(frozenset({"default"}), Filter.parse(MARKDOWN | {"language": "en"})),
@@ -329,7 +328,7 @@ def test_who_sees_everything_finds_it(sites: dict[bool, Site], tmp_path: Path) -
 
 
 def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "read", Scope.of(["hidden"])) as one:
+    with world(sites[False], tmp_path, "read", Scope((Part(frozenset({"hidden"})),))) as one:
         reply = one.client.get("/api/v1/search?q=index")
         assert reply.status_code == 404
         assert "there are: hidden" in reply.text
@@ -341,7 +340,7 @@ def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site
 
 
 def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "write", Scope.of(["default"])) as one:
+    with world(sites[False], tmp_path, "write", Scope((Part(frozenset({"default"})),))) as one:
         hidden = one.jobs.start(collection="hidden")
         one.pushes.put(Push("https://example.org/x", "bluesecret", collection="hidden"))
         assert one.client.get("/api/v1/index").json == {"jobs": []}
@@ -406,7 +405,7 @@ def served(one: World) -> Any:
     headers = {
         name[5:].replace("_", "-"): value for name, value in one.client.environ_base.items() if name[:5] == "HTTP_"
     }
-    client._transport._http = httpx.Client(transport=httpx.WSGITransport(app=one.client.application), headers=headers)
+    client._http = httpx.Client(transport=httpx.WSGITransport(app=one.client.application), headers=headers)
     return make_server(client)
 
 

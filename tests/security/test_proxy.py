@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from tests.web.test_server import DEADLINE_S, ROOT, Running, free_port, until
 
 pytestmark = pytest.mark.skipif(shutil.which("nginx", path="/usr/sbin:/usr/bin") is None, reason="nginx is missing")

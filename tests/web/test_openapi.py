@@ -15,7 +15,7 @@ from schemathesis.engine import from_schema
 from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinished
 
 from rag.insights.store import Recorder
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from werkzeug.routing import Rule
 
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem

@@ -24,8 +24,19 @@ from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 
 from rag.errors import KeysError, SettingsError
-from rag.serving.api_keys import ORIGINS_ARE, KeyRing, is_loopback, is_origin
-from rag.serving.scope import EVERYTHING, LONGEST, MOST_GROUPS, NOTHING, UNLISTED, AccessRules, Scope, User
+from rag.serving.access import (
+    EVERYTHING,
+    LONGEST,
+    MOST_GROUPS,
+    NOTHING,
+    ORIGINS_ARE,
+    UNLISTED,
+    AccessRules,
+    KeyFile,
+    Scope,
+    is_loopback,
+    is_origin,
+)
 from rag.settings import Settings
 from web.guards.limits import TokenBuckets, network_of, shared_file
 from web.guards.scoped_retriever import USER, Caller, caller, sees_all
@@ -56,7 +67,7 @@ class Access:
     """Checks every request before its route sees it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._ring = KeyRing(settings.keys_file)
+        self._keys = KeyFile(settings.keys_file)
         self._anonymous = settings.anonymous
         self._is_private = is_loopback(settings.host)
         self._refused = TokenBuckets(REFUSALS_S, shared_file("refusals"))
@@ -95,7 +106,7 @@ class Access:
     def origins(self) -> frozenset[str]:
         """Return the origins whose pages have a key; none while the file of keys cannot be used."""
         try:
-            return frozenset(origin for key in self._ring.keys() or () for origin in key.origins)
+            return frozenset(origin for key in self._keys.current() or () for origin in key.origins)
         except KeysError:
             return frozenset()  # which says why when a key is looked for
 
@@ -104,7 +115,7 @@ class Access:
         if self._users and (found_user := self._users.caller(role)):
             return found_user
         # without any keys none can be wrong, and there are clients that always send one
-        if header is None or (role == "read" and self._ring.keys() is None):
+        if header is None or (role == "read" and self._keys.current() is None):
             if not self._is_open():
                 return Caller("", None)
             return Caller("", "read", scope=UNLISTED if self._anonymous == "read" else EVERYTHING)
@@ -112,7 +123,7 @@ class Access:
         if not key:
             known = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
             raise _unauthorized(f"The Authorization header must be {known}.", role)
-        found = self._ring.find(key)
+        found = self._keys.find(key)
         if found is None:
             raise _unauthorized("This key is unknown or has been removed.", role)
         if found.origins:
@@ -129,7 +140,7 @@ class Access:
         if self._users:
             return NOTHING
         try:
-            keys = self._ring.keys() or ()
+            keys = self._keys.current() or ()
         except KeysError:
             return NOTHING  # which keys there were is not known
         if self._anonymous == "read":
@@ -140,7 +151,8 @@ class Access:
         """Whether callers without a key may read: all, or, as long as there are no keys, all on this machine."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
-        if not self._is_private or self._users or self._ring.keys() is not None:  # a proxy of users passes on the world
+        # a proxy of users passes on the world
+        if not self._is_private or self._users or self._keys.current() is not None:
             return False
         # a site that has its name resolve to this machine would else read the index in a visitor's browser
         if not is_loopback(_PORT.sub("", request.headers.get("Host", ""))):
@@ -194,13 +206,13 @@ class Users:
             return None
         if role == "write" and _is_from_another_site():
             raise Forbidden("A page of another site may not change anything in the name of a user.")
-        rights = self._rules.rights(user)
+        rights = self._rules.rights(*user)
         if rights is None:
-            return Caller(USER + user.name, None)
-        return Caller(USER + user.name, rights.role, scope=rights.sees, writes=rights.writes)
+            return Caller(USER + user[0], None)
+        return Caller(USER + user[0], rights.role, scope=rights.sees, writes=rights.writes)
 
-    def _user_of(self, environ: Mapping[str, Any]) -> User | None:
-        """Return the user whom a trusted proxy names; None where it names none, or is none.
+    def _user_of(self, environ: Mapping[str, Any]) -> tuple[str, list[str]] | None:
+        """Return the user whom a trusted proxy names, and the groups; None where it names none, or is none.
 
         Raises Unauthorized for a name that cannot be one: then nobody knows who asks.
         """
@@ -213,7 +225,7 @@ class Users:
         groups = [_text(part) for part in str(environ.get(self._groups, "")).split(",") if part.strip()]
         if None in groups or len(groups) > MOST_GROUPS:
             raise Unauthorized(f"The proxy hands over groups that cannot be read, or more than {MOST_GROUPS}.")
-        return User(name, tuple(dict.fromkeys(filter(None, groups))))
+        return name, list(filter(None, groups))
 
     def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:
         if self._networks:

@@ -15,8 +15,8 @@ from rag.errors import CollectionMissing
 from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest
 from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
 from rag.query.served_model import Embedding
+from rag.serving.access import EVERYTHING, NOTHING, Scope
 from rag.serving.live import LiveRetriever
-from rag.serving.scope import EVERYTHING, NOTHING, Scope
 
 Found = TypeVar("Found")
 
@@ -168,4 +168,4 @@ class ScopedRetriever(LiveRetriever):
 
     def _missing(self, collection: str) -> CollectionMissing:
         names = [each["name"] for each in self._inner.status().get("collections", [])]
-        return CollectionMissing(collection, self._scope.among(names))
+        return CollectionMissing(collection, filter(self._scope.has, names))

@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 
 from rag.adapters.mcp import DATA, LocalLibrary, make_server
 from rag.query.request import Filter
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import WHY, FakeRetriever, make_hit
 from tests.web.running import running

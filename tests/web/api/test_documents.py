@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from indexer.sources.pushed_store import PushedStore
 from rag.errors import NotReady
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit

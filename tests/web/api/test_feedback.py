@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag.insights.store import DATABASE, Recorder
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeJobs, FakeRetriever
 from web.app import create_app

@@ -10,8 +10,7 @@ from flask.testing import FlaskClient
 
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter
-from rag.serving.api_keys import KeyFile, KeyRing, check_exposure
-from rag.serving.scope import Part, Scope, reader_names
+from rag.serving.access import KeyFile, Part, Scope, check_exposure, reader_names
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
@@ -52,10 +51,10 @@ def test_a_key_is_kept_as_its_hash_and_compared_with_every_one_in_constant_time(
     assert not any(key in file.path.read_text() for key in keys)
     assert file.path.stat().st_mode & 0o777 == 0o600
     compared: list[str] = []
-    monkeypatch.setattr("rag.serving.api_keys.hmac.compare_digest", lambda a, b: compared.append(a) or a == b)
+    monkeypatch.setattr("rag.serving.access.hmac.compare_digest", lambda a, b: compared.append(a) or a == b)
     for wanted, name in zip([*keys, "pl_none"], ["first", "middle", "last", None], strict=True):
         compared.clear()
-        found = KeyRing(file.path).find(wanted)
+        found = KeyFile(file.path).find(wanted)
         assert (found.name if found else None) == name
         assert compared == [known.sha256 for known in file.read()]
 
@@ -72,8 +71,8 @@ def test_a_key_is_kept_as_its_hash_and_compared_with_every_one_in_constant_time(
         ("ci", "read", {"key": "0123456789abcdef"}, "already exists under another name"),
         ("ci", "write", {"origins": ["https://docs.example"]}, "role must be read"),
         ("ci", "read", {"origins": ["https://docs.example/"]}, "is not an origin"),
-        ("ci", "write", {"scope": Scope.of(None, [Filter(language=("en",))])}, "a collection of its own"),
-        ("ci", "read", {"scope": Scope.of(["../x"])}, "not a name that a collection can have"),
+        ("ci", "write", {"scope": Scope((Part(None, Filter(language=("en",))),))}, "a collection of its own"),
+        ("ci", "read", {"scope": Scope((Part(frozenset({"../x"})),))}, "not a name that a collection can have"),
     ],
 )
 def test_keys_that_cannot_be_added(file, name, role, more, words):
@@ -314,14 +313,14 @@ def test_a_scope_of_several_parts_is_kept_in_the_file(file):
 
 
 def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file):
-    file.add("operator", "read", scope=Scope.of(["wiki"]))
-    file.add("bot", "read", scope=Scope.of(["wiki"], [Filter(path=("/x",))]))
+    file.add("operator", "read", scope=Scope((Part(frozenset({"wiki"})),)))
+    file.add("bot", "read", scope=Scope((Part(frozenset({"wiki"}), Filter(path=("/x",))),)))
     file.add("page", "read", origins=[SITE])
     assert [key.sees.parts[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
 
 
 def test_what_tells_of_the_whole_server_is_not_for_a_part(file):
-    whole, part = file.add("whole", "read"), file.add("part", "read", scope=Scope.of(["default"]))
+    whole, part = file.add("whole", "read"), file.add("part", "read", scope=Scope((Part(frozenset({"default"})),)))
     client = make(file)
     for path in ("/metrics", "/status"):
         assert client.get(path, headers=bearer(whole)).status_code == 200

@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from rag import deadline
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
-from rag.serving.api_keys import KeyFile
+from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem

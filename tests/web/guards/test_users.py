@@ -9,8 +9,7 @@ from flask.testing import FlaskClient
 
 from rag.errors import SettingsError
 from rag.query.request import Filter
-from rag.serving.api_keys import KeyFile, check_exposure
-from rag.serving.scope import EVERYTHING, NOTHING, AccessRules, Part, Scope, User, reader_names
+from rag.serving.access import EVERYTHING, NOTHING, AccessRules, KeyFile, Part, Scope, check_exposure, reader_names
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.guards.test_access import bearer
@@ -160,19 +159,19 @@ def test_groups_add_up_and_only_some_may_be_changed(rules):
     red = Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "red"}}))
     red_names, both_names = reader_names(["ann"], ["red"]), reader_names(["bob"], ["red", "blue"])
     notes, written = Part(frozenset({"notes"}), None, both_names), Part(frozenset({"ann"}))
-    assert directory.rights(User("bob", ("green",))) is None
-    found = directory.rights(User("bob", ("red", "blue")))
+    assert directory.rights("bob", ("green",)) is None
+    found = directory.rights("bob", ("red", "blue"))
     assert found is not None
     assert (found.role, found.writes) == ("read", NOTHING)
     assert found.sees == Scope((replace(red, readers=both_names), notes))
-    ann = directory.rights(User("ann", ("red",)))
+    ann = directory.rights("ann", ("red",))
     assert ann is not None
     assert (ann.role, ann.writes) == ("write", Scope((written,)))
     assert ann.sees == Scope((replace(red, readers=red_names), written))
-    zoe = directory.rights(User("zoe", ("admins", "red")))
+    zoe = directory.rights("zoe", ("admins", "red"))
     assert zoe is not None
     assert (zoe.role, zoe.sees.is_all, zoe.writes) == ("write", True, EVERYTHING)
-    assert directory.rights(User("red")) is None  # users and groups are not the same
+    assert directory.rights("red") is None  # users and groups are not the same
 
 
 def test_rules_are_read_again(rules):

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from rag.serving.api_keys import KeyFile
-from rag.serving.scope import Scope
+from rag.serving.access import KeyFile, Part, Scope
 from rag.settings import Settings
 from tests.web.api.test_feedback import Kept, searched
 from tests.web.fakes import FakeRetriever
@@ -149,7 +148,10 @@ def test_what_cannot_be_shown_is_refused(operator, query):
 def test_only_for_operators(operator, keys, path):
     anyone = operator.application.test_client()
     assert anyone.get(path).status_code == 401
-    reader, scoped = keys.add("reader", "read"), keys.add("scoped", "write", scope=Scope.of(["default"]))
+    reader, scoped = (
+        keys.add("reader", "read"),
+        keys.add("scoped", "write", scope=Scope((Part(frozenset({"default"})),))),
+    )
     for key in (reader, scoped):
         assert anyone.get(path, headers={"Authorization": f"Bearer {key}"}).status_code == 403
     asked_again = anyone.get("/insights", auth=("x", reader), headers={"Accept": "text/html"})

@@ -1,0 +1,450 @@
+"""What callers may read and change: scopes, the keys that have them, and the rules that give them to users.
+
+A scope is a filter that is ANDed to every request of its caller (`web.guards.scoped_retriever`), nothing more: scores
+and counts of words are those of the whole collection. Only a collection of its own tells nothing of its documents.
+Keys are random, so that their SHA-256 cannot be turned back by guessing, and no slow hash is needed.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import stat
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
+
+from msgspec import Meta, MsgspecError, Struct
+from msgspec.json import decode
+
+from indexer.generation.layout import is_collection_name
+from indexer.urls import is_loopback as is_loopback  # for packages that may not look below this one
+from rag.clock import timestamp
+from rag.errors import KeysError, SettingsError
+from rag.query.request import Filter, FilterError
+from rag.settings import Settings, refuse_unknown
+
+T = TypeVar("T")
+
+ROLES = ("read", "write")  # who may write may read too
+MUST_BE_WHOLE = "writing needs an unrestricted role: give what is written there a collection of its own"
+ORIGINS_ARE = "it is written as https://docs.example.org or http://localhost:3000, and nothing after that"
+MOST_GROUPS = 256  # of a user; each is a term of every search
+LONGEST = 256  # characters of a name
+_PREFIX = "pl_"  # so that a key is known for one where it turns up by mistake
+_LEAST_BYTES = 16  # of a key that is brought along
+_MOST_BYTES = 1_000_000  # of the file of keys
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
+_WHO = ("user", "group", "everybody")
+_WHAT = ("collections", "filter", "everything")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The documents of some collections that a filter allows and whose access lists have one of some names."""
+
+    collections: frozenset[str] | None = None  # names, whether or not these collections exist; None: all
+    filter: Filter | None = None  # None: all documents
+    readers: frozenset[str] | None = None  # such as group:staff; None: whatever access lists documents have
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it has every document of its collections."""
+        return self.filter is None and self.readers is None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The documents that any of its parts has; without parts, none."""
+
+    parts: tuple[Part, ...] = (Part(),)
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether it has everything."""
+        return Part() in self.parts
+
+    @property
+    def may_write(self) -> bool:
+        """Return whether its caller may have the role write: whoever writes a collection reads all of it."""
+        return all(part.is_whole for part in self.parts)
+
+    def has(self, collection: str) -> bool:
+        """Return whether it has documents of a collection of this name, if there are any."""
+        return bool(self._of(collection))
+
+    def has_whole(self, collection: str) -> bool:
+        """Return whether it has every document of a collection."""
+        return any(part.is_whole for part in self._of(collection))
+
+    def narrowed(self, collection: str, wanted: Filter | None) -> Filter | None:
+        """Return a filter of a request to a collection, ANDed with that of the scope; None for all documents."""
+        if self.has_whole(collection):
+            return wanted
+        allowed = []
+        for part in self._of(collection):
+            readers = Filter() if part.readers is None else Filter(readers=part.readers)
+            allowed.append(part.filter & readers if part.filter and readers else part.filter or readers)
+        return wanted & Filter.any_of(allowed) if wanted else Filter.any_of(allowed)
+
+    def without_lists(self) -> "Scope":
+        """Return what it has where no document has an access list."""
+        return Scope(tuple(Part(part.collections, part.filter) for part in self.parts))
+
+    def _of(self, collection: str) -> list[Part]:
+        return [part for part in self.parts if part.collections is None or collection in part.collections]
+
+
+EVERYTHING = Scope()
+UNLISTED = Scope((Part(readers=frozenset()),))  # documents without an access list
+NOTHING = Scope(())
+
+
+def reader_names(users: Iterable[str], groups: Iterable[str]) -> frozenset[str]:
+    """Return the names by which access lists know users and groups."""
+    return frozenset([f"user:{name}" for name in users] + [f"group:{name}" for name in groups])
+
+
+class _FollowedFile(Generic[T]):
+    """The content of a file, read again when it has changed. Safe to share between threads."""
+
+    def __init__(self, path: Path, read: Callable[[], T]) -> None:
+        self._path = path
+        self._read = read
+        self._seen: tuple[tuple[int, int, int], T] | None = None
+
+    def content(self) -> T:
+        """Return the content of this moment; raises OSError, and as reading it does."""
+        now = self._path.stat()
+        version = (now.st_ino, now.st_mtime_ns, now.st_size)
+        if self._seen is None or self._seen[0] != version:
+            self._seen = version, self._read()
+        return self._seen[1]
+
+
+class _PartRow(Struct, forbid_unknown_fields=True):
+    collections: list[str] | None = None
+    filter: dict[str, Any] | None = None
+    readers: list[str] | None = None
+
+
+class _Row(_PartRow, kw_only=True):
+    name: Annotated[str, Meta(pattern=rf"\A{_NAME}\Z")]
+    role: Literal["read", "write"]
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    created: str
+    origins: tuple[str, ...] = ()
+    any_of: Annotated[list[_PartRow], Meta(min_length=1)] | None = None
+
+
+class _Content(Struct):
+    version: Literal[1]
+    keys: list[_Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The record of a key, without the key itself."""
+
+    name: str
+    role: str
+    sha256: str
+    created: str  # ISO 8601, UTC
+    origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
+    scope: Scope = EVERYTHING  # what it was made for
+
+    @property
+    def sees(self) -> Scope:
+        """The documents that it reads: with an access list only by its readers, if it is in pages or has a filter."""
+        if not self.origins and not any(part.filter for part in self.scope.parts):
+            return self.scope
+        return Scope(tuple(replace(part, readers=part.readers or frozenset()) for part in self.scope.parts))
+
+
+class KeyFile:
+    """The keys in a file; a file that is not there has none. Safe to share between threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._followed = _FollowedFile(path, self.read)
+
+    def current(self) -> tuple[Key, ...] | None:
+        """Return the keys of this moment, read again when the file has changed.
+
+        None without a file of keys, which is not the same as a file without keys. Raises KeysError; keys that were good
+        before are not, until the file is mended.
+        """
+        try:
+            return self._followed.content()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return self.read()  # which says why
+
+    def find(self, key: str) -> Key | None:
+        """Return what is known of a key; None if it is not one of ours. Takes as long for any that is not."""
+        wanted, found = digest(key), None
+        for known in self.current() or ():
+            if hmac.compare_digest(known.sha256, wanted):
+                found = known
+        return found
+
+    def read(self) -> tuple[Key, ...]:
+        """Return the keys, oldest first. Raises KeysError if the file cannot be read or is not one of keys."""
+        try:
+            with self.path.open("rb") as file:
+                keys = tuple(map(_key, decode(file.read(_MOST_BYTES), type=_Content).keys))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise KeysError(f"{self.path} cannot be read: {error.strerror}") from error
+        except (ValueError, MsgspecError, FilterError) as error:
+            raise KeysError(
+                f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
+            ) from error
+        if below := [key.name for key in keys if key.role == "write" and not key.scope.may_write]:
+            raise KeysError(f"{self.path}: key {below[0]!r} writes below a filter, which was removed: {MUST_BE_WHOLE}")
+        return keys
+
+    def add(
+        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), scope: Scope = EVERYTHING
+    ) -> str:
+        """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
+
+        Pages of `origins` may show it, and it is good for searches from them alone. Raises KeysError: something of it
+        cannot be, the name or the key is there already, or the file cannot be written.
+        """
+        origins = tuple(dict.fromkeys(origins))
+        key = _PREFIX + secrets.token_urlsafe(32) if key is None else key
+        size = len(key.encode("utf-8", "surrogatepass"))
+        strange = [each for part in scope.parts for each in part.collections or () if not is_collection_name(each)]
+        no_origins = [each for each in origins if not is_origin(each)]
+        refusals = (
+            (not re.fullmatch(_NAME, name), f"a key cannot be called {name[:80]!r}: 1 to 64 letters, digits, . - _"),
+            (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role[:80]!r}"),
+            (origins and role != "read", "everybody can see a key in a page: with --origin, the role must be read"),
+            (
+                role == "write" and not scope.may_write,
+                f"a key that sees some documents of a collection cannot have the role write: {MUST_BE_WHOLE}",
+            ),
+            (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
+            (no_origins, f"{''.join(no_origins[:1])[:80]!r} is not an origin: {ORIGINS_ARE}"),
+            (size < _LEAST_BYTES, f"the key has {size} bytes: it needs at least {_LEAST_BYTES}, preferably random"),
+            (not re.fullmatch(r"[!-~]+", key), "the key contains white space or characters that are not ASCII"),
+        )
+        for is_wrong, what in refusals:
+            if is_wrong:
+                raise KeysError(what)
+        made = Key(name, role, digest(key), timestamp(datetime.now(UTC)), origins, scope)
+        with self._changing() as keys:
+            if any(other.name == name for other in keys):
+                raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
+            if any(other.sha256 == made.sha256 for other in keys):
+                raise KeysError("this key already exists under another name")
+            self._write([*keys, made])
+        return key
+
+    def remove(self, name: str) -> Key:
+        """Remove a key; running servers refuse it from the next request on. Raises KeysError."""
+        with self._changing() as keys:
+            if name not in (known := {key.name: key for key in keys}):
+                raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(known) or 'none'}")
+            self._write(key for key in keys if key.name != name)
+        return known[name]
+
+    @contextmanager
+    def _changing(self) -> Iterator[tuple[Key, ...]]:
+        """Keep others from changing the file meanwhile."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise KeysError(f"{self.path} cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield self.read()
+        finally:
+            os.close(folder)
+
+    def _write(self, keys: Iterable[Key]) -> None:
+        rows = []
+        for key in keys:  # what one does not have is left out: earlier versions know none of it
+            row: dict[str, Any] = {"name": key.name, "role": key.role, "sha256": key.sha256, "created": key.created}
+            rows.append(row | ({"origins": list(key.origins)} if key.origins else {}) | scope_fields(key.scope))
+        new = None
+        try:
+            # a temporary file is readable by its owner only
+            with tempfile.NamedTemporaryFile("w", dir=self.path.parent, prefix=self.path.name, delete=False) as file:
+                new = Path(file.name)
+                with suppress(FileNotFoundError):  # others may have been allowed to read it
+                    os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
+                file.write(json.dumps({"version": 1, "keys": rows}, indent=1) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self.path)
+        except OSError as error:
+            raise KeysError(f"{self.path} cannot be written: {error.strerror}") from error
+        finally:
+            if new:
+                new.unlink(missing_ok=True)
+
+
+def _key(row: _Row) -> Key:
+    """Read a record of the file. Raises ValueError or FilterError."""
+    if not all(map(is_origin, row.origins)) or (row.origins and row.role != "read"):
+        raise ValueError("origins are those of pages, for a key that reads")
+    parts = []
+    for each in row.any_of or [row]:  # what a part leaves out is as in the row
+        collections, wanted, readers = (
+            getattr(row if getattr(each, name) is None else each, name) for name in ("collections", "filter", "readers")
+        )
+        parts.append(
+            Part(
+                None if collections is None else frozenset(collections),
+                None if wanted is None else Filter.parse(wanted) or None,
+                None if readers is None else frozenset(readers),
+            )
+        )
+    return Key(row.name, row.role, row.sha256, row.created, row.origins, Scope(tuple(parts)))
+
+
+def scope_fields(scope: Scope) -> dict[str, Any]:
+    """Return the scope of a key as its record has it, JSON-ready."""
+    parts: list[dict[str, Any]] = []
+    for part in scope.parts:
+        fields: dict[str, Any] = {} if part.collections is None else {"collections": sorted(part.collections)}
+        fields |= {"filter": part.filter.as_dict()} if part.filter else {}
+        parts.append(fields | ({} if part.readers is None else {"readers": sorted(part.readers)}))
+    return parts[0] if len(parts) == 1 else {"any_of": parts}
+
+
+def is_origin(text: str) -> bool:
+    """Return whether a text is an origin as browsers write it."""
+    return bool(_ORIGIN.fullmatch(text))
+
+
+def digest(key: str) -> str:
+    """Return the SHA-256 of a key, in hexadecimal."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raise SettingsError if strangers could search: another address than loopback, no key, and nobody said so.
+
+    Raises KeysError if the file of keys cannot be used.
+    """
+    keys = KeyFile(settings.keys_file).current()
+    if keys is None and settings.anonymous == "auto" and not settings.knows_users and not is_loopback(settings.host):
+        raise SettingsError(
+            f"--host {settings.host} lets others search without a key: make one with pilotlight keys add NAME, "
+            "or allow it with --anonymous read"
+        )
+
+
+class Rights(NamedTuple):
+    """The role of a user and the documents that they read and write."""
+
+    role: str
+    sees: Scope
+    writes: Scope  # nothing with the role read
+
+
+class AccessRules:
+    """`[[access]]` of a configuration file: what users and groups may read and change."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file. Raises SettingsError."""
+        self._path = path
+        self._file = _FollowedFile(path, self._read)
+        self.rules()
+
+    def rules(self) -> tuple["_Rule", ...]:
+        """Return the rules of this moment. Raises SettingsError."""
+        try:
+            return self._file.content()
+        except OSError as error:
+            raise SettingsError(f"cannot read {self._path}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise SettingsError(f"{self._path} is not valid TOML: {error}") from error
+
+    def rights(self, user: str, groups: Iterable[str] = ()) -> Rights | None:
+        """Return the rights that all rules that concern a user give together; None without any.
+
+        Raises KeysError while the file cannot be used: rules that were good before are not, until it is mended.
+        """
+        try:
+            rules = self.rules()
+        except SettingsError as error:
+            raise KeysError(str(error)) from error
+        readers = reader_names([user], groups)
+        seen: list[Part] = []
+        written: list[Part] = []
+        for rule in rules:
+            if rule.is_for_everybody or not rule.names.isdisjoint(readers):
+                seen.append(rule.part if rule.everything else replace(rule.part, readers=readers))
+                written += seen[-1:] if rule.role == "write" else []
+        if not seen:
+            return None
+        sees, writes = (Scope(tuple(dict.fromkeys(parts))) for parts in (seen, written))
+        return Rights("write" if written else "read", sees, writes)
+
+    def _read(self) -> tuple["_Rule", ...]:
+        tables = tomllib.loads(self._path.read_text(encoding="utf-8")).get("access", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise SettingsError(f"{self._path}: access must be a list of tables: write [[access]]")
+        return tuple(_rule(table, f"{self._path}: access {place}") for place, table in enumerate(tables, 1))
+
+
+class _Rule(NamedTuple):
+    """One table `[[access]]`: the users and groups that it is for, and what it gives them."""
+
+    names: frozenset[str]  # as access lists have them
+    is_for_everybody: bool  # who is known by name
+    part: Part
+    role: str
+    everything: bool  # of these collections, also documents whose access list does not have them
+
+
+def _rule(table: Mapping[str, Any], where: str) -> _Rule:
+    """Read a table. Raises SettingsError naming the file, the place in it and the allowed values."""
+    refuse_unknown(table, (*_WHO, *_WHAT, "role"), where)
+    everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
+    users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))
+    try:
+        wanted = Filter.parse(table["filter"]) if "filter" in table else None
+    except FilterError as error:
+        raise SettingsError(f"{where}: {error}") from error
+    strange = [name for name in sorted(collections) if not is_collection_name(name)]
+    refusals = (
+        (not isinstance(everybody, bool | None), "everybody must be true or false"),
+        (not isinstance(everything, bool), "everything must be true or false"),
+        (not any(map(table.get, _WHO)), "must say whom it is for: user, group, or everybody = true"),
+        (not any(map(table.get, _WHAT)), "must say what may be seen: collections, filter, or everything = true"),
+        (everything and wanted is not None, "everything leaves no room for a filter"),
+        (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role!r}"),
+        (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
+        (wanted is not None and not wanted, "filter must have a field"),
+        (role == "write" and not everything, f"the role write needs everything = true: {MUST_BE_WHOLE}"),
+    )
+    for is_wrong, what in refusals:
+        if is_wrong:
+            raise SettingsError(f"{where}: {what}")
+    part = Part(frozenset(collections) if "collections" in table else None, wanted)
+    return _Rule(reader_names(users, groups), bool(everybody), part, role, everything)
+
+
+def _texts(table: Mapping[str, Any], name: str, where: str) -> list[str]:
+    value = table.get(name, [])
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise SettingsError(f"{where}: {name} must be a text or a list of texts")
+    return [text.strip() for text in texts]
