@@ -22,13 +22,12 @@ from indexer.read.formats import CONTAINER, CONTENT_TYPES, content_type_of
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import BucketAddress
-from indexer.sources.stored_files import Listing, StoredFile, StoredFiles
+from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ClientConfig, RetryConfig
 
-_MAX_OBJECTS = 1_000_000  # of a source
 _MAX_FAILURES = 20  # objects in a row that the store does not give, after which it is taken to be down
 _MAX_SIZE = (1 << 63) - 1  # bytes that SQLite can store
 _CHUNK = 1_000  # entries taken from the client at once
@@ -99,8 +98,6 @@ class _Bucket:
         """Open the bucket without a request; raises SourceError."""
         self._context, self._limits = context, context.limits
         address = self._address = BucketAddress.read(context.source)
-        root = f"{address.scheme}://{address.bucket}"
-        self._files = StoredFiles(context, root, read_anyway=(CONTAINER,))  # no page that is known by itself
         try:
             from obstore import exceptions, store
         except ModuleNotFoundError as error:
@@ -123,42 +120,39 @@ class _Bucket:
     def items(self) -> Generator[Item, None, None]:
         """Yield the items of each object. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
-        with closing(Listing()) as listing:
-            self._list(listing)
-            if not listing and (manifest is None or source not in manifest.sources):
-                raise SourceError(f"{source}: there are no objects of this name, or below it")
-            self._files.note_lists(listing)
-            sizes = [file.size for file in self._wanted(listing) if isinstance(file, StoredFile)]
-            if sum(sizes) > self._limits.max_total_bytes:
-                raise SourceError(f"{source}: larger than {self._limits.max_total_bytes:,} bytes")
-            context.report_due(len(sizes))
-            with closing(self._read_ahead(self._wanted(listing))) as items:
-                for item in items:
-                    yield from with_parts(item, self._limits.max_bytes, context.no_images)
-
-    def _list(self, listing: Listing) -> None:
-        """List the objects below the prefix, or the one of its name."""
-        import obstore
-
-        source, prefix = self._address.source, self._address.prefix or None
         with self._source_errors():
             try:
-                for chunk in obstore.list(self._store, prefix, chunk_size=_CHUNK):
-                    listing.add(map(_file, chunk))
-                    if len(listing) > _MAX_OBJECTS:
-                        raise SourceError(f"{source}: more than {_MAX_OBJECTS:,} objects; name a longer prefix")
-                if not listing and prefix:
-                    with suppress(FileNotFoundError):
-                        listing.add([_file(obstore.head(self._store, prefix))])
+                listed = listing(self._list())
             except self._invalid_path as error:  # an empty step, `.`, `..` or a control character
                 _, _, name = one_line(str(error).partition("\n")[0]).partition("invalid path: ")
                 what = f"it holds an object that cannot be named: {name or 'its name is not valid'}"
-                advice = "rename it, or name other prefixes"
-                raise SourceError(f"{source}: cannot be listed, as {what}; {advice}") from None
-
-    def _wanted(self, listing: Listing) -> Iterator[StoredFile | Skip | Failure]:
+                raise SourceError(f"cannot be listed, as {what}; rename it, or name other prefixes") from None
+        if not listed and (manifest is None or source not in manifest.sources):
+            raise SourceError(f"{source}: there are no objects of this name, or below it")
+        root = f"{self._address.scheme}://{self._address.bucket}"
+        # archives are read although they have not changed: no page is known by their name
+        self._files = StoredFiles(context, listed, root=root, read_anyway=(CONTAINER,))
         empty = "empty, as what marks a folder is"
-        return self._files.wanted(listing, lambda file: "" if file.size else empty, has_media_types=True)
+        wanted = [*self._files.wanted(lambda file: "" if file.size else empty, has_media_types=True)]
+        sizes = [file.size for file in wanted if isinstance(file, StoredFile)]
+        if sum(sizes) > self._limits.max_total_bytes:
+            raise SourceError(f"{source}: larger than {self._limits.max_total_bytes:,} bytes")
+        context.report_due(len(sizes))
+        with closing(self._read_ahead(wanted)) as items:
+            for item in items:
+                yield from with_parts(item, self._limits.max_bytes, context.no_images)
+
+    def _list(self) -> Iterator[list[StoredFile]]:
+        """Yield the objects below the prefix, or the one of its name."""
+        import obstore
+
+        prefix, is_empty = self._address.prefix or None, True
+        for chunk in obstore.list(self._store, prefix, chunk_size=_CHUNK):
+            is_empty = is_empty and not chunk
+            yield [*map(_file, chunk)]
+        if is_empty and prefix:
+            with suppress(FileNotFoundError):
+                yield [_file(obstore.head(self._store, prefix))]
 
     def _read_ahead(self, wanted: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
         """Yield the items of each object in order, while the next ones are fetched."""
@@ -220,6 +214,8 @@ class _Bucket:
         """Turn errors of the client into SourceError."""
         try:
             yield
+        except SourceError as error:
+            raise SourceError(f"{self._address.source}: {error}") from None
         except self._errors as error:
             # not chained, as the error may quote a signed request
             raise SourceError(f"{self._address.source}: {_explain(error, self._address)}") from None

@@ -1,5 +1,7 @@
 """Files of a folder, in sorted order and without ever leaving it, with who may read them.
 
+A folder is held by its descriptor: files are reached step by step, and no link is followed.
+
 `.access.toml` says who may read the files next to it and below, and `NAME.access.toml` who may read one file. The
 nearest one counts; one that cannot be read is a list of nobody.
 """
@@ -7,25 +9,82 @@ nearest one counts; one that cannot be read is a list of nobody.
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from indexer.errors import ParseError, SourceError
+from indexer.generation.layout import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, read_list
 from indexer.read.container import with_parts
 from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.folder_tree import Tree, is_index
 from indexer.urls import folder_above
 
+INSIDE = "!/"  # between the address of an archive or e-mail and the name of a member
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
 _MAX_LIST = 100_000  # bytes of an access list
+
+
+class Tree:
+    """A folder and all that is below it."""
+
+    def __init__(self, root: Path, top: Path) -> None:
+        """Open a folder, step by step from `top`, which is it or above it; raises OSError."""
+        self.root = root
+        handle = os.open(top, _FOLDER)
+        try:
+            self._root = _descend(handle, root.relative_to(top))
+        finally:
+            os.close(handle)
+        self._here, self._handle = root, os.dup(self._root)  # files come folder by folder
+
+    def close(self) -> None:
+        """Release the descriptors."""
+        os.close(self._handle)
+        os.close(self._root)
+
+    def list(self, folder: Path) -> list[tuple[str, int]]:
+        """Return the names in a folder at or below the root, in order, each with its mode; raises OSError."""
+        handle = self._enter(folder)
+        entries = []
+        for name in sorted(os.listdir(handle)):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                entries.append((name, os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode))
+        return entries
+
+    def open(self, path: Path) -> int:
+        """Open a file below the root, without waiting if it is a pipe; raises OSError, also if it has become a link."""
+        return os.open(path.name, _FILE, dir_fd=self._enter(path.parent))
+
+    def _enter(self, folder: Path) -> int:
+        """Return the descriptor of a folder, which is open until the next one is entered."""
+        if folder != self._here:
+            handle = _descend(self._root, folder.relative_to(self.root))
+            os.close(self._handle)
+            self._here, self._handle = folder, handle
+        return self._handle
+
+
+def _descend(handle: int, folder: Path) -> int:
+    """Return a descriptor of a folder below an open one."""
+    handle = os.dup(handle)
+    for name in folder.parts:
+        try:
+            below = os.open(name, _FOLDER, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = below
+    return handle
 
 
 class _File(NamedTuple):
@@ -112,7 +171,8 @@ class _FolderReading:
                 if error.errno not in _GONE:
                     yield from self._kept(self._context.earlier.pages(f"{url}/"), reason)
                 continue
-            if here != self._tree.root and is_index(names):
+            modes = dict(names)
+            if here != self._tree.root and all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items()):
                 yield Skip(url, "an index of Pilotlight")
                 continue
             with_list = {name.removesuffix(FILE) for name, _ in names if name.endswith(FILE)}
@@ -195,3 +255,32 @@ class _FolderReading:
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=NOTHING_STATED._replace(access=file.access),
         )
+
+
+def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[str, BinaryIO]:
+    """Return the name of a document's file, or of the archive or e-mail that it is in, and the file at its beginning.
+
+    Nothing outside of the file or folder `source` that it was read from is opened, and no link below it is followed;
+    the source itself may not leave the folders `within`, if there are any. Raises SourceError: it is not there any
+    more.
+    """
+    parts = urlsplit(url.partition(INSIDE)[0])
+    if parts.scheme != "file" or parts.netloc or "://" in source:
+        raise SourceError(f"{url[:200]} is not a file of a folder")
+    path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
+    gone = SourceError(f"{path.name[:200]} is not where it was when it was indexed")
+    try:
+        root = Path(source).expanduser().resolve(strict=True)
+        folder = root if root.is_dir() else root.parent
+        top = folder_above(root, within) if within else folder
+        is_inside = path == root or (folder == root and path.is_relative_to(root))
+        if top is None or not is_inside or ".." in path.parts:
+            raise gone
+        with closing(Tree(folder, top if top != root else folder)) as tree:
+            handle = tree.open(path)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise gone
+    except (OSError, RuntimeError, ValueError) as error:
+        raise gone from error
+    return path.name, os.fdopen(handle, "rb")

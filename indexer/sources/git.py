@@ -6,12 +6,14 @@ name: neither arguments nor the environment show them. A file of the same blob a
 
 import hashlib
 import os
+import re
 import shutil
 import signal
 import ssl
 import subprocess
+import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -26,10 +28,10 @@ from indexer.decoding import one_line
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.read.container import with_parts
 from indexer.read.formats import CONTAINER, MAIL
-from indexer.records import Failure, Item, Skip
+from indexer.records import Item, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress, address_kind
-from indexer.sources.stored_files import Listing, StoredFile, StoredFiles
+from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 
 _TIP = "refs/pilotlight/tip"
 _MIN_VERSION = (2, 37)  # has http.curloptResolve, which holds it to addresses that have been checked
@@ -55,7 +57,7 @@ _NO_REF = ("couldn't find remote ref", "not our ref")
 _NO_LOGIN = ("could not read Username", "Authentication failed", "error: 401", "error: 403")
 _NO_ANSWER = ("unable to access", "RPC failed", "hung up", "early EOF")
 _OF_SERVER = (*_NO_REF, *_NO_LOGIN, *_NO_ANSWER)  # errors of which the copy is not the cause
-_MAX_FILES = 1_000_000
+_MEMORY = 1 << 20  # KiB of a command
 _PIECE = 1 << 20  # bytes read at once
 _UNREAD_MODES = {"120000": "symbolic link", "160000": "a submodule"}
 _POINTER, _MAX_POINTER = b"version https://git-lfs.github.com/spec/", 1_024  # bytes
@@ -69,16 +71,6 @@ def version() -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.removeprefix("git version ").strip()
-
-
-def require_git(*, remote: bool) -> None:
-    """Raise SourceError unless git is there, and for remote repositories new enough."""
-    found = version()
-    if not found:
-        raise SourceError("reading a repository needs the program git: apt-get install git")
-    numbers = tuple(int(number) for number in found.split(".")[:2] if number.isdigit())
-    if remote and numbers < _MIN_VERSION:
-        raise SourceError(f"git {found} is too old for git+https: it needs {'.'.join(map(str, _MIN_VERSION))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +111,8 @@ class Git:
             # the authorities of this machine, or of SSL_CERT_FILE
             "GIT_SSL_CAINFO": ssl.get_default_verify_paths().cafile or certifi.where(),
         }
-        command = ["git", f"--git-dir={self.folder}", *arguments]
-        if most is not None:
-            command = ["sh", "-c", 'ulimit -f "$0" && exec "$@"', str(-(-most // _BLOCK)), *command]
+        limits = f"ulimit -d {_MEMORY}; " + (f"ulimit -f {-(-most // _BLOCK)}; " if most is not None else "")
+        command = ["sh", "-c", f'{limits}exec "$0" "$@"', "git", f"--git-dir={self.folder}", *arguments]
         try:
             os.write(settings, "".join(lines).encode("utf-8", "surrogateescape"))
             process = subprocess.Popen(
@@ -174,7 +165,8 @@ class Mirrors:
             SourceError: it cannot be reached or read, or has no such ref. The copy stays as it is.
             CredentialsError: a secret cannot be used.
         """
-        require_git(remote=True)
+        if (found := version()) and tuple(map(int, re.findall(r"\d+", found)[:2])) < _MIN_VERSION:
+            raise SourceError(f"git {found} is too old for git+https: it needs {'.'.join(map(str, _MIN_VERSION))}")
         source, most = address.source, limits.max_total_bytes
         config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
         credential = credential_for(source, self.credentials)
@@ -284,10 +276,14 @@ def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> G
         CredentialsError: a secret cannot be used.
     """
     source, address = context.source, GitAddress.read(context.source)
+    if not version():
+        raise SourceError("reading a repository needs the program git: apt-get install git")
     if address.is_local:
-        require_git(remote=False)
         folder = Path(address.remote)
-        git, ref, mirrors = Git(folder / ".git" if (folder / ".git").exists() else folder), address.ref, None
+        folder = folder / ".git" if (folder / ".git").exists() else folder
+        if folder.is_file() or folder.is_symlink() or (folder / "commondir").exists():
+            raise SourceError(f"{source}: {folder} leads to another repository; name that one")
+        git, ref, mirrors = Git(folder), address.ref, None
     elif mirrors is None:
         raise SourceError(f"{source}: there is no folder for a copy of the repository")
     else:
@@ -313,41 +309,42 @@ def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> G
 def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Generator[Item, None, None]:
     """Yield the item of each file. Raises SourceError."""
     read_anyway = (CONTAINER, MAIL)  # whose parts are known by themselves
-    files = StoredFiles(context, context.source, ref=ref, commit=commit, read_anyway=read_anyway)
+    listed = listing(_list_files(git, commit))
+    files = StoredFiles(context, listed, root=context.source, ref=ref, read_anyway=read_anyway)
 
-    def wanted() -> Iterator[StoredFile | Skip | Failure]:
-        return files.wanted(entries, lambda file: _UNREAD_MODES.get(file.note, ""))
-
-    def read(file: StoredFile) -> list[Item]:
+    def read(file: StoredFile) -> Item:
         for known in files.known(file.path, file.version):
-            return [known]
+            return known
         body = _read_blob(blobs, file)
         if len(body) < _MAX_POINTER and body.startswith(_POINTER):
-            return [Skip(files.url(file.path), "a Git LFS pointer")]
-        return [files.page(file, body)]  # a commit has a date, its files have none
+            return Skip(files.url(file.path), "a Git LFS pointer")
+        return files.page(file, body)  # a commit has a date, its files have none
 
-    with closing(_list_files(git, commit)) as entries, git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
-        files.note_lists(entries)
-        context.report_due(sum(isinstance(file, StoredFile) for file in wanted()))
-        for file in wanted():
-            for item in read(file) if isinstance(file, StoredFile) else [file]:
-                yield from with_parts(item, context.limits.max_bytes, context.no_images)
+    wanted = list(files.wanted(lambda file: _UNREAD_MODES.get(file.note, "")))
+    context.report_due(sum(isinstance(file, StoredFile) for file in wanted))
+    with git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
+        for file in wanted:
+            item = read(file) if isinstance(file, StoredFile) else file
+            yield from with_parts(item, context.limits.max_bytes, context.no_images)
 
 
-def _list_files(git: Git, commit: str) -> Listing:
-    """Return all files of a commit. Raises SourceError."""
-    found = Listing()
+def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
+    """Yield the files of a commit, some at a time. Raises SourceError."""
     with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit) as process:
         output, rest = _pipe(process.stdout), b""
-        while piece := output.read(_PIECE):
-            *lines, rest = (rest + piece).split(b"\0")
-            found.add(map(_file, lines))
-            if len(found) > _MAX_FILES:
-                raise SourceError(f"more than {_MAX_FILES:,} files")
-        _, errors = process.communicate()
+        end = threading.Timer(_SECONDS, os.killpg, (process.pid, signal.SIGKILL))  # folders in folders have no end
+        end.start()
+        try:
+            while piece := output.read(_PIECE):
+                *lines, rest = (rest + piece).split(b"\0")
+                yield map(_file, lines)
+            _, errors = process.communicate()
+        finally:
+            end.cancel()
     if process.returncode:
-        raise SourceError(_first_error(errors.decode("utf-8", "replace")))
-    return found
+        is_late = process.returncode < 0
+        late = f"its folders cannot be listed within {_SECONDS:,.0f} seconds"
+        raise SourceError(late if is_late else _first_error(errors.decode("utf-8", "replace")))
 
 
 def _file(line: bytes) -> StoredFile:

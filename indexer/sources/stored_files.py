@@ -1,7 +1,6 @@
 """Files with a path and a version, as in a commit or a bucket: which are read, and which are unchanged."""
 
-import sqlite3
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -16,7 +15,7 @@ from indexer.read.formats import MAIL, content_type_of, is_source_code, reader_o
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
 
-_CACHE = 8_192  # kB of SQLite's cache; a smaller listing is never written to the disk
+_MAX_FILES, _MAX_NAMES = 200_000, 32_000_000  # of a source, and bytes of their paths: they are held in memory
 _LIST = FILE.encode()
 
 
@@ -29,71 +28,51 @@ class StoredFile(NamedTuple):
     note: str = ""  # its mode in a commit; when an object was last modified, as HTTP has dates
 
 
-class Listing:
-    """The files of a source, maybe a million, in a temporary file: ordered by path, then by arrival."""
-
-    def __init__(self) -> None:
-        # the files of a source may be taken from one thread or another, though never from two at a time
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        columns = "path, place, size, version, note, PRIMARY KEY (path, place)"
-        for line in (f"cache_size = -{_CACHE}", "journal_mode = OFF"):
-            self._database.execute(f"PRAGMA {line}")
-        self._database.execute(f"CREATE TABLE files ({columns}) WITHOUT ROWID")
-        self._database.execute("BEGIN")
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __iter__(self) -> Iterator[StoredFile]:
-        rows = self._database.execute("SELECT path, size, version, note FROM files ORDER BY path, place")
-        return map(StoredFile._make, rows)
-
-    def add(self, files: Iterable[StoredFile]) -> None:
-        """Append files. Raises SourceError: the disk has no room for them."""
-        rows = ((file.path, place, *file[1:]) for place, file in enumerate(files, self._size))
-        try:
-            self._size += self._database.executemany("INSERT INTO files VALUES (?, ?, ?, ?, ?)", rows).rowcount
-        except sqlite3.OperationalError as error:
-            what = f"the list of its files cannot be kept in the folder for temporary files ({error})"
-            raise SourceError(f"{what}: make room there, or name another one in SQLITE_TMPDIR") from error
-
-    def close(self) -> None:
-        """Remove the listing."""
-        self._database.close()
+def listing(parts: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
+    """Return the files of a source by path, and then as they came. Raises SourceError: there are too many."""
+    found, names = list[StoredFile](), 0
+    for part in map(list, parts):
+        found += part
+        names += sum(len(file.path) for file in part)
+        if len(found) > _MAX_FILES or names > _MAX_NAMES:
+            raise SourceError(f"more than {_MAX_FILES:,} files, or {_MAX_NAMES:,} bytes of their names")
+    return sorted(found, key=lambda file: file.path)
 
 
 class StoredFiles:
     """The files of one source: which are read, their addresses, and their records of the build before."""
 
     def __init__(
-        self, context: SourceContext, root: str, *, ref: str = "", commit: str = "", read_anyway: Collection[str] = ()
+        self,
+        context: SourceContext,
+        files: Sequence[StoredFile],
+        *,
+        root: str,
+        ref: str = "",
+        read_anyway: Collection[str] = (),
     ) -> None:
-        """Take a source, and what comes before the path in an address of a file that is the same over all versions.
+        """Take all files of a source, and what comes before the path in their addresses.
 
-        `ref` and `commit` are for the template of addresses; files of the readers in `read_anyway` are read although
-        they have not changed.
+        `ref` is for the template of addresses; files of the readers in `read_anyway` are read although they have not
+        changed.
         """
-        self._context, self._root, self._read_anyway = context, root, read_anyway
+        self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
-        self._lists: set[bytes] = set()  # paths of access lists, without `FILE`
+        self._read_anyway = read_anyway
+        # paths of access lists, without `FILE`: their files are left out, not opened to everybody
+        self._lists = {file.path.removesuffix(_LIST) for file in files if file.path.endswith(_LIST)}
         self._template = LinkTemplate(self._limits.link_template) if self._limits.link_template else None
-        self._ref, self._commit = ref, commit
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
-    def note_lists(self, files: Iterable[StoredFile]) -> None:
-        """Find the access lists among all files: their files are left out, not opened to everybody."""
-        self._lists = {file.path.removesuffix(_LIST) for file in files if file.path.endswith(_LIST)}
-
     def wanted(
-        self, files: Iterable[StoredFile], refusal: Callable[[StoredFile], str], *, has_media_types: bool = False
+        self, refusal: Callable[[StoredFile], str], *, has_media_types: bool = False
     ) -> Iterator[StoredFile | Skip | Failure]:
         """Yield the files to be read, and why others are not, as `refusal` may say; a hidden folder is told once.
 
         `has_media_types` says whether the source knows the type of a file whose name has no ending.
         """
         hidden: set[bytes] = set()
-        for file in files:
+        for file in self._files:
             name, steps = file.path.decode("utf-8", "replace"), file.path.split(b"/")
             dotted = next((place for place, step in enumerate(steps, 1) if step.startswith(b".")), 0)
             is_typed = bool(PurePosixPath(name).suffix) or not has_media_types
@@ -121,14 +100,12 @@ class StoredFiles:
 
     def known(self, path: bytes, version: str) -> list[Known]:
         """Return the records of a file of this version, and of its attachments; nothing if it is to be read."""
-        reader = _reader_of(path)
+        reader = reader_of(content_type_of(path.decode("utf-8", "replace")) or "")
         record = self._earlier.page_behind(self._name(path)) if self._earlier.is_trusted else None
         if record is None or reader in self._read_anyway:
             return []
-        if record.source != self._source or record.etag != self._validator(path, version):
-            return []
-        is_there = self._template.is_of(record.url, path, self._ref) if self._template else record.url == self.url(path)
-        if not is_there:
+        is_same = record.source == self._source and record.etag == self._validator(path, version)
+        if not is_same or record.url != self.url(path):
             return []
         return [Known(each) for each in (record, *(self._earlier.pages(f"{record.url}!/") if reader == MAIL else ()))]
 
@@ -165,7 +142,7 @@ class StoredFiles:
 
     def url(self, path: bytes) -> str:
         """Return the address of a file in hits."""
-        return self._template.url(path, self._ref, self._commit) if self._template else self._name(path)
+        return self._template.url(path, self._ref) if self._template else self._name(path)
 
     def _name(self, path: bytes) -> str:
         return f"{self._root}/{quote(path)}"
@@ -177,7 +154,3 @@ class StoredFiles:
 
     def _fragment(self, content_type: str) -> str:
         return self._template.fragment if self._template and is_source_code(content_type) else ""
-
-
-def _reader_of(path: bytes) -> str | None:
-    return reader_of(content_type_of(path.decode("utf-8", "replace")) or "")

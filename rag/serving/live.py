@@ -13,7 +13,7 @@ from indexer.filter import Filter
 from indexer.generation.documents import once
 from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
-from indexer.sources.folder_tree import open_original
+from indexer.sources.folder import open_original
 from rag import deadline
 from rag.errors import CollectionMissing, DocumentMissing, NotReady, OriginalMissing, RerankOff
 from rag.query.headings import is_suggested_for, suggestions

@@ -29,8 +29,10 @@ class Repository:
         folder.mkdir()
         self.git("init", "--quiet", "--initial-branch=main")
 
-    def git(self, *arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=self.folder, env=CLEAN, capture_output=True, check=True)
+    def git(self, *arguments: str, data: str = "") -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=self.folder, env=CLEAN, capture_output=True, check=True, input=data.encode()
+        )
         return done.stdout.decode().strip()
 
     def commit(self, *gone: str, **files: str) -> str:

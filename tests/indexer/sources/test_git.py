@@ -135,7 +135,7 @@ def test_only_what_has_changed_is_read_and_embedded(repository: Repository, work
 
 def test_a_template_gives_addresses_with_lines(repository: Repository, work: Work) -> None:
     code = "import os\n\n\ndef first() -> int:\n    return 1\n\n\ndef second() -> int:\n    return 2\n"
-    commit = repository.commit_files({"a.py": code * 20})
+    repository.commit_files({"a.py": code * 20})
 
     def built(template: str) -> tuple[int, list[str]]:
         limits = CrawlLimits(own={repository.source: {"link_template": template}})
@@ -150,12 +150,6 @@ def test_a_template_gives_addresses_with_lines(repository: Repository, work: Wor
     assert re.search(r"/a\.py#lines-\d+'", str(work.content()))
     assert "#L" not in str(work.content())
     assert work.embedded == 0
-    at_commit = TEMPLATE.replace("{ref}", "{commit}")
-    assert built(at_commit) == (3, [f"https://code.test/blob/{commit}/{name}" for name in names])
-    later = repository.commit(cats__md="# Cats\n\nCats hunt.")
-    wanted = {f"https://code.test/blob/{later if name == 'cats.md' else commit}/{name}" for name in names}
-    fetched, urls = built(at_commit)
-    assert (fetched, set(urls)) == (1, wanted), "the others keep the commit in which they were like this"
 
 
 def test_a_damaged_repository_leaves_the_live_index(
@@ -200,6 +194,34 @@ def test_nothing_of_the_users_settings_or_the_repositorys_is_run(
         items(repository.source)
     assert not (tmp_path / "sprung").exists()
     assert not (tmp_path / "trace").exists()
+
+
+def test_what_leads_to_another_repository_is_refused(tmp_path: Path, repository: Repository) -> None:
+    repository.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"))
+    (tmp_path / "link").mkdir()
+    (tmp_path / "link" / ".git").symlink_to(repository.folder / ".git")
+    for place in ("tree", "link", "repository/.git/worktrees/tree"):
+        with pytest.raises(SourceError, match="leads to another repository"):
+            items(f"git+file://{tmp_path}/{place}")
+
+
+def test_a_repository_of_endless_folders_costs_little(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each folder holds the next one ten times: a million files in a few kilobytes, or none in as many folders."""
+    blob = repository.git("rev-parse", "HEAD:cats.md")
+
+    def commit(leaf: str, levels: int) -> None:
+        tree = repository.git("mktree", data=leaf)
+        for _ in range(levels):
+            tree = repository.git("mktree", data="".join(f"040000 tree {tree}\t{name}\n" for name in range(10)))
+        repository.git("update-ref", "HEAD", repository.git("commit-tree", "-m", "bomb", tree))
+
+    commit("".join(f"100644 blob {blob}\t{name}{'x' * 200}.md\n" for name in range(10)), 5)
+    with pytest.raises(SourceError, match="more than 200,000 files, or 32,000,000 bytes of their names"):
+        items(repository.source)
+    monkeypatch.setattr("indexer.sources.git._SECONDS", 1.0)
+    commit("", 12)
+    with pytest.raises(SourceError, match="cannot be listed within 1 seconds"):
+        items(repository.source)
 
 
 def run(work: Work, source: str, *credentials: Credential, **limits: Any) -> Any:

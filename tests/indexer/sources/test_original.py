@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from indexer.errors import SourceError
-from indexer.sources.folder_tree import open_original
+from indexer.sources.folder import open_original
 
 
 @pytest.fixture
