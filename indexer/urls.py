@@ -21,19 +21,11 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _LONGEST = 2_000  # characters; longer ones are traps or data, not pages
 _DROPPED = str.maketrans("", "", "\t\r\n")  # by the URL standard, wherever they stand
 
-# names of parameters that are session ids whatever their value is, and that are if it is random
-_PRODUCTS = re.compile(
-    r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid", re.IGNORECASE
-)
-_LIKELY = re.compile(r"\w*sess\w*|\w{0,10}sid|cftoken|s", re.IGNORECASE)
-_COLDFUSION = ("cfid=", "cftoken=")
-_PIECE = re.compile(r"[0-9A-Za-z]{16,}")
-_UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
-_RUN = re.compile(r"[0-9]+|[a-z]+|[A-Z]+")
-_LEAST_RUNS = 5  # of digits, small letters or capitals in a random piece; words with a year have three
+# names of parameters that are session ids whatever their value is, and that are if it is a long hexadecimal number
+_SESSION = re.compile(r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid", re.IGNORECASE)
+_LIKELY = re.compile(r"\w{0,10}(?:sid|sess|session|session_?id)", re.IGNORECASE)
+_HEX = re.compile(r"[0-9a-f-]{32,40}", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.IGNORECASE)
-# of ASP.NET: /(S(lit3py55t21z5v55vlm25s55))/
-_COOKIELESS = re.compile(r"(?<=/)\((?:[A-Z]\([\w-]{1,300}\)){0,3}S\([\w-]{10,300}\)\)/")
 
 
 def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
@@ -100,23 +92,15 @@ def without_session(url: str) -> str:
     path, mark, query = url.partition("?")
     if ";" in path or "%3" in path:
         path = _PARAMETER.sub(lambda found: "" if _is_session(found[1], found[2]) else found[0], path)
-    if "/(" in path:
-        path = _COOKIELESS.sub("", path)
-    if "=" not in query:
-        return path + mark + query
-    pairs = query.split("&")
-    if all(any(pair.lower().startswith(name) for pair in pairs) for name in _COLDFUSION):
-        pairs = [pair for pair in pairs if not pair.lower().startswith(_COLDFUSION)]
-    pairs = [pair for pair in pairs if not _is_session(*pair.partition("=")[::2])]
-    return f"{path}{'?' if pairs else ''}{'&'.join(pairs)}"
+    if "=" in query:
+        pairs = [pair for pair in query.split("&") if not _is_session(*pair.partition("=")[::2])]
+        mark, query = "?" if pairs else "", "&".join(pairs)
+    return path + mark + query
 
 
 def _is_session(name: str, value: str) -> bool:
-    """Return whether a parameter is a session id: by its name, or a likely name and a long random token."""
-    if _PRODUCTS.fullmatch(name) or not _LIKELY.fullmatch(name):
-        return _PRODUCTS.fullmatch(name) is not None
-    is_random = any(len(_RUN.findall(piece)) >= _LEAST_RUNS for piece in _PIECE.findall(value))
-    return is_random or _UUID.fullmatch(value) is not None
+    is_likely = _LIKELY.fullmatch(name) and _HEX.fullmatch(value)
+    return bool(is_likely or _SESSION.fullmatch(name))
 
 
 def places(text: str) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
 from indexer.records import Page
 
 FRESH = 6 * 3600  # seconds for which a page of an interrupted build need not be fetched again
-HEAD = 1_024  # bytes of a body by which `may_be_read` decides
+HEAD = 1_024  # bytes of a body that tell its type
 # headers that describe the page, or what its scripts may do with it
 _OF_PAGE = frozenset(
     b"etag last-modified content-language x-robots-tag "
@@ -39,17 +39,6 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
 _VAGUE = re.compile(
     r"$|(?!(?:application|audio|font|image|message|model|multipart|text|video)/)|.*(?:octet|download|unknown|binary)"
 )
-_ZIP, _OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_OFFICE = "application/vnd.openxmlformats-officedocument"
-_MAIN_PARTS = {  # of the archives that Office files and books are
-    b"word/document": f"{_OFFICE}.wordprocessingml.document",
-    b"xl/workbook": f"{_OFFICE}.spreadsheetml.sheet",
-    b"ppt/presentation": f"{_OFFICE}.presentationml.presentation",
-    b"META-INF/container.xml": "application/epub+zip",
-}
-_FIRST_PARTS = (b"[Content_Types].xml", b"_rels/", b"docProps/")
-_WORKBOOKS = ("Workbook".encode("utf-16-le"), "Book".encode("utf-16-le"))
-_STATED = re.compile(rb".{26}\x08\x00.{2}mimetype([\w./+-]+)", re.DOTALL)  # the first entry of EPUB and OpenDocument
 _BINARY = frozenset({"pdf", "word", "slides", "sheets", "epub"})  # readers of formats that are no text
 _BLANKS = b" \t\r\n\f"
 _MARKUP = re.compile(
@@ -224,36 +213,33 @@ def media_type(header: str) -> tuple[str, str | None]:
 def names_of(url: str, disposition: str) -> tuple[str, ...]:
     """Return the file names in a Content-Disposition header and in an address, in lower case, the likeliest first."""
     stated = _parameter(disposition, "filename")
-    path, query = urlsplit(url)[2:4]
-    in_query = [part.rpartition("=")[2] for part in query.split("&")]
-    names = (unquote(name).replace("\\", "/").rpartition("/")[2].lower() for name in (stated, path, *in_query))
+    names = (unquote(name).replace("\\", "/").rpartition("/")[2].lower() for name in (stated, urlsplit(url).path))
     return tuple(name for name in names if name)
 
 
-def may_be_read(declared: str, names: tuple[str, ...], head: bytes) -> bool:
-    """Return whether a body that begins so may be of a type that is read; see `actual_type`."""
-    may_be_office = head.startswith(_ZIP) and any(part in head for part in (*_MAIN_PARTS, *_FIRST_PARTS))
-    return may_be_office or head.startswith(_OLE) or actual_type(declared, names, head) in CONTENT_TYPES
-
-
 def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
-    """Return the media type of a body: of its header, or where that is vague or wrong, of its name and first bytes."""
+    """Return the media type of a body: of its header, or where that is vague or wrong, of its name and first bytes.
+
+    The first `HEAD` bytes decide.
+    """
     named = next(filter(None, map(content_type_of, names)), "")
-    if (binary := _binary_type(body, named)) is not None:
-        return binary
-    is_markup, has_text = _begins_with(_MARKUP, body), is_text(body)
+    head, is_vague = body[:HEAD], _VAGUE.match(declared) is not None
+    if head.lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
+        return "application/pdf"
+    is_markup, has_text = _begins_with(_MARKUP, head), is_text(head)
     is_page = declared.startswith(("text/", "application/xhtml"))
     if declared in CONTENT_TYPES and (is_page or not (is_markup or (has_text and reader_of(declared) in _BINARY))):
         # a server that knows no media types sends pages as plain text
         return "text/html" if declared == "text/plain" and named == "text/html" and is_markup else declared
-    is_vague = _VAGUE.match(declared) is not None
-    if not has_text or not (is_vague or declared.startswith("application/") or declared == "text/xml"):
+    if not (is_vague or declared.startswith("application/") or declared == "text/xml"):
         return declared
+    if not has_text:
+        return named if reader_of(named) in _BINARY else declared
     if is_markup:
         return "text/html"
     if named in CONTENT_TYPES and reader_of(named) not in _BINARY:
         return named
-    is_unnamed = not any("." in name for name in names) and not body.lstrip(_BLANKS).startswith(b"<")
+    is_unnamed = not any("." in name for name in names) and not head.lstrip(_BLANKS).startswith(b"<")
     return "text/plain" if is_vague and is_unnamed else declared
 
 
@@ -274,20 +260,6 @@ def _parameter(header: str, name: str) -> str:
         return collapse_rfc2231_value(message.get_param(name, ""))
     except (LookupError, TypeError, ValueError):  # an unknown charset, or parts without numbers
         return ""
-
-
-def _binary_type(body: bytes, named: str) -> str | None:
-    """Return the type of a body that begins as PDF, Office, EPUB and OpenDocument files do, or None."""
-    if body[:HEAD].lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
-        return "application/pdf"
-    if body.startswith(_OLE):
-        return "application/vnd.ms-excel" if any(name in body for name in _WORKBOOKS) else None
-    if not body.startswith(_ZIP):
-        return None
-    if (stated := _STATED.match(body)) is not None:
-        return next((kind for kind in CONTENT_TYPES if stated[1].startswith(kind.encode())), None)
-    kinds = (kind for part, kind in _MAIN_PARTS.items() if part in body)
-    return next(kinds, named if reader_of(named) in _BINARY else None)
 
 
 def _begins_with(element: re.Pattern[bytes], body: bytes) -> bool:

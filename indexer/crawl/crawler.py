@@ -3,7 +3,7 @@
 Fetcher threads work ahead on a window of the frontier; links join it only when their page is taken, in its order.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -26,7 +26,7 @@ from indexer.crawl.links import (
 )
 from indexer.crawl.renderer import Renderer
 from indexer.credentials import Session
-from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError, counted
+from indexer.errors import FetchError, NotWanted, SessionEnded, SourceError
 from indexer.generation.previous import conditions
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
@@ -76,7 +76,7 @@ def crawl(context: SourceContext, services: CrawlServices | None = None) -> Gene
     if start is None:
         raise SourceError(f"{context.source} is not a valid http or https address; check the spelling")
     with closing(_Crawl(context, services or CrawlServices())) as site:
-        yield from site.explain([*site.fetch_start(start), *site.enqueue_sitemaps()], start)
+        yield from site.explain([*site.fetch_start(start), *site.enqueue_sitemaps()])
         while site.submit_fetches():
             yield from site.next_items()
         yield from site.leftovers()
@@ -173,16 +173,11 @@ class _Crawl:
             skips += self._enqueue(self._earlier.requested(self._source, f"{self._site}/"), 1)
         return [*lists.notes, *skips]
 
-    def explain(self, items: list[Item], start: str) -> list[Item]:
+    def explain(self, items: list[Item]) -> list[Item]:
         """Add a note to the start page if neither it nor the sitemaps, which gave these items, lead anywhere."""
-        refused = [item.reason for item in items if isinstance(item, Skip) and item.url != start]
-        if self._frontier or self._fetches or not self._limits.max_depth or (self._why_nowhere is None and not refused):
+        if self._frontier or self._fetches or not self._limits.max_depth or self._why_nowhere is None:
             return items
-        why = self._why_nowhere or "its links lead only to itself"
-        if refused:
-            (reason, count), *_ = Counter(refused).most_common()
-            why = f"{count:,} of its {counted(len(refused), 'link')} left out ({reason})"
-        note = f"the start page leads nowhere: {why}"
+        note = f"the start page leads nowhere: {self._why_nowhere or 'its links are left out, or lead only to itself'}"
         return [replace(item, note=note) if isinstance(item, Page) else item for item in items]
 
     def submit_fetches(self) -> bool:

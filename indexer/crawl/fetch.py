@@ -21,7 +21,6 @@ from indexer.crawl.answers import (
     Answer,
     Unavailable,
     actual_type,
-    may_be_read,
     media_type,
     names_of,
     page_headers,
@@ -203,7 +202,7 @@ class Fetcher:
                 del body[most:]
                 break
             if not is_wanted and len(body) >= HEAD:
-                is_wanted = may_be_read(declared, names, bytes(body[:HEAD]))
+                is_wanted = actual_type(declared, names, bytes(body[:HEAD])) in CONTENT_TYPES
                 if not is_wanted:
                     break
             self._backend.remaining()

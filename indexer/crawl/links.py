@@ -12,7 +12,7 @@ from indexer.config import matches
 from indexer.crawl.answers import Unavailable, is_list, is_missing, product_token
 from indexer.crawl.fetch import Fetcher, Request
 from indexer.decoding import one_line
-from indexer.errors import FetchError, NotWanted, ParseError, counted
+from indexer.errors import FetchError, NotWanted, ParseError
 from indexer.read.formats import LISTING, MOST_LISTED
 from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import Lend, borrowed
@@ -105,18 +105,16 @@ def robots_of(directives: set[str]) -> tuple[bool, bool]:
 
 def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> str:
     """Return why a page with so many links to its own site leads nowhere; empty if it leads somewhere."""
-    total, refused = len(answer["hrefs"]), int(answer["nofollow"])
-    if nofollow and total:
-        return f"all its {counted(total + refused, 'link')} are nofollow"
+    if (nofollow and answer["hrefs"]) or (answer["nofollow"] and not answer["hrefs"]):
+        return "all its links are nofollow"
     if found:
         return ""
-    if total:
+    if answer["hrefs"]:
         return "it has only links to other hosts"
-    if refused:
-        return f"all its {counted(refused, 'link')} are nofollow"
-    if answer["is_blank"] and answer["has_script"]:
-        return "it has no links and hardly any text: its content is drawn by scripts, try --render"
-    return "it has no links and hardly any text" if answer["is_blank"] else "it has no links"
+    is_drawn = answer["is_blank"] and answer["has_script"]
+    return "it has no links" + (
+        " and hardly any text: its content is drawn by scripts, try --render" if is_drawn else ""
+    )
 
 
 class Robots:

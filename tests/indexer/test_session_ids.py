@@ -16,9 +16,7 @@ HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
         "/a;jsessionid=0000000000000000000000000000001A", "/a;JSESSIONID=abc.node1",
         "/a;jsessionid=2ZxKQpLJ9y!-1234567", "/a%3Bjsessionid=AB12CD34", f"/a;sid={HEX}",
         "/a?PHPSESSID=q1w2e3r4t5y6u7i8o9p0a1s2d3", "/a?ASPSESSIONIDQQGGGRTS=KJHGFDSA", f"/a?sid={HEX}",
-        f"/a?osCsid={HEX}", f"/a?s={HEX}", "/a?CFID=1234&CFTOKEN=56789012",
-        "/a?session_id=550e8400-e29b-41d4-a716-446655440000", "/a?sessid=Zx9Yw8Vu7Ts6Rq5P",
-        "/a?MSCSID=1A2B3C4D5E6F7G8H9", "/(S(lit3py55t21z5v55vlm25s55))/a", "/(X(1)S(lit3py55t21z5v55vlm25s55))/a",
+        f"/a?osCsid={HEX}", "/a?session_id=550e8400-e29b-41d4-a716-446655440000",
     ],
 )  # fmt: skip
 def test_session_ids_are_no_part_of_an_address(path: str) -> None:
@@ -30,8 +28,8 @@ def test_session_ids_are_no_part_of_an_address(path: str) -> None:
     "path",
     [
         f"/a?id={HEX}", f"/a?commit={HEX}", "/a?sid=12", "/a?sid=20261125000001234",
-        "/a?sid=chapter-one-of-the-book", "/a?session=autumn-2026", "/a?session=spring2026conference", "/a?s=python",
-        "/a?q=phpsessid", "/a?cfid=12", "/a;v=1.2", "/a;type=pdf", "/(x)/a", "/jsessionid",
+        "/a?sid=chapter-one-of-the-book", "/a?session=autumn-2026", "/a?q=phpsessid", "/a;v=1.2", "/a;type=pdf",
+        "/jsessionid",
     ],
 )  # fmt: skip
 def test_what_names_a_document_stays(path: str) -> None:
