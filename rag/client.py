@@ -131,7 +131,7 @@ class Client:
     def suggest(
         self, typed: str, *, collection: str = DEFAULT_COLLECTION, k: int = SUGGESTED, filter: Filter | None = None
     ) -> list[Suggestion]:
-        """Return what somebody who types may be about to ask: titles and headings, likeliest first."""
+        """Return titles and headings that go on as was typed, likeliest first."""
         params = (("q", typed), ("collection", collection), ("k", str(k)), *parameters_of(filter))
         return self._ask(f"{API}/suggest", messages.Suggestions, params=params).suggestions
 

@@ -74,7 +74,8 @@ def decode(fields: Mapping[str, Any], kind: type[T], what: str = "this request",
     try:
         return msgspec.convert(given, kind, strict=strict)
     except msgspec.ValidationError as error:
-        refuse_unknown(fields, known, what)
+        if kind.__struct_config__.forbid_unknown_fields:
+            refuse_unknown(fields, known, what)
         raise _in_words(str(error), kind) from None
 
 

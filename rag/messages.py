@@ -72,6 +72,10 @@ class Request(Struct, forbid_unknown_fields=True):
     """Base of the requests: an unknown field is refused, and a field that is null is one left out."""
 
 
+class Foreign(Struct):
+    """Base of the requests in protocols of others, whose clients may send more fields: these are ignored."""
+
+
 class Days(Request, rename={"first": "from", "last": "to"}):
     """The first and the last of some days; without one, all before or after."""
 
@@ -183,7 +187,7 @@ class FeedbackRequest(Request):
     hit: Annotated[_HitId | None, Meta(description="its `id`; `seen` needs none")] = None
 
 
-class EmbeddingRequest(Request):
+class EmbeddingRequest(Foreign):
     """Texts to embed, as for OpenAI; longer ones are truncated to what the model reads."""
 
     input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MOST_TEXTS)]
@@ -192,7 +196,6 @@ class EmbeddingRequest(Request):
         "float"
     )
     dimensions: Annotated[Positive | None, Meta(description="must be the dimension of the model")] = None
-    user: Annotated[str | None, Meta(description="accepted and ignored")] = None
     role: Annotated[Literal["document", "query"], Meta(description="some models embed both differently")] = "document"
 
 
@@ -236,14 +239,13 @@ class Models(Struct):
     object: Literal["list"] = "list"
 
 
-_Ignored = Annotated[Annotated[int, Meta(ge=0, le=1_000_000)] | None, Meta(description="accepted and ignored")]
 _TEXT_FIELDS = {"required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
 _TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
 _Texts = Annotated[list[Text], Meta(min_length=1, max_length=MOST_RANKED)]
 
 
-class RerankRequest(Request):
-    """Texts to rank by how well they answer a query, as for Cohere and Jina."""
+class RerankRequest(Foreign):
+    """Texts to rank by how well they answer a query, as for Cohere and Jina; longer ones are truncated."""
 
     query: Annotated[str, Meta(min_length=1, max_length=10_000)]
     documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MOST_RANKED)]
@@ -252,16 +254,6 @@ class RerankRequest(Request):
     return_documents: Annotated[bool, Meta(description="whether to repeat each text in its result")] = False
     # those that exist are read, in this order
     rank_fields: Annotated[_Texts | None, Meta(description="fields of documents to read; default: text")] = None
-    max_chunks_per_doc: _Ignored = None
-    max_tokens_per_doc: _Ignored = None
-    priority: _Ignored = None
-    truncation: Annotated[bool | None, Meta(description="accepted and ignored: longer texts are truncated")] = None
-
-
-class RankedText(Struct):
-    """A text that was ranked."""
-
-    text: str
 
 
 class Ranked(Struct, omit_defaults=True):
@@ -269,7 +261,7 @@ class Ranked(Struct, omit_defaults=True):
 
     index: Annotated[int, Meta(ge=0, description="place in the request, from 0")]
     relevance_score: Annotated[float, Meta(ge=0, le=1)]
-    document: RankedText | None = None
+    document: dict[Literal["text"], str] | None = None
 
 
 class Reranking(Struct):
@@ -443,10 +435,9 @@ class Jobs(Struct):
     jobs: list[Job]
 
 
-class CollectionStatus(Struct):
-    """The state of one collection."""
+class Served(Struct, kw_only=True):
+    """The state of an index, and the generation that is served."""
 
-    name: str
     ready: bool
     reason: str | None
     generation: str | None = None
@@ -455,11 +446,15 @@ class CollectionStatus(Struct):
     chunks: Count | None = None
 
 
-class Status(Struct):
+class CollectionStatus(Served, kw_only=True):
+    """The state of one collection."""
+
+    name: str
+
+
+class Status(Served, kw_only=True):
     """The model of a server, and the index that it serves."""
 
-    ready: bool
-    reason: str | None
     missing: bool
     model: str
     collections: list[CollectionStatus] = []
@@ -467,10 +462,6 @@ class Status(Struct):
     precision: str | None = None
     dimension: Count | None = None
     rerank_model: str | None = None
-    generation: str | None = None
-    created_at: str | None = None
-    documents: Count | None = None
-    chunks: Count | None = None
 
 
 class Live(Struct):

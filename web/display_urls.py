@@ -51,17 +51,15 @@ class Places:
         """Take the sources of a collection."""
         roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
         self._roots = sorted({*roots.values()}, key=len, reverse=True)
-        names = Counter(_name_of(root) for root in roots.values())
-        self._starts: dict[str, dict[str, str]] = {}  # by field of a filter and name, how values of that source begin
+        names = Counter(map(_name_of, roots.values()))
+        self._starts: list[tuple[str, str, str]] = []  # field of a filter, name, and how values of that source begin
         for source, root in roots.items():
             name = _name_of(root)
-            if names[name] > 1:
-                continue
-            self._starts.setdefault("source", {})[name] = source
-            if source[0] == "/":
+            if names[name] == 1:
+                self._starts.append(("source", name, source))
+            if names[name] == 1 and source[0] == "/":
                 uri = Path(root).as_uri()
-                self._starts.setdefault("url_prefix", {})[name] = uri
-                self._starts.setdefault("path", {})[name] = uri.removeprefix("file://")
+                self._starts += [("url_prefix", name, uri), ("path", name, uri.removeprefix("file://"))]
 
     def of(self, url: str) -> str:
         """Return an address, a source or the path of a file or folder as people read it."""
@@ -79,20 +77,15 @@ class Places:
 
     def display_value(self, field: str, value: str) -> str:
         """Return a value of a field of a filter with the name of its source in place of the path on the server."""
-        for name, start in self._starts.get(field, {}).items():
-            if value.startswith(start) and value[len(start) : len(start) + 1] in _AFTER[field]:
-                return name + value[len(start) :]
-        return value
+        return _replaced(field, value, [(start, name) for known, name, start in self._starts if known == field])
 
     def index_values(self, parameters: Mapping[str, list[str]]) -> dict[str, list[str]]:
         """Return the parameters of a page's address with values as the index has them, undoing `display_value`."""
-        return {field: [self._index_value(field, each) for each in values] for field, values in parameters.items()}
-
-    def _index_value(self, field: str, value: str) -> str:
-        for name, start in self._starts.get(field, {}).items():
-            if value.startswith(name) and value[len(name) : len(name) + 1] in _AFTER[field]:
-                return start + value[len(name) :]
-        return value
+        starts = {field: [(name, start) for known, name, start in self._starts if known == field] for field in _AFTER}
+        return {
+            field: [_replaced(field, value, starts.get(field, ())) for value in values]
+            for field, values in parameters.items()
+        }
 
     def within(self, text: str) -> str:
         """Return a text in which sources are named as readers see them."""
@@ -121,6 +114,13 @@ def distinct(names: Sequence[str], values: Sequence[str]) -> list[str]:
         "/".join(value.rstrip("/").rsplit("/", 2)[-2:]) if names.count(name) > 1 else name
         for name, value in zip(names, values, strict=True)
     ]
+
+
+def _replaced(field: str, value: str, starts: Iterable[tuple[str, str]]) -> str:
+    for old, new in starts:
+        if value.startswith(old) and value[len(old) : len(old) + 1] in _AFTER[field]:
+            return new + value[len(old) :]
+    return value
 
 
 def _name_of(path: str) -> str:

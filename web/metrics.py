@@ -15,18 +15,9 @@ from importlib import metadata
 from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, request
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    exposition,
-    multiprocess,
-    values,
-)
+from prometheus_client import exposition, metrics, multiprocess, values
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from rag.query.results import Answer
 from rag.serving.live import LiveRetriever
@@ -56,7 +47,7 @@ Status = Callable[[], dict[str, Any]]
 Waiting = Callable[[], dict[str, dict[str, Any]]]
 
 blueprint = Blueprint("metrics", __name__)
-disable_created_metrics()  # type: ignore[no-untyped-call]  # which the files of several processes do not have either
+metrics.disable_created_metrics()  # type: ignore[no-untyped-call]  # which files of several processes do not have
 
 
 class Metrics:
@@ -69,22 +60,21 @@ class Metrics:
             multiprocess.MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
         own: Any = {"namespace": "pilotlight", "registry": registry}
-
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(name, text, multiprocess_mode="livesum", **own)
-
-        def timer(name: str, text: str, *labels: str) -> Histogram:
-            return Histogram(name, text, labels, buckets=SECONDS, **own)
-
-        self._stages = timer("search_stage_seconds", "Time of one stage of a search.", "stage", "mode", "collection")
-        self._requests = Counter("http_requests", "Requests answered.", ("method", "route", "status"), **own)
-        self._seconds = timer("http_request_seconds", "Time until an answer begins.", "route")
-        self._refused = Counter("requests_refused", "Requests refused, by reason.", ("reason",), **own)
-        self._batch = Histogram("model_batch_texts", "Queries in one run of the model.", buckets=BATCH_TEXTS, **own)
-        self._queue = gauge("model_queue", "Queries that waited for the model when its last run ended.")
-        self.in_progress = gauge("http_requests_in_progress", "Requests being answered.")
+        summed: Any = own | {"multiprocess_mode": "livesum"}
+        timed: Any = own | {"buckets": SECONDS}
+        labels = ("stage", "mode", "collection")
+        self._stages = metrics.Histogram("search_stage_seconds", "Time of one stage of a search.", labels, **timed)
+        labels = ("method", "route", "status")
+        self._requests = metrics.Counter("http_requests", "Requests answered.", labels, **own)
+        self._seconds = metrics.Histogram("http_request_seconds", "Time until an answer begins.", ("route",), **timed)
+        self._refused = metrics.Counter("requests_refused", "Requests refused, by reason.", ("reason",), **own)
+        text = "Queries in one run of the model."
+        self._batch = metrics.Histogram("model_batch_texts", text, buckets=BATCH_TEXTS, **own)
+        text = "Queries that waited for the model when its last run ended."
+        self._queue = metrics.Gauge("model_queue", text, **summed)
+        self.in_progress = metrics.Gauge("http_requests_in_progress", "Requests being answered.", **summed)
         text = "Searches that were written to the record of what people ask, or dropped."
-        self._insights = Counter("insights_searches", text, ("outcome",), **own)
+        self._insights = metrics.Counter("insights_searches", text, ("outcome",), **own)
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
         self._collected.register(_StateCollector(status, waiting))
 
@@ -117,23 +107,16 @@ class Metrics:
         """Return everything in the Prometheus text format."""
         return exposition.generate_latest(self._collected)
 
-    def stages(self) -> dict[str, list[tuple[float, int]]]:
-        """Return how long each stage took, over modes and collections.
-
-        By stage: upper bounds in seconds, and the searches between each and the one before.
-        """
-        cumulative: dict[str, dict[float, float]] = {stage: {} for stage in STAGES}
+    def means(self) -> dict[str, tuple[int, float]]:
+        """Return how many searches had each stage, and the mean of its seconds, over modes and collections."""
+        found = {(stage, name): 0.0 for stage in STAGES for name in ("count", "sum")}
         for sample in (sample for metric in self._collected.collect() for sample in metric.samples):
-            if sample.name == "pilotlight_search_stage_seconds_bucket":
-                counts, bound = cumulative[sample.labels["stage"]], float(sample.labels["le"])
-                counts[bound] = counts.get(bound, 0) + sample.value
-        stages: dict[str, list[tuple[float, int]]] = {}
-        for stage, counts in cumulative.items():
-            before, stages[stage] = 0.0, []
-            for bound, count in sorted(counts.items()):
-                stages[stage].append((bound, int(count - before)))
-                before = count
-        return stages
+            name = sample.name.removeprefix("pilotlight_search_stage_seconds_")
+            if (key := (sample.labels.get("stage", ""), name)) in found:
+                found[key] += sample.value
+        return {
+            stage: (int(found[stage, "count"]), found[stage, "sum"] / max(1, found[stage, "count"])) for stage in STAGES
+        }
 
     def _child(self, metric: Any, *labels: str) -> Any:
         key = (metric, *labels)
@@ -183,7 +166,7 @@ def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> 
 
 def install(app: Flask, retriever: LiveRetriever, pushes: PushedQueue | None) -> None:
     """Watch an application. Comes before all other hooks, so that requests which they refuse are counted too."""
-    app.extensions["metrics"] = metrics = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
+    app.extensions["metrics"] = counted = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
     app.extensions["stop_tracing"] = logs.start_tracing(app)
     app.register_blueprint(blueprint)
 
@@ -192,19 +175,19 @@ def install(app: Flask, retriever: LiveRetriever, pushes: PushedQueue | None) ->
         given = request.headers.get(REQUEST_ID, "")
         g.request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
         g.searches = []
-        metrics.in_progress.inc()
+        counted.in_progress.inc()
 
     def end(response: Response) -> Response:
         response.headers[REQUEST_ID] = g.request_id
         seconds = time.perf_counter() - g.began
         route = request.url_rule.rule if request.url_rule else NO_ROUTE
-        metrics.answered(request.method, route, response.status_code, seconds)
+        counted.answered(request.method, route, response.status_code, seconds)
         _log(route, response.status_code, seconds)
         return response
 
     def leave(error: BaseException | None) -> None:
         if "began" in g:  # not in a context that a test makes
-            metrics.in_progress.dec()
+            counted.in_progress.dec()
 
     app.before_request(begin)
     app.after_request(end)
@@ -247,5 +230,4 @@ def note_search(answer: Answer, *, mode: str, collection: str, k: int) -> None:
 )
 def show() -> Response:
     """Answer with what all workers counted."""
-    metrics: Metrics = current_app.extensions["metrics"]
-    return Response(metrics.text(), content_type=exposition.CONTENT_TYPE_LATEST)
+    return Response(current_app.extensions["metrics"].text(), content_type=exposition.CONTENT_TYPE_LATEST)

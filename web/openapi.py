@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 from flask import Blueprint, Flask, Response, current_app, has_request_context, jsonify, request
+from werkzeug.http import HTTP_STATUS_CODES
 from werkzeug.routing import Rule
 
 from rag.decoding import REF
@@ -22,27 +23,6 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 BODY_ERRORS = (400, 413, 415)
 GUARDED_ERRORS = (400, 401, 403, 429, 500, 503)  # any route but a probe
-MEANINGS = {
-    200: "The answer.",
-    201: "Created.",
-    202: "Started.",
-    204: "Done.",
-    400: "A field is missing, unknown or has a value that is not allowed; `field` names it.",
-    401: "A key is needed, or the one given is not known.",
-    403: "The key may not do this.",
-    404: "There is nothing of this name.",
-    409: "Something else that is running prevents this.",
-    413: "The body is too large.",
-    414: "The address is too long; send the fields by POST.",
-    415: "The body has a content type that is not supported.",
-    429: "Too many requests; `Retry-After` says when to try again.",
-    500: "Something failed inside the server; its log says what.",
-    501: "The server is not set up for this.",
-    502: "Another server that this one needs failed.",
-    503: "It cannot be answered now; `Retry-After` says when to try again.",
-    504: "Another server that this one needs was too slow.",
-    507: "There is no room for it; its `detail` says what is full.",
-}
 RETRY_AFTER = {"Retry-After": {"description": "seconds", "schema": {"type": "string"}}}
 SECURITY: dict[str | None, list[dict[str, list[str]]]] = {  # by role
     None: [],
@@ -60,11 +40,10 @@ blueprint = Blueprint("openapi", __name__)
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A body that is not JSON; `fields` are those of a form."""
+    """A body that is not JSON."""
 
     media_type: str
     schema: Schema
-    fields: type[msgspec.Struct] | None = None
 
 
 HTML = Content("text/html", {"type": "string"})
@@ -161,8 +140,7 @@ class _Schemas:
         kinds: list[Any] = [Problem, FilterFields]
         for _, _, one in operations(app):
             kinds += [one.query, one.body, *(kind for answer in one.responses.values() for kind in _several(answer))]
-        kinds = [kind.fields if isinstance(kind, Content) else kind for kind in kinds]
-        self._kinds = list(filter(None, kinds))
+        self._kinds = [kind for kind in kinds if kind is not None and not isinstance(kind, Content)]
         self._schemas, self.components = msgspec.json.schema_components(self._kinds, ref_template=REF + "{name}")
         for schema in self.components.values():
             if schema.get("additionalProperties") is False:  # a request, in which null is a field left out
@@ -173,13 +151,10 @@ class _Schemas:
         """Return the schemas of a body by media type; those of structs are mostly references."""
         found: dict[str, Any] = {}
         for one in _several(content):
-            if not isinstance(one, Content):
-                found["application/json"] = {"schema": self._schemas[self._kinds.index(one)]}
-            elif one.fields is None:
+            if isinstance(one, Content):
                 found[one.media_type] = {"schema": one.schema}
-            else:  # a form, which has the parameters of a query string
-                fields = {each["name"]: each["schema"] for each in self.parameters(one.fields, has_filter=True)}
-                found[one.media_type] = {"schema": {"type": "object", "properties": fields}}
+            else:
+                found["application/json"] = {"schema": self._schemas[self._kinds.index(one)]}
         return found
 
     def parameters(self, kind: type[msgspec.Struct], *, has_filter: bool) -> Iterator[dict[str, Any]]:
@@ -249,7 +224,7 @@ def _described(rule: Rule, described: Operation, schemas: _Schemas) -> dict[str,
     problem = {MEDIA_TYPE: schemas.contents(Problem)["application/json"]}
     answers |= dict.fromkeys(described.statuses() - answers.keys(), problem)
     result["responses"] = {
-        str(status): {"description": MEANINGS[status]}
+        str(status): {"description": HTTP_STATUS_CODES[status]}
         | ({"content": contents} if contents else {})
         | ({"headers": RETRY_AFTER} if status in (429, 503) else {})
         for status, contents in sorted(answers.items())

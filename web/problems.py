@@ -7,26 +7,7 @@ from flask import Flask, Response, current_app, g, render_template, request
 from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.http import HTTP_STATUS_CODES
 
-from rag.errors import (
-    AnswerError,
-    AnswersOff,
-    DeadlinePassed,
-    DocumentRefused,
-    DocumentTooLarge,
-    EndpointSlow,
-    InsightsError,
-    InsightsOff,
-    JobConflict,
-    JobRefused,
-    KeysError,
-    NotReady,
-    NotThere,
-    QueryError,
-    QueueFull,
-    RerankOff,
-    StorageFull,
-    TypeNotRead,
-)
+from rag import errors
 from rag.query.request import FilterError
 from rag.removed import ROUTES
 
@@ -55,24 +36,24 @@ OPENAI_ERRORS = {  # status: type and code of OpenAI's API
     429: ("rate_limit_error", "rate_limit_exceeded"),
 }
 STATUSES: dict[type[Exception], int] = {  # of our errors; the first that fits counts
-    RerankOff: 501,
-    InsightsOff: 501,
-    AnswersOff: 501,
-    QueryError: 400,
+    errors.RerankOff: 501,
+    errors.InsightsOff: 501,
+    errors.AnswersOff: 501,
+    errors.QueryError: 400,
     FilterError: 400,
-    TypeNotRead: 415,
-    DocumentTooLarge: 413,
-    DocumentRefused: 400,
-    QueueFull: 429,
-    StorageFull: 507,
-    NotThere: 404,
-    JobRefused: 403,
-    JobConflict: 409,
-    NotReady: 503,
-    InsightsError: 503,
-    DeadlinePassed: 503,
-    EndpointSlow: 504,
-    AnswerError: 502,
+    errors.TypeNotRead: 415,
+    errors.DocumentTooLarge: 413,
+    errors.DocumentRefused: 400,
+    errors.QueueFull: 429,
+    errors.StorageFull: 507,
+    errors.NotThere: 404,
+    errors.JobRefused: 403,
+    errors.JobConflict: 409,
+    errors.NotReady: 503,
+    errors.InsightsError: 503,
+    errors.DeadlinePassed: 503,
+    errors.EndpointSlow: 504,
+    errors.AnswerError: 502,
 }
 FRAMING_PROBLEMS = {  # by the name of the server's error
     "LimitRequestLine": (414, "The address is longer than 8190 bytes; send long queries by POST."),
@@ -155,12 +136,12 @@ def problem_of(error: Exception) -> dict[str, object]:
         own_words = error.description if error.description != type(error).description else None
         detail = own_words or DETAILS.get(error.code) or HTTP_STATUS_CODES.get(error.code, "Error")
         return problem(error.code, detail, field=field)
-    if isinstance(error, DeadlinePassed):
+    if isinstance(error, errors.DeadlinePassed):
         current_app.extensions["metrics"].refuse("deadline")
     for kind, status in STATUSES.items():
         if isinstance(error, kind):
             return problem(status, str(error), field=field)
-    if isinstance(error, KeysError):
+    if isinstance(error, errors.KeysError):
         log.error("%s", error)
         return problem(503, "The server cannot read the file that says who may do what; see its log.")
     # %r because a path may hold line breaks, which would forge log lines

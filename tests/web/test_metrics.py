@@ -14,7 +14,7 @@ from rag.settings import load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until
 from web.app import create_app
-from web.metrics import SECONDS, STAGES, Metrics
+from web.metrics import Metrics
 
 TOOK = {"embed": 2.0, "dense": 0.7, "lexical": 0.4, "fuse": 0.1, "total": 3.1}
 
@@ -99,19 +99,6 @@ def test_batches_refusals_and_stages():
     for _ in range(100):  # what is done for a query does not grow with the queries before
         metrics.searched(answer(), "hybrid", "default")
     assert len(metrics._children) == children
-
-
-def test_the_status_page_gets_the_times_of_each_stage():
-    metrics = Metrics(lambda: {})
-    metrics.searched(answer(embed=1.5), "hybrid", "default")
-    metrics.searched(answer(embed=1.5), "hybrid", "notes")
-    metrics.searched(answer(embed=99_000.0), "dense", "default")
-    metrics.searched(answer(embed=0.0, dense=0.0), "lexical", "default")
-    stages = metrics.stages()
-    assert set(stages) == set(STAGES)
-    embed = dict(stages["embed"])
-    assert [bound for bound, _ in stages["embed"]] == [*SECONDS, float("inf")]
-    assert (embed[0.002], embed[float("inf")], sum(embed.values())) == (2, 1, 3)
 
 
 def test_workers_count_together_and_a_killed_one_loses_nothing(tmp_path):

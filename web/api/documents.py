@@ -9,21 +9,8 @@ from msgspec import Meta
 from werkzeug.exceptions import NotImplemented as NotSetUp
 from werkzeug.exceptions import ServiceUnavailable
 
-from rag import deadline
+from rag import deadline, messages
 from rag.errors import DocumentRefused, FieldError, JobMissing, JobRefused
-from rag.messages import (
-    BuildRequest,
-    Change,
-    Document,
-    InCollection,
-    InPushed,
-    Job,
-    Jobs,
-    Push,
-    PushQueue,
-    Request,
-    Withdrawal,
-)
 from rag.serving.job_manager import JobManager
 from rag.serving.pushed_queue import PushedQueue
 from web.api.requests import collection_field, read_json, read_query, retriever
@@ -35,7 +22,7 @@ JSON_LINES = "application/jsonl"
 MOST_EXPORTS = 4  # that one worker sends at once
 # One of the two is there, and is not null.
 _CONTENT = [{"required": [name], "properties": {name: {"type": "string"}}} for name in ("text", "base64")]
-_PUSH = Annotated[Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
+_PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
@@ -44,10 +31,16 @@ _pushes = ConcurrencyLimit("pushes", 2)  # each is in memory three times over
 
 
 @blueprint.get("/documents/<id>")
-@Operation(summary="Read a document.", role="read", query=InCollection, responses={200: Document}, errors=(404,))
+@Operation(
+    summary="Read a document.",
+    role="read",
+    query=messages.InCollection,
+    responses={200: messages.Document},
+    errors=(404,),
+)
 def document(id: str) -> Response:
     """Answer one document with its passages, in reading order."""
-    return jsonify(retriever().document(id, read_query(InCollection).collection))
+    return jsonify(retriever().document(id, read_query(messages.InCollection).collection))
 
 
 @blueprint.get("/documents")
@@ -55,13 +48,13 @@ def document(id: str) -> Response:
     summary="Export all documents as JSON Lines.",
     description=f"One document a line, all of one generation. A worker sends {MOST_EXPORTS} exports at once.",
     role="read",
-    query=InCollection,
+    query=messages.InCollection,
     responses={200: Content(JSON_LINES, {"type": "string"})},
     errors=(404,),
 )
 def documents() -> Response:
     """Stream every document of the generation that is live as the request comes in."""
-    found = retriever().documents(read_query(InCollection).collection)
+    found = retriever().documents(read_query(messages.InCollection).collection)
     release = _exports.take(ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
 
@@ -81,14 +74,14 @@ def documents() -> Response:
     "address before is replaced.",
     role="write",
     body=_PUSH,
-    responses={202: Change},
+    responses={202: messages.Change},
     errors=(409, 501, 507),
 )
 def push() -> tuple[Response, int, dict[str, str]]:
     """Accept a document and answer the change."""
     release = _pushes.take(ServiceUnavailable("Too many documents are being sent: try again shortly."))
     try:
-        sent = read_json(Push, MAX_DOCUMENT_BYTES, "a document")
+        sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
         if (sent.text is None) == (sent.base64 is None):
             raise FieldError("text", "A document has either text or base64.")
         change = _queue(sent.collection).put(sent)
@@ -101,13 +94,13 @@ def push() -> tuple[Response, int, dict[str, str]]:
 @Operation(
     summary="Withdraw a document that was pushed.",
     role="write",
-    query=Withdrawal,
-    responses={202: Change},
+    query=messages.Withdrawal,
+    responses={202: messages.Change},
     errors=(404, 409, 501, 507),
 )
 def withdraw() -> tuple[Response, int, dict[str, str]]:
     """Accept that a document is to go, and answer the change."""
-    asked = read_query(Withdrawal)
+    asked = read_query(messages.Withdrawal)
     return _accepted(_queue(asked.collection).delete(asked.url, asked.collection))
 
 
@@ -115,13 +108,13 @@ def withdraw() -> tuple[Response, int, dict[str, str]]:
 @Operation(
     summary="List what was pushed and withdrawn, and how much of it waits.",
     role="write",
-    query=InPushed,
-    responses={200: PushQueue},
+    query=messages.InPushed,
+    responses={200: messages.PushQueue},
     errors=(501,),
 )
 def changes() -> Response:
     """Answer the queue of a collection."""
-    collection = read_query(InPushed).collection
+    collection = read_query(messages.InPushed).collection
     return jsonify(_queue(collection).queue(collection))
 
 
@@ -129,13 +122,13 @@ def changes() -> Response:
 @Operation(
     summary="Show what became of a document that was pushed or withdrawn.",
     role="write",
-    query=InPushed,
-    responses={200: Change},
+    query=messages.InPushed,
+    responses={200: messages.Change},
     errors=(404, 501),
 )
 def change(id: str) -> Response:
     """Answer one change."""
-    collection = read_query(InPushed).collection
+    collection = read_query(messages.InPushed).collection
     return jsonify(_queue(collection).change(id, collection))
 
 
@@ -159,13 +152,13 @@ def _queue(collection: str) -> PushedQueue:
     summary="Start building the index.",
     description="One build runs at a time. Searches continue meanwhile, and use the new index once it is published.",
     role="write",
-    body=BuildRequest,
-    responses={202: Job},
+    body=messages.BuildRequest,
+    responses={202: messages.Job},
     errors=(404, 409, 501),
 )
 def start() -> tuple[Response, int, dict[str, str]]:
     """Start a job and answer its state."""
-    asked = read_json(BuildRequest, MAX_BODY_BYTES)
+    asked = read_json(messages.BuildRequest, MAX_BODY_BYTES)
     if not may_write(asked.collection):
         raise JobRefused("collection", OUTSIDE)
     job = _manager().start(sources=asked.sources, collection=asked.collection, add=asked.add, full=asked.full)
@@ -173,18 +166,18 @@ def start() -> tuple[Response, int, dict[str, str]]:
 
 
 @jobs.get("")
-@Operation(summary="List the builds, newest first.", role="write", responses={200: Jobs}, errors=(501,))
+@Operation(summary="List the builds, newest first.", role="write", responses={200: messages.Jobs}, errors=(501,))
 def list_all() -> Response:
     """Answer the jobs that the server remembers."""
-    read_query(Request)
+    read_query(messages.Request)
     return jsonify(jobs=[job for job in _manager().all() if may_write(job["collection"])])
 
 
 @jobs.get("/<id>")
-@Operation(summary="Show a build.", role="write", responses={200: Job}, errors=(404, 501))
+@Operation(summary="Show a build.", role="write", responses={200: messages.Job}, errors=(404, 501))
 def show(id: str) -> Response:
     """Answer one job."""
-    read_query(Request)
+    read_query(messages.Request)
     job = _manager().get(id)
     if not may_write(job["collection"]):
         raise JobMissing(id)
@@ -196,7 +189,7 @@ def show(id: str) -> Response:
     summary="Cancel a build.",
     description="The index does not change. The process takes a moment to stop.",
     role="write",
-    responses={202: Job},
+    responses={202: messages.Job},
     errors=(404, 409, 501),
 )
 def cancel(id: str) -> tuple[Response, int]:

@@ -7,21 +7,9 @@ from typing import Any
 from flask import Blueprint, Response, jsonify
 from werkzeug.exceptions import NotFound
 
+from rag import messages
 from rag.decoding import decode
 from rag.errors import FieldError
-from rag.messages import (
-    LONGEST_TEXT,
-    Embedding,
-    EmbeddingRequest,
-    Embeddings,
-    Model,
-    Models,
-    Ranked,
-    RankedText,
-    Reranking,
-    RerankRequest,
-    Usage,
-)
 from web.api.requests import read_json, read_object, retriever
 from web.guards.limits import MAX_BODY_BYTES
 from web.openapi import Operation
@@ -38,8 +26,8 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 @Operation(
     summary="Turn texts into vectors, as OpenAI does.",
     role="read",
-    body=EmbeddingRequest,
-    responses={200: Embeddings},
+    body=messages.EmbeddingRequest,
+    responses={200: messages.Embeddings},
     errors=(404,),
 )
 def embed() -> Response:
@@ -48,7 +36,7 @@ def embed() -> Response:
     texts = fields.get("input")
     if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
         raise FieldError("input", TOKENS)
-    asked = decode(fields, EmbeddingRequest)
+    asked = decode(fields, messages.EmbeddingRequest)
     made = retriever().embed([asked.input] if isinstance(asked.input, str) else asked.input, asked.role, asked.model)
     dimension = made.vectors.shape[1]
     if asked.dimensions not in (None, dimension):
@@ -57,24 +45,24 @@ def embed() -> Response:
         vectors = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in made.vectors]
     else:
         vectors = made.vectors.tolist()
-    data = [Embedding(place, vector) for place, vector in enumerate(vectors)]
-    return jsonify(Embeddings(data, made.model, Usage(made.tokens, made.tokens)))
+    data = [messages.Embedding(place, vector) for place, vector in enumerate(vectors)]
+    return jsonify(messages.Embeddings(data, made.model, messages.Usage(made.tokens, made.tokens)))
 
 
 @blueprint.get("/models")
-@Operation(summary="List the models, as OpenAI does.", role="read", responses={200: Models})
+@Operation(summary="List the models, as OpenAI does.", role="read", responses={200: messages.Models})
 def models() -> Response:
     """Answer the model that embeds, and the one that reranks if there is one."""
-    return jsonify(Models([Model(name) for name in _model_names()]))
+    return jsonify(messages.Models([messages.Model(name) for name in _model_names()]))
 
 
 @blueprint.get("/models/<path:id>")
-@Operation(summary="Describe a model, as OpenAI does.", role="read", responses={200: Model}, errors=(404,))
+@Operation(summary="Describe a model, as OpenAI does.", role="read", responses={200: messages.Model}, errors=(404,))
 def model(id: str) -> Response:
     """Answer one model."""
     if id not in _model_names():
         raise NotFound(f"There is no model {id[:80]!a}; this server has {', '.join(_model_names())}.")
-    return jsonify(Model(id))
+    return jsonify(messages.Model(id))
 
 
 def _model_names() -> list[str]:
@@ -88,13 +76,13 @@ def _model_names() -> list[str]:
     description="Results are sorted, the best first; `index` is the place of the text in the request. Scores are those "
     "of the cross-encoder after a sigmoid.",
     role="read",
-    body=RerankRequest,
-    responses={200: Reranking},
+    body=messages.RerankRequest,
+    responses={200: messages.Reranking},
     errors=(404, 501),
 )
 def rerank() -> Response:
     """Answer the index and score of each document, best first."""
-    asked = read_json(RerankRequest, MAX_BODY_BYTES)
+    asked = read_json(messages.RerankRequest, MAX_BODY_BYTES)
     names = ["text"] if asked.rank_fields is None else asked.rank_fields
     texts = [_text_of(f"documents[{place}]", each, names) for place, each in enumerate(asked.documents)]
     served = retriever().status().get("rerank_model")
@@ -103,9 +91,10 @@ def rerank() -> Response:
     found = retriever().rerank(asked.query, texts)
     scores = found.scores.tolist()
     best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
-    shown = [RankedText(texts[place]) if asked.return_documents else None for place in best]
-    results = [Ranked(place, scores[place], text) for place, text in zip(best, shown, strict=True)]
-    return jsonify(Reranking(str(uuid.uuid4()), served or "", results, Usage(found.tokens, found.tokens)))
+    shown = [messages.Ranked(at, scores[at], {"text": texts[at]} if asked.return_documents else None) for at in best]
+    return jsonify(
+        messages.Reranking(str(uuid.uuid4()), served or "", shown, messages.Usage(found.tokens, found.tokens))
+    )
 
 
 def _text_of(name: str, document: str | dict[str, Any], fields: list[str]) -> str:
@@ -114,6 +103,6 @@ def _text_of(name: str, document: str | dict[str, Any], fields: list[str]) -> st
         return document
     values = [str(document[field]) for field in fields if isinstance(document.get(field), str | int | float)]
     text = "\n".join(values) if values else document.get("text")
-    if not isinstance(text, str) or not 1 <= len(text) <= LONGEST_TEXT:
-        raise FieldError(name, f"{name} must have a field text of 1 to {LONGEST_TEXT} characters.")
+    if not isinstance(text, str) or not 1 <= len(text) <= messages.LONGEST_TEXT:
+        raise FieldError(name, f"{name} must have a field text of 1 to {messages.LONGEST_TEXT} characters.")
     return text

@@ -10,36 +10,14 @@ from typing import Annotated, Any
 from flask import Blueprint, Response, jsonify, request
 from msgspec import Meta, structs
 
-from rag import deadline
+from rag import deadline, messages
 from rag.answer.prompt import Endpoint, Exchange, search_text
 from rag.decoding import decode, refuse_unknown
 from rag.errors import AnswerError, FieldError, NotReady, RagError
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
-from rag.messages import (
-    MOST_QUERIES,
-    AnswerInWords,
-    AnswerRequest,
-    BatchAnswer,
-    FeedbackRequest,
-    SearchBatch,
-    Suggestions,
-    SuggestRequest,
-)
 from rag.query.request import MAX_QUERY_CHARS, FilterError, SearchRequest
 from rag.query.results import Answer
-from web.api.requests import (
-    fields_beside_filter,
-    filter_of_parameters,
-    parse_query_string,
-    read_json,
-    read_object,
-    recorder,
-    retriever,
-    run,
-    search_of_object,
-    search_of_parameters,
-    settings,
-)
+from web.api import requests
 from web.display_urls import places
 from web.guards.limits import MAX_BODY_BYTES, MAX_CONVERSATION_BYTES, MAX_SEARCH_BYTES, ConcurrencyLimit
 from web.openapi import Content, Operation
@@ -48,7 +26,8 @@ from web.problems import DETAILS, problem, problem_of
 # A hit is named by all feedback but `seen`.
 _NAMED = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
 _FEEDBACK = Annotated[
-    FeedbackRequest, Meta(extra_json_schema={"anyOf": [_NAMED, {"properties": {"feedback": {"const": "seen"}}}]})
+    messages.FeedbackRequest,
+    Meta(extra_json_schema={"anyOf": [_NAMED, {"properties": {"feedback": {"const": "seen"}}}]}),
 ]
 
 MOST_AT_ONCE = 8  # answers that one worker writes
@@ -75,14 +54,14 @@ _slots = ConcurrencyLimit("answers", MOST_AT_ONCE)
 )
 def search_by_query_string() -> Response:
     """Answer `?q=…&k=…`."""
-    return jsonify(run(search_of_parameters(parse_query_string(request.query_string))))
+    return jsonify(requests.run(requests.search_of_parameters(requests.parse_query_string(request.query_string))))
 
 
 @blueprint.post("/search")
 @Operation(summary="Search.", role="read", body=SearchRequest, responses={200: Answer}, errors=(404,))
 def search_by_body() -> Response:
     """Answer a JSON object with `query`, `k`, …"""
-    return jsonify(run(search_of_object(read_object(MAX_SEARCH_BYTES), SearchRequest)))
+    return jsonify(requests.run(requests.search_of_object(requests.read_object(MAX_SEARCH_BYTES), SearchRequest)))
 
 
 @blueprint.post("/search/batch")
@@ -90,38 +69,38 @@ def search_by_body() -> Response:
     summary="Search for several queries at once.",
     description="They go through the model together. A search that fails has a problem in its place.",
     role="read",
-    body=SearchBatch,
-    responses={200: BatchAnswer},
+    body=messages.SearchBatch,
+    responses={200: messages.BatchAnswer},
 )
 def search_by_batch() -> Response:
     """Answer a list of searches, each with what it would have got alone: an answer or a problem."""
     began = time.perf_counter()
-    fields = read_object(MAX_BODY_BYTES)
+    fields = requests.read_object(MAX_BODY_BYTES)
     refuse_unknown(fields, ("queries",), "a batch")
     queries = fields.get("queries")
-    if not isinstance(queries, list) or not 1 <= len(queries) <= MOST_QUERIES:
-        raise FieldError("queries", f"queries must be a list of 1 to {MOST_QUERIES} searches.")
+    if not isinstance(queries, list) or not 1 <= len(queries) <= messages.MOST_QUERIES:
+        raise FieldError("queries", f"queries must be a list of 1 to {messages.MOST_QUERIES} searches.")
     outcomes: list[Any] = []  # of each, its search, and later what it got: an answer or a problem
     for each in queries:
         try:
             if not isinstance(each, dict):
                 raise FieldError("queries", "A search must be an object.")
-            outcomes.append(search_of_object(each, SearchRequest))
+            outcomes.append(requests.search_of_object(each, SearchRequest))
         except (FieldError, FilterError) as error:
             outcomes.append(problem_of(error))
     to_embed = [one.meaning for one in outcomes if isinstance(one, SearchRequest) and one.mode != "lexical"]
-    made = iter(retriever().embed_queries(to_embed) if to_embed else ())
+    made = iter(requests.retriever().embed_queries(to_embed) if to_embed else ())
     seconds = time.perf_counter() - began
     for place, search in enumerate(outcomes):
         if isinstance(search, SearchRequest):
             embedded = None if search.mode == "lexical" else next(made)
             try:
                 deadline.check()
-                outcomes[place] = run(search, embedded, via="batch")
+                outcomes[place] = requests.run(search, embedded, via="batch")
             except RagError as error:
                 outcomes[place] = problem_of(error)
     took = {"embed": round(seconds * 1000, 3), "total": round((time.perf_counter() - began) * 1000, 3)}
-    return jsonify(BatchAnswer(outcomes, took))
+    return jsonify(messages.BatchAnswer(outcomes, took))
 
 
 @blueprint.get("/suggest")
@@ -129,18 +108,18 @@ def search_by_batch() -> Response:
     summary="Suggest what to ask.",
     description="Titles and headings that go on as was typed, of documents that the filter allows.",
     role="read",
-    query=SuggestRequest,
+    query=messages.SuggestRequest,
     has_filter=True,
-    responses={200: Suggestions},
+    responses={200: messages.Suggestions},
     errors=(404,),
 )
 def suggest() -> Response:
     """Answer `?q=…` with suggestions, the likeliest first."""
-    parameters = parse_query_string(request.query_string)
-    given = fields_beside_filter(parameters, SuggestRequest.__struct_fields__, "suggestions")
-    typed = decode(given, SuggestRequest, strict=False)
-    wanted = filter_of_parameters(places(typed.collection).index_values(parameters))
-    return jsonify(Suggestions(retriever().suggest(typed.q, typed.collection, wanted, typed.k)))
+    parameters = requests.parse_query_string(request.query_string)
+    given = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
+    typed = decode(given, messages.SuggestRequest, strict=False)
+    wanted = requests.filter_of_parameters(places(typed.collection).index_values(parameters))
+    return jsonify(messages.Suggestions(requests.retriever().suggest(typed.q, typed.collection, wanted, typed.k)))
 
 
 @blueprint.post("/feedback")
@@ -154,8 +133,8 @@ def suggest() -> Response:
 )
 def add_feedback() -> Response:
     """Take feedback, to be written within a second."""
-    keeps = recorder()
-    found = read_json(FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
+    keeps = requests.recorder()
+    found = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not found.hit and found.feedback != "seen":
         raise FieldError("hit", "hit is missing: only seen is said of a search as a whole.")
     keeps.add_feedback(found.search_id, found.feedback, found.hit or "")
@@ -166,29 +145,29 @@ def add_feedback() -> Response:
 @Operation(
     summary="Answer in words, with citations.",
     role="read",
-    body=AnswerRequest,
-    responses={200: (Content(MEDIA_TYPE, {}), AnswerInWords)},
+    body=messages.AnswerRequest,
+    responses={200: (Content(MEDIA_TYPE, {}), messages.AnswerInWords)},
     errors=(404, 501, 502, 504),
     description="Streams the events `hits`, `token`, `support`, `citations` and `done`, or `error` with a problem. "
     "With `Accept: application/json`, answers once all is written.",
 )
 def answer() -> Response:
     """Search, and have the endpoint write an answer from the hits."""
-    endpoint = Endpoint.of(settings())
-    fields = read_object(MAX_CONVERSATION_BYTES)
+    endpoint = Endpoint.of(requests.settings())
+    fields = requests.read_object(MAX_CONVERSATION_BYTES)
     if fields.get("k") is None:
         fields["k"] = DEFAULT_K
-    asked = search_of_object(fields, AnswerRequest)
+    asked = requests.search_of_object(fields, messages.AnswerRequest)
     exchanges = [Exchange(each.question, each.answer) for each in asked.history]
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = _slots.take(full)
     try:
         text = search_text(asked.query, exchanges, MAX_QUERY_CHARS)
-        found = run(structs.replace(asked.search, query=text), via="answer")
+        found = requests.run(structs.replace(asked.search, query=text), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
         from rag.answer.answer_writer import write_answer  # brings an HTTP client, which not every server needs
 
-        seen = retriever()
+        seen = requests.retriever()
         embed = None if asked.mode == "lexical" else lambda texts: seen.embed(texts).vectors
         events = write_answer(found, endpoint, asked.query, exchanges, embed=embed, support=SUPPORT)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":

@@ -60,7 +60,7 @@ PREFLIGHT = {
 _PORT = re.compile(r":[0-9]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
 _LEAST_SECRET = 16  # characters
-_SECRET_HEADER = "X-Proxy-Secret"  # noqa: S105 - its name
+_SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - its name
 
 
 class Access:
@@ -186,13 +186,13 @@ class Users:
             )
         if self._secret and len(self._secret) < _LEAST_SECRET:
             raise SettingsError(f"proxy_secret needs at least {_LEAST_SECRET} characters, preferably random")
-        names = (settings.user_header, settings.groups_header, _SECRET_HEADER)
+        names = (settings.user_header, settings.groups_header)
         for name in names:
             if not _HEADER.fullmatch(name):
                 raise SettingsError(f"{name[:80]!r} is not the name of a header, such as X-Forwarded-User")
-        if len({name.lower() for name in names}) < len(names):
-            raise SettingsError(f"user_header, groups_header and {_SECRET_HEADER} must differ")
-        self._user, self._groups, self._secret_header = (f"HTTP_{n.upper().replace('-', '_')}" for n in names)
+        self._user, self._groups = (f"HTTP_{name.upper().replace('-', '_')}" for name in names)
+        if len({self._user, self._groups, _SECRET}) < 3:
+            raise SettingsError("user_header, groups_header and X-Proxy-Secret must differ")
         self._shown = settings.user_header
 
     def caller(self, role: str) -> Caller | None:
@@ -238,7 +238,7 @@ class Users:
                 return False
         if not self._secret:
             return True
-        given = str(environ.get(self._secret_header, "")).encode("latin-1", "replace")
+        given = str(environ.get(_SECRET, "")).encode("latin-1", "replace")
         return hmac.compare_digest(given, self._secret.encode())
 
 

@@ -54,7 +54,7 @@ def caller() -> Caller:
 def visible(retriever: LiveRetriever) -> LiveRetriever:
     """Return a retriever as the caller of this request may use it."""
     scope = caller().scope
-    return retriever if scope.is_all else ScopedRetriever(retriever, scope)
+    return retriever if scope is EVERYTHING or scope.is_all else ScopedRetriever(retriever, scope)
 
 
 def may_write(collection: str) -> bool:

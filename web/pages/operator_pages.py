@@ -1,7 +1,6 @@
 """The pages of the operator: the index served, its freshness and speed; and the questions of readers, with CSV."""
 
 import sqlite3
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -18,13 +17,10 @@ from web.display_urls import Link, Places, distinct, link_to
 from web.metrics import Metrics
 from web.openapi import HTML, Content, Operation
 
-STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "sentences": "Sentences"}
+STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "total": "All"}
 BUILD_STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")  # as they follow each other
 FAILURES = 10  # that are listed
 OFFERED = (1, 7, 30, 90)  # days
-SHARES = (0.5, 0.95, 0.99)
-
-Buckets = Sequence[tuple[float, int]]  # upper bound in seconds, how many between it and the bound before
 status = Blueprint("status", __name__)
 insights = Blueprint("insights", __name__)
 
@@ -54,7 +50,7 @@ def show_status() -> str:
     index: dict[str, Any] | None = None
     with suppress(NotReady):  # the page says why, by the status
         index = retriever().describe(collection)
-    stages = metrics.stages()
+    means = metrics.means()
     pushed: dict[str, Any] | None = None
     with suppress(OSError, sqlite3.Error):  # nothing can be pushed either, then, and who does is told
         pushes: PushedQueue | None = current_app.extensions["pushes"]
@@ -66,9 +62,8 @@ def show_status() -> str:
         index=index,
         pushed=pushed,
         **(_of_index(index) if index else {}),
-        searches=sum(count for _, count in stages["total"]),
-        quantiles=quantiles(stages["total"]),
-        stages=[(label, quantiles(stages[name])) for name, label in STAGES.items()],
+        searches=means["total"][0],
+        stages=[(label, f"{seconds * 1000:.1f} ms") for name, label in STAGES.items() for _, seconds in [means[name]]],
     )
 
 
@@ -139,22 +134,6 @@ def _report(asked: InsightsRequest) -> Report:
         raise InsightsError(f"what people ask cannot be read: {error}") from error
 
 
-def quantiles(buckets: Buckets) -> list[str]:
-    """Return the durations within which SHARES of all fall, interpolated within a bucket; none if there are none."""
-    total = sum(count for _, count in buckets)
-    found: list[str] = []
-    for share in SHARES if total else ():
-        rank, below, lower = share * total, 0, 0.0
-        for bound, count in buckets:
-            if count and below + count >= rank:
-                if bound < float("inf"):  # else nothing is known of how far those over the last bound are over it
-                    lower += (bound - lower) * (rank - below) / count
-                break
-            below, lower = below + count, bound
-        found.append(_spell(lower))
-    return found
-
-
 def age(moment: str, now: datetime) -> str:
     """Say how long ago a moment was, given by ISO 8601."""
     minutes = int((now - datetime.fromisoformat(moment)).total_seconds()) // 60
@@ -163,8 +142,3 @@ def age(moment: str, now: datetime) -> str:
             count = minutes // size
             return f"{count} {unit}{'s' * (count > 1)} ago"
     return "just now"
-
-
-def _spell(seconds: float) -> str:
-    value, unit = (seconds, "s") if seconds >= 1 else (seconds * 1000, "ms")
-    return f"{value:.0f} {unit}" if value >= 10 else f"{round(value, 1):g} {unit}"

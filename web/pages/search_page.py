@@ -27,15 +27,7 @@ from rag.query.request import (
     parameters_of,
 )
 from rag.query.results import FACETS, Answer, Hit, Share, is_source_code, section_within
-from web.api.requests import (
-    collection_field,
-    is_filter,
-    parse_query_string,
-    retriever,
-    run,
-    search_of_parameters,
-    settings,
-)
+from web.api import requests
 from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, distinct, is_of_web, place_of, places
 from web.guards.limits import MAX_BODY_BYTES, read_body
 from web.openapi import HTML, Content, Operation
@@ -45,7 +37,6 @@ STAGES = ("total", "embed", "dense", "lexical", "fuse", "rerank", "sentences")
 EXAMPLES = 4
 ALSO = 3  # addresses of the same passage that are shown
 FORM = "application/x-www-form-urlencoded"
-DESCRIPTION = "Empty and unknown fields are ignored, so links with tracking parameters still work."
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
 KINDS = {
     "application/json": "JSON",
@@ -95,7 +86,7 @@ class PageSearch:
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """The collection, if it is another than the default one, and the filter, in their usual order."""
-        return (*collection_field(self.search.collection).items(), *parameters_of(self.search.only))
+        return (*requests.collection_field(self.search.collection).items(), *parameters_of(self.search.only))
 
     @property
     def per_document(self) -> str:
@@ -162,7 +153,7 @@ def _label(name: str, value: str, places: Places) -> str:
 @Operation(
     summary="Show the search page",
     role="read",
-    description=DESCRIPTION,
+    description="Empty and unknown fields are ignored, so links with tracking parameters still work.",
     query=PageFields,
     has_filter=True,
     responses={200: HTML},
@@ -177,8 +168,8 @@ def index() -> str:
 @Operation(
     summary="Show the search page for a query that is too long for an address",
     role="read",
-    description=DESCRIPTION,
-    body=Content(FORM, {}, PageFields),
+    description="The fields are those of the address.",
+    body=Content(FORM, {"type": "object"}),
     responses={200: HTML},
     errors=(404,),
 )
@@ -193,18 +184,18 @@ def _page(fields: bytes) -> str:
     # other parameters are left alone: links people share pick up tracking parameters on the way
     parameters = {
         name: values
-        for name, values in parse_query_string(fields).items()
-        if (name in PageFields.__struct_fields__ or is_filter(name)) and any(values)
+        for name, values in requests.parse_query_string(fields).items()
+        if (name in PageFields.__struct_fields__ or requests.is_filter(name)) and any(values)
     }
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
-    status, known = retriever().status(), settings()
+    status, known = requests.retriever().status(), requests.settings()
     answers = known.answer_page if known.answer_url and known.answer_page != "off" else ""  # when they are written
     # for the page that shows an error too
     g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
     named = places(parameters.get("collection", [DEFAULT_COLLECTION])[0])
     parameters = named.index_values(parameters)
-    search = structs.replace(search_of_parameters({"q": ["?"], **parameters}), query=query)
+    search = structs.replace(requests.search_of_parameters({"q": ["?"], **parameters}), query=query)
     asked = PageSearch(search, named)
     collections = [one["name"] for one in status.get("collections", [])]
     offers = len(collections) > 1 and search.collection in collections
@@ -221,21 +212,21 @@ def _page(fields: bytes) -> str:
         created = index.get("created_at")
         day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
-    search_of_parameters({"q": [query], **parameters})  # raises for a query that is too long
+    requests.search_of_parameters({"q": [query], **parameters})  # raises for a query that is too long
     search = structs.replace(search, facets=True, expand="section" if opened else "none")
     repeats = bool(opened) or search.sentences  # what is shown already, with more of it
-    answer = run(search, via=None if repeats else "page")
+    answer = requests.run(search, via=None if repeats else "page")
     return render_template("page.html", **g.form, **_shown(answer, asked), opened=opened, asked=asked)
 
 
 def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
     """Return questions for the start page: the operator's, or headings from all over the index."""
-    if chosen := [text for part in settings().examples.split("|") if (text := part.strip())]:
+    if chosen := [text for part in requests.settings().examples.split("|") if (text := part.strip())]:
         return [] if chosen == ["none"] else chosen
     if not status["ready"]:
         return []
     try:
-        return retriever().headings(collection)[:EXAMPLES]
+        return requests.retriever().headings(collection)[:EXAMPLES]
     except (NotReady, NotThere):  # the page says so by its status, or once it is asked
         return []
 
@@ -317,6 +308,6 @@ def _link(hit: Hit, asked: PageSearch) -> Link:
     """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return asked.places.link_to(hit.url)
-    kept: dict[str, Any] = collection_field(asked.search.collection)
+    kept: dict[str, Any] = requests.collection_field(asked.search.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.search.query, **kept, _anchor="passage")
     return Link(address, asked.places.of(hit.url))

@@ -92,7 +92,6 @@ WRONG = {  # by path, field and status: fields of the request
     (EMBED, "input", 400): [{"input": x} for x in (None, [], ["a\ud800"], ["a"] * 2049, "a" * 100_001)],
     (EMBED, "input[1]", 400): ({"input": ["a", ""]},),
     (EMBED, "role", 400): ({"role": "passage"},),
-    (EMBED, "texts", 400): ({"texts": "b"},),
     (EMBED, "dimensions", 400): ({"dimensions": 7},),
     (EMBED, "encoding_format", 400): ({"encoding_format": "int8"},),
     (EMBED, "model", 404): ({"model": "text-embedding-3-small"},),

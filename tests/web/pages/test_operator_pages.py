@@ -3,19 +3,19 @@
 import csv
 import io
 import re
-from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
+from rag.query.results import Answer
 from rag.serving.access import KeyFile, Part, Scope
 from rag.settings import Settings
 from tests.web.api.test_feedback import Kept, searched
 from tests.web.fakes import FakeRetriever
 from web.app import create_app
-from web.pages.operator_pages import age, quantiles
+from web.pages.operator_pages import age
 
 REPORT = {
     "new": {"count": 3, "examples": []},
@@ -67,19 +67,13 @@ def test_it_says_what_is_served_and_what_the_last_build_did(client, retriever):
     assert 'href="javascript' not in client.get("/status").text
 
 
-def test_speed_is_that_of_the_metrics(app, client, monkeypatch):
-    stages = {"total": [(0.004, 10), (0.008, 80), (float("inf"), 10)], "embed": [(0.004, 100)]}
-    monkeypatch.setattr(app.extensions["metrics"], "stages", lambda: defaultdict(list, stages))
-    html = client.get("/status").text
-    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
-    assert "100 searches since the server started: half within 6 ms, 95 % within 8 ms" in text
-    assert "Embedding 2 ms 3.8 ms 4 ms" in text
-
-
-def test_quantiles_are_read_within_a_bucket():
-    assert quantiles([(0.01, 100), (0.02, 100)]) == ["10 ms", "19 ms", "20 ms"]
-    assert quantiles([(1.0, 0), (2.0, 0), (float("inf"), 4)]) == ["2 s", "2 s", "2 s"]
-    assert quantiles([(1.0, 0)]) == []
+def test_speed_is_that_of_the_metrics(app, client):
+    for embed in (1.5, 2.5):
+        answer = Answer("q", [], {"embed": embed, "total": 2 * embed}, "g1")
+        app.extensions["metrics"].searched(answer, "hybrid", "default")
+    text = text_of(client)
+    assert "Means of 2 searches since the server started" in text
+    assert "Embedding 2.0 ms Dense 0.0 ms Lexical 0.0 ms Fusion 0.0 ms All 4.0 ms" in text
 
 
 @pytest.mark.parametrize(
