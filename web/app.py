@@ -53,16 +53,16 @@ _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers chang
 
 
 @health.get("/livez")
-@Operation(summary="Check that the process answers.", role=None, responses={200: Live})
+@Operation(role=None, responses={200: Live})
 def livez() -> Response:
-    """Answer 200 for as long as the process serves requests."""
+    """Check that the process answers."""
     return jsonify(live=True)
 
 
 @health.get("/readyz")
-@Operation(summary="Check readiness, and what is served.", role=None, responses={200: Status}, errors=(503,))
+@Operation(role=None, responses={200: Status}, errors=(503,))
 def readyz() -> Response:
-    """Answer 200 with the retriever's status while a search would be answered, else 503 with the reason."""
+    """Check readiness, and what is served."""
     seen = visible_retriever()
     status = seen.status()
     if current_app.extensions["draining"].is_set():

@@ -222,12 +222,7 @@ def note_search(answer: Answer, *, mode: str, collection: str, k: int) -> None:
 
 
 @blueprint.get("/metrics")
-@Operation(
-    summary="Counters and times of all workers, in the Prometheus text format.",
-    role="read",
-    whole=True,
-    responses={200: Content("text/plain", {"type": "string"})},
-)
+@Operation(role="read", whole=True, responses={200: Content("text/plain", {"type": "string"})})
 def show() -> Response:
-    """Answer with what all workers counted."""
+    """Counters and times of all workers, in the Prometheus text format."""
     return Response(current_app.extensions["metrics"].text(), content_type=exposition.CONTENT_TYPE_LATEST)

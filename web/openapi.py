@@ -1,5 +1,6 @@
 """Descriptions of routes, written at their views; `/openapi.json` is made from these, their structs and the URL map."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,16 +52,14 @@ HTML = Content("text/html", {"type": "string"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The request and the answers of one method of a route; decorates its view, below the route."""
+    """The request and the answers of one method of a route; decorates its view, whose docstring is the summary."""
 
-    summary: str
     role: Role | None  # the role that a key must have; None is open to everybody: probes alone
     responses: Mapping[int, Body | Sequence[Body] | None]  # by status; None for no body
     body: Body | None = None
     query: type[msgspec.Struct] | None = None  # of the query string, in which `query` is written `q`
     has_filter: bool = False  # whether the query string has the fields of a filter as well
     errors: Sequence[int] = ()  # statuses with a problem, besides those that every such route has
-    description: str = ""  # more, in Markdown
     operator: bool = False  # a key must have the role write as well; a browser may send it, as nothing is changed
     whole: bool = False  # it tells of all documents, so that a key with a narrower scope is refused
 
@@ -80,8 +79,8 @@ def operation_of(view: Callable[..., Any] | None) -> Operation | None:
     return getattr(view, _ATTRIBUTE, None)
 
 
-_OF_FILES = Operation(summary="", role=None, responses={})
-_UNDESCRIBED = Operation(summary="", role="write", responses={})
+_OF_FILES = Operation(role=None, responses={})
+_UNDESCRIBED = Operation(role="write", responses={})
 
 
 def operation_for(rule: Rule) -> Operation:
@@ -101,9 +100,9 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
 
 
 @blueprint.get("/openapi.json")
-@Operation(summary="Describe this API in the OpenAPI 3.1 format.", role="read", responses={200: dict[str, Any]})
+@Operation(role="read", responses={200: dict[str, Any]})
 def describe_api() -> Response:
-    """Answer with the description of every route of the running server."""
+    """Describe this API in the OpenAPI 3.1 format."""
     return jsonify(document(current_app))
 
 
@@ -112,7 +111,8 @@ def document(app: Flask) -> dict[str, Any]:
     schemas = _Schemas(app)
     paths: dict[str, dict[str, Any]] = {}
     for rule, method, described in operations(app):
-        paths.setdefault(_CONVERTER.sub(r"{\1}", rule.rule), {})[method.lower()] = _described(rule, described, schemas)
+        path, text = _CONVERTER.sub(r"{\1}", rule.rule), inspect.getdoc(app.view_functions[rule.endpoint]) or ""
+        paths.setdefault(path, {})[method.lower()] = _described(rule, described, text, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -203,14 +203,15 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-def _described(rule: Rule, described: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _described(rule: Rule, described: Operation, text: str, schemas: _Schemas) -> dict[str, Any]:
+    summary, _, description = text.partition("\n\n")
     result: dict[str, Any] = {
         "operationId": rule.endpoint.replace(".", "_"),
         "tags": [rule.endpoint.partition(".")[0]],
-        "summary": described.summary,
+        "summary": summary,
     }
-    if described.description:
-        result["description"] = described.description
+    if description:
+        result["description"] = description
     in_path = {"in": "path", "required": True, "schema": {"type": "string"}}
     parameters: list[dict[str, Any]] = [{"name": name, **in_path} for name in sorted(rule.arguments)]
     if described.query is not None:

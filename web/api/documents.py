@@ -31,29 +31,21 @@ _pushes = ConcurrencyLimit("pushes", 2)  # each is in memory three times over
 
 
 @blueprint.get("/documents/<id>")
-@Operation(
-    summary="Read a document.",
-    role="read",
-    query=messages.InCollection,
-    responses={200: messages.Document},
-    errors=(404,),
-)
+@Operation(role="read", query=messages.InCollection, responses={200: messages.Document}, errors=(404,))
 def document(id: str) -> Response:
-    """Answer one document with its passages, in reading order."""
+    """Read a document."""
     return jsonify(retriever().document(id, read_query(messages.InCollection).collection))
 
 
 @blueprint.get("/documents")
 @Operation(
-    summary="Export all documents as JSON Lines.",
-    description=f"One document a line, all of one generation. A worker sends {MOST_EXPORTS} exports at once.",
-    role="read",
-    query=messages.InCollection,
-    responses={200: Content(JSON_LINES, {"type": "string"})},
-    errors=(404,),
+    role="read", query=messages.InCollection, responses={200: Content(JSON_LINES, {"type": "string"})}, errors=(404,)
 )
 def documents() -> Response:
-    """Stream every document of the generation that is live as the request comes in."""
+    """Export all documents as JSON Lines.
+
+    One document a line, all of one generation. A worker sends 4 exports at once.
+    """
     found = retriever().documents(read_query(messages.InCollection).collection)
     release = _exports.take(ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
@@ -68,17 +60,13 @@ def documents() -> Response:
 
 
 @blueprint.post("/documents")
-@Operation(
-    summary="Push a document.",
-    description="It is on the disk when this is answered, and found within seconds. What was pushed for the same "
-    "address before is replaced.",
-    role="write",
-    body=_PUSH,
-    responses={202: messages.Change},
-    errors=(409, 501, 507),
-)
+@Operation(role="write", body=_PUSH, responses={202: messages.Change}, errors=(409, 501, 507))
 def push() -> tuple[Response, int, dict[str, str]]:
-    """Accept a document and answer the change."""
+    """Push a document.
+
+    It is on the disk when this is answered, and found within seconds. What was pushed for the same address before is
+    replaced.
+    """
     release = _pushes.take(ServiceUnavailable("Too many documents are being sent: try again shortly."))
     try:
         sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
@@ -91,43 +79,25 @@ def push() -> tuple[Response, int, dict[str, str]]:
 
 
 @blueprint.delete("/documents")
-@Operation(
-    summary="Withdraw a document that was pushed.",
-    role="write",
-    query=messages.Withdrawal,
-    responses={202: messages.Change},
-    errors=(404, 409, 501, 507),
-)
+@Operation(role="write", query=messages.Withdrawal, responses={202: messages.Change}, errors=(404, 409, 501, 507))
 def withdraw() -> tuple[Response, int, dict[str, str]]:
-    """Accept that a document is to go, and answer the change."""
+    """Withdraw a document that was pushed."""
     asked = read_query(messages.Withdrawal)
     return _accepted(_queue(asked.collection).delete(asked.url, asked.collection))
 
 
 @blueprint.get("/changes")
-@Operation(
-    summary="List what was pushed and withdrawn, and how much of it waits.",
-    role="write",
-    query=messages.InPushed,
-    responses={200: messages.PushQueue},
-    errors=(501,),
-)
+@Operation(role="write", query=messages.InPushed, responses={200: messages.PushQueue}, errors=(501,))
 def changes() -> Response:
-    """Answer the queue of a collection."""
+    """List what was pushed and withdrawn, and how much of it waits."""
     collection = read_query(messages.InPushed).collection
     return jsonify(_queue(collection).queue(collection))
 
 
 @blueprint.get("/changes/<id>")
-@Operation(
-    summary="Show what became of a document that was pushed or withdrawn.",
-    role="write",
-    query=messages.InPushed,
-    responses={200: messages.Change},
-    errors=(404, 501),
-)
+@Operation(role="write", query=messages.InPushed, responses={200: messages.Change}, errors=(404, 501))
 def change(id: str) -> Response:
-    """Answer one change."""
+    """Show what became of a document that was pushed or withdrawn."""
     collection = read_query(messages.InPushed).collection
     return jsonify(_queue(collection).change(id, collection))
 
@@ -148,16 +118,12 @@ def _queue(collection: str) -> PushedQueue:
 
 
 @jobs.post("")
-@Operation(
-    summary="Start building the index.",
-    description="One build runs at a time. Searches continue meanwhile, and use the new index once it is published.",
-    role="write",
-    body=messages.BuildRequest,
-    responses={202: messages.Job},
-    errors=(404, 409, 501),
-)
+@Operation(role="write", body=messages.BuildRequest, responses={202: messages.Job}, errors=(404, 409, 501))
 def start() -> tuple[Response, int, dict[str, str]]:
-    """Start a job and answer its state."""
+    """Start building the index.
+
+    One build runs at a time. Searches continue meanwhile, and use the new index once it is published.
+    """
     asked = read_json(messages.BuildRequest, MAX_BODY_BYTES)
     if not may_write(asked.collection):
         raise JobRefused("collection", OUTSIDE)
@@ -166,17 +132,17 @@ def start() -> tuple[Response, int, dict[str, str]]:
 
 
 @jobs.get("")
-@Operation(summary="List the builds, newest first.", role="write", responses={200: messages.Jobs}, errors=(501,))
+@Operation(role="write", responses={200: messages.Jobs}, errors=(501,))
 def list_all() -> Response:
-    """Answer the jobs that the server remembers."""
+    """List the builds, newest first."""
     read_query(messages.Request)
     return jsonify(jobs=[job for job in _manager().all() if may_write(job["collection"])])
 
 
 @jobs.get("/<id>")
-@Operation(summary="Show a build.", role="write", responses={200: messages.Job}, errors=(404, 501))
+@Operation(role="write", responses={200: messages.Job}, errors=(404, 501))
 def show(id: str) -> Response:
-    """Answer one job."""
+    """Show a build."""
     read_query(messages.Request)
     job = _manager().get(id)
     if not may_write(job["collection"]):
@@ -185,15 +151,12 @@ def show(id: str) -> Response:
 
 
 @jobs.delete("/<id>")
-@Operation(
-    summary="Cancel a build.",
-    description="The index does not change. The process takes a moment to stop.",
-    role="write",
-    responses={202: messages.Job},
-    errors=(404, 409, 501),
-)
+@Operation(role="write", responses={202: messages.Job}, errors=(404, 409, 501))
 def cancel(id: str) -> tuple[Response, int]:
-    """Tell one job to stop."""
+    """Cancel a build.
+
+    The index does not change. The process takes a moment to stop.
+    """
     show(id)  # raises where the caller may not see it
     return jsonify(_manager().cancel(id)), 202
 

@@ -2,7 +2,6 @@
 
 import base64
 import uuid
-from typing import Any
 
 from flask import Blueprint, Response, jsonify
 from werkzeug.exceptions import NotFound
@@ -23,15 +22,9 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 
 
 @blueprint.post("/embeddings")
-@Operation(
-    summary="Turn texts into vectors, as OpenAI does.",
-    role="read",
-    body=messages.EmbeddingRequest,
-    responses={200: messages.Embeddings},
-    errors=(404,),
-)
+@Operation(role="read", body=messages.EmbeddingRequest, responses={200: messages.Embeddings}, errors=(404,))
 def embed() -> Response:
-    """Answer one vector for each text, in order."""
+    """Turn texts into vectors, as OpenAI does."""
     fields = read_object(MAX_BODY_BYTES)
     texts = fields.get("input")
     if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
@@ -50,16 +43,16 @@ def embed() -> Response:
 
 
 @blueprint.get("/models")
-@Operation(summary="List the models, as OpenAI does.", role="read", responses={200: messages.Models})
+@Operation(role="read", responses={200: messages.Models})
 def models() -> Response:
-    """Answer the model that embeds, and the one that reranks if there is one."""
+    """List the models, as OpenAI does."""
     return jsonify(messages.Models([messages.Model(name) for name in _model_names()]))
 
 
 @blueprint.get("/models/<path:id>")
-@Operation(summary="Describe a model, as OpenAI does.", role="read", responses={200: messages.Model}, errors=(404,))
+@Operation(role="read", responses={200: messages.Model}, errors=(404,))
 def model(id: str) -> Response:
-    """Answer one model."""
+    """Describe a model, as OpenAI does."""
     if id not in _model_names():
         raise NotFound(f"There is no model {id[:80]!a}; this server has {', '.join(_model_names())}.")
     return jsonify(messages.Model(id))
@@ -71,38 +64,24 @@ def _model_names() -> list[str]:
 
 
 @blueprint.post("/rerank")
-@Operation(
-    summary="Rank texts by how well they answer a query, as Cohere and Jina do.",
-    description="Results are sorted, the best first; `index` is the place of the text in the request. Scores are those "
-    "of the cross-encoder after a sigmoid.",
-    role="read",
-    body=messages.RerankRequest,
-    responses={200: messages.Reranking},
-    errors=(404, 501),
-)
+@Operation(role="read", body=messages.RerankRequest, responses={200: messages.Reranking}, errors=(404, 501))
 def rerank() -> Response:
-    """Answer the index and score of each document, best first."""
+    """Rank texts by how well they answer a query, as Cohere and Jina do.
+
+    Results are sorted, the best first; `index` is the place of the text in the request. Scores are those of the
+    cross-encoder after a sigmoid.
+    """
     asked = read_json(messages.RerankRequest, MAX_BODY_BYTES)
-    names = ["text"] if asked.rank_fields is None else asked.rank_fields
-    texts = [_text_of(f"documents[{place}]", each, names) for place, each in enumerate(asked.documents)]
+    texts = [each if isinstance(each, str) else each.text for each in asked.documents]
     served = retriever().status().get("rerank_model")
     if served and asked.model not in ("", served):
         raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
     found = retriever().rerank(asked.query, texts)
     scores = found.scores.tolist()
     best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
-    shown = [messages.Ranked(at, scores[at], {"text": texts[at]} if asked.return_documents else None) for at in best]
-    return jsonify(
-        messages.Reranking(str(uuid.uuid4()), served or "", shown, messages.Usage(found.tokens, found.tokens))
-    )
-
-
-def _text_of(name: str, document: str | dict[str, Any], fields: list[str]) -> str:
-    """Return the text of a document: bare, or the fields named as far as it has them, or else its `text`."""
-    if isinstance(document, str):
-        return document
-    values = [str(document[field]) for field in fields if isinstance(document.get(field), str | int | float)]
-    text = "\n".join(values) if values else document.get("text")
-    if not isinstance(text, str) or not 1 <= len(text) <= messages.LONGEST_TEXT:
-        raise FieldError(name, f"{name} must have a field text of 1 to {messages.LONGEST_TEXT} characters.")
-    return text
+    results = [
+        messages.Ranked(at, scores[at], messages.TextDocument(texts[at]) if asked.return_documents else None)
+        for at in best
+    ]
+    usage = messages.Usage(found.tokens, found.tokens)
+    return jsonify(messages.Reranking(str(uuid.uuid4()), served or "", results, usage))

@@ -43,37 +43,29 @@ _slots = ConcurrencyLimit("answers", MOST_AT_ONCE)
 
 
 @blueprint.get("/search")
-@Operation(
-    summary="Search by a query string.",
-    description="Metadata is filtered by `meta.NAME=VALUE`. Fields of a filter may be repeated.",
-    role="read",
-    query=SearchRequest,
-    has_filter=True,
-    responses={200: Answer},
-    errors=(404,),
-)
+@Operation(role="read", query=SearchRequest, has_filter=True, responses={200: Answer}, errors=(404,))
 def search_by_query_string() -> Response:
-    """Answer `?q=…&k=…`."""
+    """Search by a query string.
+
+    Metadata is filtered by `meta.NAME=VALUE`. Fields of a filter may be repeated.
+    """
     return jsonify(requests.run(requests.search_of_parameters(requests.parse_query_string(request.query_string))))
 
 
 @blueprint.post("/search")
-@Operation(summary="Search.", role="read", body=SearchRequest, responses={200: Answer}, errors=(404,))
+@Operation(role="read", body=SearchRequest, responses={200: Answer}, errors=(404,))
 def search_by_body() -> Response:
-    """Answer a JSON object with `query`, `k`, …"""
+    """Search."""
     return jsonify(requests.run(requests.search_of_object(requests.read_object(MAX_SEARCH_BYTES), SearchRequest)))
 
 
 @blueprint.post("/search/batch")
-@Operation(
-    summary="Search for several queries at once.",
-    description="They go through the model together. A search that fails has a problem in its place.",
-    role="read",
-    body=messages.SearchBatch,
-    responses={200: messages.BatchAnswer},
-)
+@Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer})
 def search_by_batch() -> Response:
-    """Answer a list of searches, each with what it would have got alone: an answer or a problem."""
+    """Search for several queries at once.
+
+    They go through the model together. A search that fails has a problem in its place.
+    """
     began = time.perf_counter()
     fields = requests.read_object(MAX_BODY_BYTES)
     refuse_unknown(fields, ("queries",), "a batch")
@@ -105,16 +97,13 @@ def search_by_batch() -> Response:
 
 @blueprint.get("/suggest")
 @Operation(
-    summary="Suggest what to ask.",
-    description="Titles and headings that go on as was typed, of documents that the filter allows.",
-    role="read",
-    query=messages.SuggestRequest,
-    has_filter=True,
-    responses={200: messages.Suggestions},
-    errors=(404,),
+    role="read", query=messages.SuggestRequest, has_filter=True, responses={200: messages.Suggestions}, errors=(404,)
 )
 def suggest() -> Response:
-    """Answer `?q=…` with suggestions, the likeliest first."""
+    """Suggest what to ask.
+
+    Titles and headings that go on as was typed, of documents that the filter allows.
+    """
     parameters = requests.parse_query_string(request.query_string)
     given = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(given, messages.SuggestRequest, strict=False)
@@ -123,16 +112,12 @@ def suggest() -> Response:
 
 
 @blueprint.post("/feedback")
-@Operation(
-    summary="Say what became of a search.",
-    description="Answers in the same way whether or not there is such a search, and hit of it.",
-    role="read",
-    body=_FEEDBACK,
-    responses={204: None},
-    errors=(501,),
-)
+@Operation(role="read", body=_FEEDBACK, responses={204: None}, errors=(501,))
 def add_feedback() -> Response:
-    """Take feedback, to be written within a second."""
+    """Say what became of a search.
+
+    Answers in the same way whether or not there is such a search, and hit of it.
+    """
     keeps = requests.recorder()
     found = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not found.hit and found.feedback != "seen":
@@ -143,16 +128,17 @@ def add_feedback() -> Response:
 
 @answers.post("/answer")
 @Operation(
-    summary="Answer in words, with citations.",
     role="read",
     body=messages.AnswerRequest,
     responses={200: (Content(MEDIA_TYPE, {}), messages.AnswerInWords)},
     errors=(404, 501, 502, 504),
-    description="Streams the events `hits`, `token`, `support`, `citations` and `done`, or `error` with a problem. "
-    "With `Accept: application/json`, answers once all is written.",
 )
 def answer() -> Response:
-    """Search, and have the endpoint write an answer from the hits."""
+    """Answer in words, with citations.
+
+    Streams the events `hits`, `token`, `support`, `citations` and `done`, or `error` with a problem. With `Accept:
+    application/json`, answers once all is written.
+    """
     endpoint = Endpoint.of(requests.settings())
     fields = requests.read_object(MAX_CONVERSATION_BYTES)
     if fields.get("k") is None:

@@ -54,16 +54,12 @@ _slots = ConcurrencyLimit("originals", 4)  # files that one worker sends
 
 
 @blueprint.get("/<id>")
-@Operation(
-    summary="Show a document",
-    role="read",
-    description="The text as indexed: around a passage, which is marked, or from a section onwards.",
-    query=ReadRequest,
-    responses={200: HTML},
-    errors=(404,),
-)
+@Operation(role="read", query=ReadRequest, responses={200: HTML}, errors=(404,))
 def read(id: str) -> str:
-    """Show a document around a passage or from a section on."""
+    """Show a document.
+
+    The text as indexed: around a passage, which is marked, or from a section onwards.
+    """
     given = read_query(ReadRequest, "a document")
     document = retriever().document(id, given.collection)
     sections = sections_of(document["title"], by_section(document, given.passage))
@@ -112,16 +108,17 @@ def read(id: str) -> str:
 
 @blueprint.get("/<id>/original")
 @Operation(
-    summary="Download the file that a document was read from",
     role="read",
-    description="Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, "
-    "sends the archive.",
     query=InCollection,
     responses={200: Content("application/octet-stream", {"type": "string", "format": "binary"})},
     errors=(404, 501),
 )
 def original(id: str) -> Response:
-    """Send a file to be saved: a browser never shows it here, where its scripts would be ours."""
+    """Download the file that a document was read from.
+
+    Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, sends the
+    archive.
+    """
     if not settings().originals:
         abort(501, "This server does not offer downloads; its operator can allow them with the setting originals.")
     name, file = retriever().original(id, read_query(InCollection).collection)

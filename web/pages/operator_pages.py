@@ -39,11 +39,9 @@ class TableRequest(InsightsRequest):
 
 
 @status.get("/status")
-@Operation(
-    summary="Show the status page", role="read", whole=True, query=InCollection, responses={200: HTML}, errors=(404,)
-)
+@Operation(role="read", whole=True, query=InCollection, responses={200: HTML}, errors=(404,))
 def show_status() -> str:
-    """Show the index of a collection, the speed of this server and the last build."""
+    """Show the status page."""
     metrics: Metrics = current_app.extensions["metrics"]
     state = retriever().status()
     collection = read_query(InCollection).collection
@@ -92,25 +90,15 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
 
 
 @insights.get("/insights")
-@Operation(
-    summary="Show what people ask",
-    role="read",
-    whole=True,
-    operator=True,
-    query=InsightsRequest,
-    responses={200: HTML},
-    errors=(501,),
-)
+@Operation(role="read", whole=True, operator=True, query=InsightsRequest, responses={200: HTML}, errors=(501,))
 def show_insights() -> str:
-    """Show the most asked, what is asked without a good answer, times and days."""
+    """Show what people ask."""
     asked = read_query(InsightsRequest)
     return render_template("insights.html", found=_report(asked), days=asked.days, offered=OFFERED, kept=settings())
 
 
 @insights.get("/api/v1/insights.csv")
 @Operation(
-    summary="Return a table of what people ask as CSV.",
-    description="A cell that would be a formula has an apostrophe before it.",
     role="read",
     whole=True,
     operator=True,
@@ -119,7 +107,10 @@ def show_insights() -> str:
     errors=(501,),
 )
 def as_table() -> Response:
-    """Answer with one of the tables of the page."""
+    """Return a table of what people ask as CSV.
+
+    A cell that would be a formula has an apostrophe before it.
+    """
     asked = read_query(TableRequest)
     headers = {"Content-Disposition": f'attachment; filename="pilotlight-{asked.table}.csv"'}
     return Response(_report(asked).as_csv(asked.table), content_type="text/csv; charset=utf-8", headers=headers)

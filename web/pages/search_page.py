@@ -150,31 +150,22 @@ def _label(name: str, value: str, places: Places) -> str:
 
 
 @blueprint.get("/")
-@Operation(
-    summary="Show the search page",
-    role="read",
-    description="Empty and unknown fields are ignored, so links with tracking parameters still work.",
-    query=PageFields,
-    has_filter=True,
-    responses={200: HTML},
-    errors=(404,),
-)
+@Operation(role="read", query=PageFields, has_filter=True, responses={200: HTML}, errors=(404,))
 def index() -> str:
-    """Show the search box and, with `?q=`, the passages that answer."""
+    """Show the search page.
+
+    Empty and unknown fields are ignored, so links with tracking parameters still work.
+    """
     return _page(request.query_string)
 
 
 @blueprint.post("/")
-@Operation(
-    summary="Show the search page for a query that is too long for an address",
-    role="read",
-    description="The fields are those of the address.",
-    body=Content(FORM, {"type": "object"}),
-    responses={200: HTML},
-    errors=(404,),
-)
+@Operation(role="read", body=Content(FORM, {"type": "object"}), responses={200: HTML}, errors=(404,))
 def index_of_long() -> str:
-    """Show the same page for the fields of a form."""
+    """Show the search page for a query that is too long for an address.
+
+    The fields are those of the address.
+    """
     if request.mimetype != FORM:
         raise UnsupportedMediaType(f"Send the fields as {FORM}.")
     return _page(read_body(MAX_BODY_BYTES))
