@@ -50,10 +50,6 @@ class Reranker:
             return logits
         return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # in float32 exp would overflow
 
-    def score(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Score texts for a query as sentence-transformers' `CrossEncoder.predict` does; float32 (n,)."""
-        return self.activated(self.logits(self.pairs(query, texts)))
-
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 

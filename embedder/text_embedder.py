@@ -43,18 +43,10 @@ class TextEmbedder:
         self.config = self.plan.config
         self.spec = self.plan.spec
         self.precision = self.plan.precision
+        self.dimension = self.spec.dimension  # of a vector
+        self.max_length = self.spec.max_length  # in tokens, special tokens included; longer texts are truncated
         self._tokenizer = Tokenizer(self.spec)
         self._engine = start_engine(self.plan, lambda: self.model)
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.spec.dimension
-
-    @property
-    def max_length(self) -> int:
-        """Longest input in tokens, special tokens included; longer texts are truncated."""
-        return self.spec.max_length
 
     @property
     def fingerprint(self) -> dict[str, Any]:

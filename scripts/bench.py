@@ -20,8 +20,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything reads it: every 
 
 from benchmark.corpus import write_reference
 from benchmark.embed import LENGTHS, embed
-from benchmark.measure import OtherWork, describe
-from benchmark.report import as_text
+from benchmark.measure import OtherWork, as_text, describe
 from benchmark.verbs import VERBS
 
 

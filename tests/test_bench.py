@@ -115,11 +115,11 @@ ROWS = [
 
 
 def test_tables_have_the_columns_that_are_filled():
-    lines = module("report").as_table(ROWS).splitlines()
+    lines = module("measure").as_table(ROWS).splitlines()
     assert lines[0] == "| what | contestant | median ms | tokens/s | note |"
     assert {line.count("|") for line in lines} == {6}
     assert lines[4] == "| 1 × 8 tokens | **Pilotlight native bf16** | 0.3 |  |  |"
-    assert module("report").as_matrix(ROWS).splitlines() == [
+    assert module("measure").as_matrix(ROWS).splitlines() == [
         "| median ms | 1 × 8 tokens | 1 × 15 tokens |",
         "|---|---|---|",
         "| LangChain eager fp32 | 9 | 11 |",
@@ -149,19 +149,19 @@ def real(count: int = 40, dimension: int = 8):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     middle = "goes on for one sentence more"
     texts = [f"Passage {i} begins with words of its own. Number {i} {middle}. That ends {i}." for i in range(count)]
-    return module("scale_corpus").Real(texts, vectors)
+    return texts, vectors
 
 
 def test_an_index_at_scale_is_a_whole_generation_with_filters_and_its_true_neighbours(tmp_path):
-    corpus = module("scale_corpus")
-    truth = corpus.Truth(real(3).vectors)
+    corpus = module("scale")
+    truth = corpus.Truth(real(3)[1])
     built = corpus.write_index(real(), 3_000, tmp_path / "index", DummyEmbedder(8), truth)
     generation = Generation.open(tmp_path / "index")
     assert (generation.manifest.counts.chunks, generation.manifest.counts.documents) == (3_000, 300)
     assert {"vectors.faiss", "documents.sqlite", "rows.npy"} <= built["bytes"].keys()
     only = Filter.parse({"metadata": {"share": "10.0%"}})
     assert 100 < generation.select(only).count < 600
-    for vector, everything, kept in zip(real(3).vectors, truth.rows[0], truth.rows[2], strict=True):
+    for vector, everything, kept in zip(real(3)[1], truth.rows[0], truth.rows[2], strict=True):
         assert set(generation.search_vectors(vector, 50)[1][:10]) == set(everything)
         assert set(generation.search_vectors(vector, 50, only)[1][:10]) == set(kept)
     generation.close()

@@ -16,35 +16,17 @@ from embedder.model.files import Array, Tensors
 from embedder.model.modules import Dense
 from embedder.model.spec import Shape
 
-# canonical name: what BERT and RoBERTa, MPNet, DistilBERT, and ModernBERT call it
-_BERT = {
-    "layers": "encoder.layer.{}.",
-    "q": "attention.self.query",
-    "k": "attention.self.key",
-    "v": "attention.self.value",
-    "out": "attention.output.dense",
-    "norm1": "attention.output.LayerNorm",
-    "up": "intermediate.dense",
-    "down": "output.dense",
-    "norm2": "output.LayerNorm",
-}
-_MPNET = _BERT | {
-    "q": "attention.attn.q",
-    "k": "attention.attn.k",
-    "v": "attention.attn.v",
-    "out": "attention.attn.o",
-    "norm1": "attention.LayerNorm",
-}
-_DISTILBERT = {
-    "layers": "transformer.layer.{}.",
-    "q": "attention.q_lin",
-    "k": "attention.k_lin",
-    "v": "attention.v_lin",
-    "out": "attention.out_lin",
-    "norm1": "sa_layer_norm",
-    "up": "ffn.lin1",
-    "down": "ffn.lin2",
-    "norm2": "output_layer_norm",
+# What families call the parts of a layer, in the order of _PARTS; ModernBERT has q, k and v in one.
+_PARTS = ("q", "k", "v", "out", "norm1", "up", "down", "norm2")
+_BERT = (
+    "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
+    "intermediate.dense output.dense output.LayerNorm"
+)
+_NAMES = {  # by the config's `model_type`; all others are like BERT
+    "mpnet": "attention.attn.q attention.attn.k attention.attn.v attention.attn.o attention.LayerNorm "
+    "intermediate.dense output.dense output.LayerNorm",
+    "distilbert": "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
+    "ffn.lin1 ffn.lin2 output_layer_norm",
 }
 _MODERN = {
     "qkv": "attn.Wqkv",
@@ -125,20 +107,20 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
         for layer in range(shape.layers):
             named |= {f"layers.{layer}.{ours}": f"layers.{layer}.{theirs}" for ours, theirs in _MODERN.items()}
         del named["layers.0.norm1"]
-        for ours, theirs in named.items():
-            parts[f"{ours}.weight"] = partial(take, f"{theirs}.weight")
+        for ours, name in named.items():
+            parts[f"{ours}.weight"] = partial(take, f"{name}.weight")
             parts[f"{ours}.bias"] = partial(zeros, f"{ours}.bias")
     else:
-        names = {"mpnet": _MPNET, "distilbert": _DISTILBERT}.get(kind, _BERT)
+        names = dict(zip(_PARTS, _NAMES.get(kind, _BERT).split(), strict=True))
+        layers = "transformer.layer" if kind == "distilbert" else "encoder.layer"
         parts["positions.weight"] = positions
         for part in ("weight", "bias"):
             parts[f"norm.{part}"] = partial(take, f"embeddings.LayerNorm.{part}")
             for layer in range(shape.layers):
-                before = names["layers"].format(layer)
-                three = [f"{before}{names[x]}.{part}" for x in "qkv"]
-                parts[f"layers.{layer}.qkv.{part}"] = partial(take, *three)
-                for ours in ("out", "norm1", "up", "down", "norm2"):
-                    parts[f"layers.{layer}.{ours}.{part}"] = partial(take, f"{before}{names[ours]}.{part}")
+                theirs = {ours: f"{layers}.{layer}.{name}.{part}" for ours, name in names.items()}
+                parts[f"layers.{layer}.qkv.{part}"] = partial(take, *(theirs[x] for x in "qkv"))
+                for ours in _PARTS[3:]:
+                    parts[f"layers.{layer}.{ours}.{part}"] = partial(take, theirs[ours])
     if shape.relative_buckets:
         length = shape.positions - shape.first_position
         table = "encoder.relative_attention_bias.weight"

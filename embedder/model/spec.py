@@ -31,7 +31,6 @@ SCORES = ("sigmoid", "identity")  # what makes a score of a cross-encoder's one 
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")  # the order sentence-transformers looks them up in
 _UNSET_LENGTH = 100_000  # tokenizers write 1e30 where they know no limit
 _DENSE_MODEL = "SentenceTransformer"
-_OUTPUTS = {"feature-extraction": "token_embeddings", "sequence-classification": "scores"}  # of a transformer's task
 # Files of a transformer's settings: newer versions write the first for every family.
 _SENTENCE_FILES = tuple(
     f"sentence_{family}_config.json"
@@ -359,11 +358,6 @@ def _sentence_settings(folder: Path, task: str) -> dict[str, Any]:
     sentence = read_object(path)
     if (other := sentence.get("transformer_task", task)) != task:
         raise ModelError(f"{path} is of a model for {other}: choose one for {task}")
-    wanted = _OUTPUTS[task]
-    if (output := sentence.get("module_output_name", wanted)) != wanted:
-        raise ModelError(f"{path} gives {output} (module_output_name), which is not supported: {wanted} is")
-    if found := next((name for name in ("query_length", "document_length") if sentence.get(name)), None):
-        raise ModelError(f"{path} limits texts by their role ({found}), which is not supported: remove it")
     return sentence
 
 

@@ -11,9 +11,8 @@ import numpy as np
 import tokenizers
 
 from benchmark.corpus import read_chunks, texts_of_length
-from benchmark.measure import OtherWork, interleave, ratio, summarise
+from benchmark.measure import OtherWork, Row, interleave, ratio, summarise
 from benchmark.peers import LangChain, Peer, Pilotlight, SentenceTransformerEager, Setup, TorchCompile, Vectors
-from benchmark.report import Row
 from benchmark.runtimes import OnnxRuntime, OpenVino
 from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.config import locate

@@ -18,7 +18,7 @@ import faiss
 import numpy as np
 
 from benchmark.corpus import read_chunks, short_passages, write_folder
-from benchmark.report import OURS, Row
+from benchmark.measure import OURS, Row
 from benchmark.serving import Server, running
 from embedder import Embeddings, cpu
 from embedder.config import locate

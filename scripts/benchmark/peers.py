@@ -4,6 +4,7 @@ Each maps texts to normalised vectors, tokenizer and pooling included, and is se
 """
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import tokenizers
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from benchmark import langchain_script
 from embedder import EmbedderConfig, Embeddings, cpu
@@ -70,6 +74,28 @@ class Batches:
             yield places, *pad([rows[i] for i in places], self._pad)
 
 
+class Pooled(nn.Module):
+    """Token ids to unit vectors by transformers' own model, averaged over the tokens."""
+
+    def __init__(self, folder: Path, attention: str) -> None:
+        super().__init__()
+        from transformers import AutoModel
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                self.inner = AutoModel.from_pretrained(folder, attn_implementation=attention)
+            except ValueError:  # MPNet has none but its own attention
+                self.inner = AutoModel.from_pretrained(folder)
+        self.eval().requires_grad_(False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Map ids and mask, int64 (b, s), to float32 (b, d)."""
+        hidden = self.inner(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        weights = attention_mask.unsqueeze(-1).float()
+        return F.normalize((hidden * weights).sum(1) / weights.sum(1), dim=-1)
+
+
 class LangChain:
     """`HuggingFaceEmbeddings` as the published script has it."""
 
@@ -125,13 +151,8 @@ class TorchCompile:
 
     def load(self) -> None:
         """Compile for one text and for many, so that nothing is compiled while the clock runs."""
-        import torch
-
-        from benchmark.pooled import Pooled
-
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self._setup.work / "inductor"))
         self._batches = Batches(self._setup.folder)
-        self._inference_mode = torch.inference_mode
         self._model: Any = torch.compile(
             Pooled(self._setup.folder, "sdpa"), options={"freezing": True, "cpp_wrapper": True}
         )
@@ -140,10 +161,8 @@ class TorchCompile:
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Run batch after batch."""
-        import torch
-
         vectors = np.empty((len(texts), self._batches.dimension), dtype=np.float32)
-        with self._inference_mode():
+        with torch.inference_mode():
             for places, ids, mask in self._batches(texts):
                 vectors[places] = self._model(torch.from_numpy(ids), torch.from_numpy(mask)).numpy()
         return vectors

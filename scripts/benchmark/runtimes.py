@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
-from benchmark.peers import Batches, Setup, Vectors
+from benchmark.peers import Batches, Pooled, Setup, Vectors
 from embedder import cpu
 from embedder.model.spec import read_spec
 
@@ -71,9 +72,7 @@ class OpenVino:
         import openvino.properties as properties
         import openvino.properties.hint as hint
 
-        from benchmark.pooled import Pooled, example
-
-        ids, mask = example()
+        ids, mask = _example()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = openvino.convert_model(
@@ -133,10 +132,7 @@ class OpenVino:
 
 def _export_onnx(setup: Setup) -> Path:
     """Export the model, and fuse it with the transformer optimiser, once in a folder."""
-    import torch
     from onnxruntime.transformers.optimizer import optimize_model
-
-    from benchmark.pooled import Pooled, example
 
     plain, fused = setup.work / "plain.onnx", setup.work / "fused.onnx"
     if fused.exists():
@@ -148,7 +144,7 @@ def _export_onnx(setup: Setup) -> Path:
         # Plain attention and the older exporter give the graph whose patterns the optimiser knows.
         torch.onnx.export(
             Pooled(setup.folder, "eager"),
-            example(),
+            _example(),
             str(plain),
             dynamo=False,
             opset_version=17,
@@ -173,3 +169,9 @@ def _quantise_onnx(path: Path) -> Path:
     extra = {"DefaultTensorType": onnx.TensorProto.FLOAT}
     quantize_dynamic(str(path), str(target), weight_type=QuantType.QInt8, per_channel=True, extra_options=extra)
     return target
+
+
+def _example() -> tuple[torch.Tensor, torch.Tensor]:
+    """Return ids and mask to trace with, int64 (2, 8)."""
+    ids = torch.arange(1000, 1016).view(2, 8)
+    return ids, torch.ones_like(ids)

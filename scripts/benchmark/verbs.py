@@ -11,9 +11,8 @@ from typing import Any
 
 from benchmark import langchain_script, scale
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
-from benchmark.measure import interleave, ratio, summarise
+from benchmark.measure import Row, interleave, ratio, summarise
 from benchmark.overload import overload
-from benchmark.report import Row
 from benchmark.serving import serving
 from embedder import Embeddings
 from embedder.config import locate

@@ -103,7 +103,6 @@ def test_modules_of_other_packages_are_refused(folder):
         ),
         ("config_sentence_transformers.json", '{"model_type": "SparseEncoder"}', "the model is a SparseEncoder"),
         ("sentence_bert_config.json", '{"transformer_task": "fill-mask"}', "a model for fill-mask"),
-        ("sentence_bert_config.json", '{"query_length": 32}', r"limits texts by their role \(query_length\)"),
         ("1_Pooling/config.json", '{"pooling_mode": "median"}', "the pooling median, which is not supported"),
         ("1_Pooling/config.json", '{"pooling_mode": "mean", "include_prompt": false}', "include_prompt"),
         ("tokenizer.json", None, "tokenizer.json is missing"),
