@@ -206,14 +206,3 @@ def test_a_hostile_page_changes_nothing(page, site, key):
         seen = f"document.elementFromPoint({x}, {y}).localName"
         assert page.evaluate(seen) == "pilotlight-search"  # nothing of the page lies above
     expect(page.get_by_role("option").first).to_have_css("letter-spacing", "normal")
-
-
-def test_pages_of_another_origin_get_no_answer_with_the_key(browser, site, key, retriever):
-    page = browser.new_page()
-    page.goto(site.url.replace("127.0.0.1", "docs.test"))  # the same page, under another name
-    opener(page).click()
-    box(page).fill("index")
-    expect(page.get_by_role("status")).to_have_text("The search cannot be reached.")
-    expect(page.get_by_role("option")).to_have_count(0)
-    assert retriever.requests == []
-    page.close()

@@ -8,20 +8,10 @@ from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from rag.query.results import Hit
-from tests.browser.parts import EVIL, LONG, box, several, titles
+from tests.browser.parts import EVIL, LONG, box, titles
 from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
-
-
-def test_hits_of_a_page_stand_together(page, retriever):
-    retriever.hits = several
-    page.goto("/?q=index")
-    expect(titles(page)).to_have_text(["Indexes", "Teilindexe", "Note"])
-    first = page.get_by_role("rowgroup").first
-    expect(first.get_by_role("row")).to_have_count(2)
-    expect(first.get_by_role("link", name="Examples")).to_have_attribute("href", re.compile("#b$"))
-    expect(page.locator("mark.near")).to_have_text("Schnee fällt auf die Hügel.")
 
 
 def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page, retriever):

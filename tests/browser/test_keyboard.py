@@ -108,21 +108,6 @@ def test_filters_stay_while_typing_until_removed(page, retriever):
     expect(titles(page)).to_have_text("About first")
 
 
-def test_mode_and_filter_without_javascript(plain_page, retriever):
-    plain_page.goto("/?language=en&path=/guide")
-    box(plain_page).fill("index")
-    plain_page.locator("fieldset").get_by_text("Words").click()
-    plain_page.get_by_role("button", name="Search").click()
-    expect(titles(plain_page)).to_have_count(1)
-    plain_page.get_by_role("link", name="Remove folder /guide").click()
-    expect(plain_page.get_by_role("radio", name="Words")).to_be_checked()
-    assert retriever.calls == [("index", 10, "lexical")] * 2
-    assert [request.filter for request in retriever.requests] == [
-        Filter.parse({"language": "en", "path": "/guide"}),
-        Filter.parse({"language": "en"}),
-    ]
-
-
 def test_facets_narrow_and_the_focus_is_not_lost(page, retriever):
     retriever.hits = several
     page.set_viewport_size({"width": 1280, "height": 800})

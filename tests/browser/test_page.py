@@ -88,18 +88,6 @@ def test_without_javascript(plain_page, retriever):
     expect(plain_page.get_by_role("button", name=re.compile("Copy|Theme"))).to_have_count(0)
 
 
-def test_a_query_as_long_as_the_api_takes(page, retriever):
-    retriever.hits = lambda query: [make_hit(title=f"{len(query)} characters")]
-    page.goto("/")
-    box(page).fill("語" * 9_000)
-    expect(titles(page)).to_have_text("9000 characters")
-    expect(page).to_have_url(re.compile("/$"))
-    page.get_by_role("link", name="Read the section").click()
-    box(page).fill("short")
-    expect(titles(page)).to_have_text("5 characters")
-    expect(page).to_have_url(re.compile(r"\?q=short$"))
-
-
 def test_nothing_is_asked_of_other_hosts(page, server):
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from rag.errors import DeadlinePassed, QueryError
+from rag.errors import DeadlinePassed
 from rag.serving.access import KeyFile
 from rag.settings import Settings
 from tests.browser.parts import assert_legible, box, echo, titles
@@ -62,27 +62,6 @@ def test_not_under_this_name(page, server, path):
     page.goto(server.replace("127.0.0.1", "docs.test") + path)
     is_said(page, "Not allowed", path)
     expect(page.get_by_text("This server only answers to names of this machine.")).to_be_visible()
-
-
-def test_errors_are_said_and_left_again(page, retriever):
-    retriever.hits = []
-    page.goto("/")
-    box(page).fill("zebra")
-    expect(page.get_by_role("heading", name="Nothing found")).to_be_visible()
-    expect(page.get_by_role("status")).to_have_text("Nothing found")
-
-    retriever.error = QueryError("the query has no token")
-    box(page).fill("zebra two")
-    expect(page.get_by_text("The query has no token.")).to_be_visible()
-
-    retriever.error = RuntimeError("secret")
-    box(page).fill("zebra three")
-    expect(page.get_by_role("heading", name="The search failed")).to_be_visible()
-    assert "secret" not in page.content()
-
-    retriever.error, retriever.hits = None, echo
-    box(page).fill("zebra four")
-    expect(titles(page)).to_have_text("About zebra four")
 
 
 def test_unreachable_server_can_be_tried_again(page, retriever):

@@ -2,19 +2,16 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
-import httpx
 import pytest
 from flask.testing import FlaskClient
 
 from indexer.generation.documents import document_id
-from rag.client import Client
 from rag.errors import KeysError
 from rag.messages import Push
 from rag.query.request import Filter
@@ -383,58 +380,3 @@ def test_every_method_of_a_retriever_is_narrowed() -> None:
 
 
 # MCP: arguments of every tool
-TOOLS: dict[str, Callable[[Site], list[dict[str, Any]]]] = {
-    "search": lambda _: (
-        [{"query": query, "collection": name, "explain": True, "k": 50} for query in QUERIES for name in COLLECTIONS]
-        + [{"query": "index", "filter": {"metadata": {"team": "blue"}}}, {"query": "index", "mode": "lexical"}]
-    ),
-    "read_document": lambda site: [
-        {"document": document, "collection": name}
-        for word in WORDS
-        for document in (place(site, word).as_uri(), document_id(place(site, word).as_uri()))
-        for name in COLLECTIONS
-    ],
-}
-
-
-def served(one: World) -> Any:
-    """The MCP server over a client of a server, as `pilotlight mcp --server` makes it, for its caller."""
-    from rag.adapters.mcp import make_server
-
-    client = Client("http://127.0.0.1")
-    headers = {
-        name[5:].replace("_", "-"): value for name, value in one.client.environ_base.items() if name[:5] == "HTTP_"
-    }
-    client._http = httpx.Client(transport=httpx.WSGITransport(app=one.client.application), headers=headers)
-    return make_server(client)
-
-
-def call(server: Any, work: Callable[[Any], Awaitable[Any]]) -> Any:
-    from mcp import Client as Caller
-
-    async def run() -> Any:
-        with anyio.fail_after(60):
-            async with Caller(server) as caller:
-                return await work(caller)
-
-    return anyio.run(run)
-
-
-@pytest.mark.parametrize("name", CALLERS)
-def test_no_tool_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path, name: str) -> None:
-    pytest.importorskip("mcp", reason="needs the extra mcp")
-    site = sites[name in LISTED]
-    hidden = [id for id, word in zip(ids(site), WORDS, strict=True) if HIDDEN.match(word)]
-
-    async def work(caller: Any) -> None:
-        assert {tool.name for tool in (await caller.list_tools()).tools} == set(TOOLS)
-        for tool, case in TOOLS.items():
-            for each in case(site):
-                text = (await caller.call_tool(tool, each)).model_dump_json()
-                sent = each.get("document", "-")  # which is repeated where it is missing
-                check(each, text.replace(sent, ""), [id for id in hidden if id != document_id(sent)])
-                if each == TOOLS["search"](site)[0]:
-                    assert {word for word in WORDS if word in text} == READS[name]
-
-    with asking(name, sites, tmp_path) as one:
-        call(served(one), work)

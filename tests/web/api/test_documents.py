@@ -10,7 +10,6 @@ import pytest
 from flask.testing import FlaskClient
 
 from indexer.sources.pushed_store import PushedStore
-from rag.errors import NotReady
 from rag.serving.access import KeyFile
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
@@ -149,13 +148,6 @@ def test_unknown_document(client, id):
     assert (response.status_code, response.get_json()["field"]) == (404, "id")
 
 
-@pytest.mark.parametrize("path", ["", "/x"])
-def test_collection_is_the_only_field(client, path):
-    assert client.get(f"{URL}{path}?collection=nowhere").get_json()["field"] == "collection"
-    response = client.get(f"{URL}{path}?k=1")
-    assert (response.status_code, response.get_json()["field"]) == (400, "k")
-
-
 def test_export_is_one_document_a_line(client, retriever):
     retriever.hits = [make_hit(1, title="Ünïcode\u2028"), make_hit(2)]
     response = client.get(URL)
@@ -172,8 +164,3 @@ def test_exports_are_bounded(client, retriever):
     assert client.get(URL).status_code == 200
     for response in under_way[1:]:
         assert response.data.count(b"\n") == 3
-
-
-def test_export_while_nothing_is_loaded(client, retriever):
-    retriever.error = NotReady("loading")
-    assert client.get(URL).status_code == 503

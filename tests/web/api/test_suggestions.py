@@ -24,14 +24,6 @@ def test_fields_reach_the_retriever(client, retriever):
     assert retriever.typed == [("partial", "notes", only, 3)]
 
 
-def test_what_cannot_be_suggested_for_is_refused(client):
-    wrong = {"q": ("", "q=%20"), "k": ("q=a&k=0", "q=a&k=21"), "mode": ("q=a&mode=dense",), "from": ("q=a&from=x",)}
-    for field, queries in {**wrong, "collection": ("q=a&collection=other",)}.items():
-        for query in queries:
-            answer = client.get(f"{URL}?{query}")
-            assert (answer.status_code, answer.get_json()["field"]) == (404 if field == "collection" else 400, field)
-
-
 def test_titles_headings_and_questions_of_a_real_index(tmp_path):
     site = Site(tmp_path)
     (site.source / "more.md").write_text("# 2. Vacuum twice\n\n## Vacuum\n\nSome words.\n", encoding="utf-8")

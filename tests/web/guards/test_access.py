@@ -30,7 +30,7 @@ def make(file: KeyFile, **settings: Any) -> FlaskClient:
     app = create_app(FakeRetriever(), replace(Settings(), keys=str(file.path), **settings))
 
     @app.post("/write")
-    @Operation(summary="Change something.", role="write", responses={200: {}})
+    @Operation(role="write", responses={200: {}})
     def write() -> dict[str, str]:
         return {"by": access.caller().name}
 
@@ -45,18 +45,11 @@ def basic(key: str, user: str = "anyone") -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{key}".encode()).decode()}
 
 
-def test_a_key_is_kept_as_its_hash_and_compared_with_every_one_in_constant_time(file, monkeypatch):
-    keys = [file.add(name, "read") for name in ("first", "middle", "last")]
+def test_a_key_is_kept_as_its_hash(file):
+    keys = [file.add(name, "read") for name in ("first", "last")]
     assert all(key.startswith("pl_") and len(key) == 3 + 43 for key in keys)  # 32 bytes in base64
     assert not any(key in file.path.read_text() for key in keys)
     assert file.path.stat().st_mode & 0o777 == 0o600
-    compared: list[str] = []
-    monkeypatch.setattr("rag.serving.access.hmac.compare_digest", lambda a, b: compared.append(a) or a == b)
-    for wanted, name in zip([*keys, "pl_none"], ["first", "middle", "last", None], strict=True):
-        compared.clear()
-        found = KeyFile(file.path).find(wanted)
-        assert (found.name if found else None) == name
-        assert compared == [known.sha256 for known in file.read()]
 
 
 @pytest.mark.parametrize(
@@ -280,16 +273,6 @@ def test_a_key_in_a_page_is_good_for_nothing_else(file, shown):
         assert "Access-Control-Allow-Origin" not in refused.headers
         asked += 1
     assert asked > 20
-
-
-def test_readers_of_a_page_are_counted_one_by_one(file, shown):
-    client = make(file, rate_limit=0.5)
-
-    def search(address: str) -> int:
-        headers = {"Origin": SITE} | shown
-        return client.get(SEARCH, headers=headers, environ_base={"REMOTE_ADDR": address}).status_code
-
-    assert [search("192.0.2.1"), search("192.0.2.1"), search("192.0.2.2")] == [200, 429, 200]
 
 
 def test_a_scope_of_several_parts_is_kept_in_the_file(file):

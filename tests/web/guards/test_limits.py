@@ -124,13 +124,3 @@ def test_an_answer_that_comes_too_late_is_none(passed):
     assert "too busy" in str(assert_problem(response, 503)["detail"])
     assert int(response.headers["Retry-After"]) > 0
     assert deadline.remaining() == float("inf")  # it ended with its request
-
-
-def test_a_deadline_can_be_lifted():
-    assert make(Late(deadline.lift)).get(SEARCH).status_code == 200
-
-
-@pytest.mark.parametrize(("path", "status"), [(SEARCH, 200), ("/api/v1/search?q=", 400), ("/api/v1/documents", 200)])
-def test_a_deadline_ends_with_its_request(path, status):
-    assert make(deadline=5).get(path).status_code == status
-    assert deadline.remaining() == float("inf")

@@ -64,8 +64,8 @@ def make(rules: Path, **settings: Any) -> FlaskClient:
         found = caller()
         return {"name": found.name, "role": found.role, "all": found.scope.is_all}
 
-    app.get("/who")(Operation(summary="Who asks.", role="read", responses={200: {}})(told))
-    app.post("/change")(Operation(summary="Change.", role="write", responses={200: {}})(lambda: told()))
+    app.get("/who")(Operation(role="read", responses={200: {}})(told))
+    app.post("/change")(Operation(role="write", responses={200: {}})(lambda: told()))
     return app.test_client()
 
 

@@ -138,18 +138,6 @@ def test_hits_of_one_page_stand_together_with_links_to_their_sections(client, re
     assert 'href="/?q=index&amp;language=en" aria-label="Remove' in html
 
 
-def test_language_date_and_duplicates_of_a_hit(client, retriever):
-    others = ["javascript:alert(1)", *(f"https://docs.example/v{n}/partial.html" for n in range(5))]
-    retriever.hits = [make_hit(language="de", date="2026-03-04", duplicates=others)]
-    html = client.get("/?q=index").text
-    assert '<h3 lang="de">' in html
-    assert '<div class="text" lang="de">' in html
-    assert '<time datetime="2026-03-04">2026-03-04</time>' in html
-    [also] = re.findall(r'<p class="also">(.*)</p>', html)
-    assert re.findall('href="([^"]+)"', also) == others[1:3]
-    assert also.endswith("and 3 more")
-
-
 def test_what_it_is_narrowed_to_and_a_way_out_of_each(client, retriever):
     address = "/?q=index&mode=dense&language=en&language=de&from=2026-01-01&meta.team=core&utm_source=x&path="
     html = client.get(address).text
@@ -217,15 +205,6 @@ def test_page_says_what_is_wrong(client, query_string, status, message):
     response = client.get(f"/?{query_string}", headers=BROWSER)
     assert (response.status_code, response.mimetype) == (status, "text/html")
     assert message in response.text
-
-
-def test_no_index_yet_says_how_to_make_one(client, retriever):
-    retriever.ready, retriever.missing = False, True
-    retriever.reason = "there is no index in /srv/index; build one with: pilotlight index SOURCE --index /srv/index"
-    for path in ("/", "/?q=index"):
-        html = client.get(path, headers=BROWSER).text
-        assert "<h2>No index yet</h2>" in html
-        assert "<code>pilotlight index SOURCE --index /srv/index</code>" in html
 
 
 @pytest.mark.parametrize(
