@@ -6,7 +6,7 @@ IndexerError
 ├── FetchError: NotWanted
 ├── ParseError, NothingToIndex, VectorError
 ├── IndexMissing, IndexCorrupt, IndexUnreadable, IndexUnwritable, BuildLocked, ArchiveError
-├── ClusterError: NodeDiffers
+├── ClusterError
 └── StoreError: StoreAddressError, StoreUnreachable, StoreRefused
 """
 
@@ -104,11 +104,7 @@ class BuildLocked(IndexerError):
 
 
 class ClusterError(IndexerError):
-    """The machines that are to build cannot be reached, or were lost."""
-
-
-class NodeDiffers(ClusterError):
-    """A machine that would not give the same index as this one."""
+    """The machines that are to build cannot be reached, were lost, or would not give the same index as this one."""
 
 
 class ArchiveError(IndexerError):

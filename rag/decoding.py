@@ -36,7 +36,6 @@ _KINDS = {  # by the type of a schema: its words, its limits `minâ€¦` and `maxâ€
     "number": ("a number", "imum", "", ""),
     "null": ("null", "imum", "", ""),
 }
-_STEP = re.compile(r"[^.\[\]]+|\[\d*\.*\]")
 
 
 def is_blank(text: str) -> bool:
@@ -88,8 +87,8 @@ def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
 def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
     """Return the error for a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`"."""
     found = _ERROR.fullmatch(message)
-    text, path = (found["text"], found["path"] or "") if found else (message, "")
-    steps, path = _STEP.findall(path), path.replace("[...]", "")
+    text, place = (found["text"], found["path"] or "") if found else (message, "")
+    path = place.replace("[...]", "")
     if named := _NAMED.fullmatch(text):
         field = f"{path}.{named['name']}".lstrip(".")
         problem = "is missing" if named["problem"].startswith("missing") else "is not a known field"
@@ -97,23 +96,8 @@ def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
     if too_long := _TOO_LONG.fullmatch(text):
         return FieldError(path, f"{path} is too long: at most {too_long[1]} characters are allowed.")
     schemas = components(kind)
-    schema = _schema_at(schemas[kind.__name__], steps, schemas)
+    schema = schemas[kind.__name__]["properties"].get(place)
     return FieldError(path, f"{path} must be {_must_be(schema, schemas)}." if schema else f"{path}: {text}.")
-
-
-def _schema_at(schema: Schema, steps: list[str], schemas: Schema) -> Schema | None:
-    """Return the schema of what a path leads to, through one of several alternatives; None where none is known."""
-    if "$ref" in schema:
-        return _schema_at(schemas[schema["$ref"].removeprefix(REF)], steps, schemas)
-    if not steps:
-        return schema
-    if "anyOf" in schema:
-        return next(filter(None, (_schema_at(each, steps, schemas) for each in schema["anyOf"])), None)
-    if steps[0][0] == "[":
-        inner = schema.get("items", schema.get("additionalProperties"))
-    else:
-        inner = schema.get("properties", {}).get(steps[0])
-    return _schema_at(inner, steps[1:], schemas) if isinstance(inner, dict) else None
 
 
 def _must_be(schema: Schema, schemas: Schema) -> str:

@@ -3,8 +3,7 @@
 RagError
 ├── SettingsError, KeysError, DatasetError, FingerprintMismatch, NotPublished
 ├── QueryError: FieldError, RerankOff
-├── NotThere: CollectionMissing, DocumentMissing, ModelMissing, OriginalMissing
-│   └── JobMissing, PushedMissing, ChangeMissing
+├── NotThere: CollectionMissing, DocumentMissing, JobMissing
 ├── DocumentRefused: TypeNotRead, DocumentTooLarge
 ├── QueueFull, StorageFull, JobRefused, JobConflict, NotReady, DeadlinePassed
 ├── InsightsError: InsightsOff
@@ -47,18 +46,18 @@ class RerankOff(QueryError):
 class NotThere(RagError):
     """Something that is asked for by its name and is not there (404); `field` is where the name was given."""
 
-    field = "id"
+    def __init__(self, detail: str, field: str = "id") -> None:
+        super().__init__(detail)
+        self.field = field
 
 
 class CollectionMissing(NotThere):
     """A collection that is not in the index."""
 
-    field = "collection"
-
     def __init__(self, name: str, known: Iterable[str]) -> None:
         there = ", ".join(known)
         others = f"there are: {there}" if there else "the index has none yet"
-        super().__init__(f"there is no collection {name[:80]!r}; {others}")
+        super().__init__(f"there is no collection {name[:80]!r}; {others}", "collection")
 
 
 class DocumentMissing(NotThere):
@@ -68,42 +67,11 @@ class DocumentMissing(NotThere):
         super().__init__(f"there is no document {document[:80]!r} in collection {collection!r}")
 
 
-class ModelMissing(NotThere):
-    """A model that is not in use here."""
-
-    field = "model"
-
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"there is no model {name[:80]!r} here; there are: {', '.join(known) or 'none yet'}")
-
-
-class OriginalMissing(NotThere):
-    """The file of a document, which is not there, or which there never was."""
-
-
 class JobMissing(NotThere):
     """A job that is not known, or not any more."""
 
     def __init__(self, job: str) -> None:
         super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
-
-
-class PushedMissing(NotThere):
-    """A document that was never pushed, or was withdrawn."""
-
-    field = "url"
-
-    def __init__(self, url: str, collection: str) -> None:
-        text = f"no document was pushed to collection {collection!r} for {url[:200]}"
-        super().__init__(f"{text}; what a site or folder gave goes with its source")
-
-
-class ChangeMissing(NotThere):
-    """A change that is not known, or not any more."""
-
-    def __init__(self, number: str, collection: str) -> None:
-        text = f"collection {collection!r} has no change {number[:80]!r}"
-        super().__init__(f"{text}: it was never made, or is no longer remembered")
 
 
 class DocumentRefused(RagError):

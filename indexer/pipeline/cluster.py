@@ -19,7 +19,7 @@ from uuid import uuid4
 from embedder.errors import EmbedderError, PilotlightError
 from embedder.late_interaction import DocumentTokens
 from embedder.protocol import Embedder, encode_documents
-from indexer.errors import ClusterError, NodeDiffers
+from indexer.errors import ClusterError
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads all three while it is imported
 os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "5")  # for an address at which something else listens
@@ -109,7 +109,7 @@ class Cluster:
         """Check that every node can take tasks, which compiles the model there if necessary.
 
         What loads the embedder of a node is a function that can be imported there, or a partial of one; its
-        fingerprint must be that of this machine. Raises NodeDiffers, or ClusterError if no node has so many cores.
+        fingerprint must be that of this machine. Raises ClusterError, also if no node has so many cores.
         """
         self._work = Work(uuid4().hex, load, {"pilotlight": _version(), **fingerprint})
         self._cores = cores
@@ -176,18 +176,18 @@ class Cluster:
 def _encode_texts(texts: Sequence[str], work: Work, tokens: bool = False) -> tuple[DocumentTokens, float] | None:
     """Embed texts on a node; without texts, only load the model, and compile it where that has not been done yet.
 
-    Raises NodeDiffers, or EmbedderError where the model gives no numbers.
+    Raises ClusterError, or EmbedderError where the model gives no numbers.
     """
     if work.id not in _loaded:
         where = f"the node {ray.util.get_node_ip_address()} ({ray.get_runtime_context().get_node_id()[:8]})"
         try:
             embedder = work.load()
         except EmbedderError as error:
-            raise NodeDiffers(f"{where} cannot embed: {error}") from error
+            raise ClusterError(f"{where} cannot embed: {error}") from error
         found = {"pilotlight": _version(), **embedder.fingerprint}
         for name in work.expected.keys() | found.keys():
             if found.get(name) != work.expected.get(name):
-                raise NodeDiffers(
+                raise ClusterError(
                     f"{where} has {name} {found.get(name)}, and this machine {work.expected.get(name)}: make them "
                     "alike, or take it out of the cluster; nothing was published"
                 )

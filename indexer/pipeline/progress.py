@@ -3,7 +3,8 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, TextIO
 
 from indexer.errors import counted
@@ -161,3 +162,27 @@ class Display:
     def _tick(self) -> None:
         while not self._stop.wait(_TERMINAL_EVERY if self._terminal else _LINES_EVERY):
             self.show()
+
+
+@contextmanager
+def step_timer(stream: TextIO, title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show the step under way: one line that keeps counting on a terminal, else a line a step and one now and then.
+
+    Gives the function that names the next step, which may be called from any thread.
+    """
+    began, step = time.monotonic(), ""
+    display: Display | None = None
+
+    def name_step(text: str) -> None:
+        nonlocal step
+        step = f": {text}"
+        if display is not None:
+            display.show()
+
+    if not quiet:
+        display = Display(stream, lambda: f"{title}{step}, {time.monotonic() - began:.0f} s")
+    try:
+        yield name_step
+    finally:
+        if display is not None:
+            display.close()

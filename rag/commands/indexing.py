@@ -112,7 +112,7 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
     """Connect to the Ray cluster of the settings, if they name one, until the block ends.
 
     Every node gets the embedder of the settings with the engine that its own processor runs, in the precision of this
-    machine. Raises ClusterError, or NodeDiffers for a node that cannot be used with this machine.
+    machine. Raises ClusterError.
     """
     if not settings.ray:
         yield None

@@ -22,7 +22,6 @@ from indexer import memory
 from indexer.errors import ParseError
 from indexer.pipeline.progress import Progress
 from indexer.read.reader_process import borrowed
-from rag.clock import timestamp
 from rag.serving.job_manager import END, JOB, PROGRESS, write
 from rag.settings import load
 
@@ -77,7 +76,7 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
         raise
     finally:
         progress.note()
-        write(folder / END, {**end, "ended_at": timestamp(datetime.now(UTC))})
+        write(folder / END, {**end, "ended_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
     return code
 
 

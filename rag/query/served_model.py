@@ -22,7 +22,7 @@ from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, Role
 from indexer.generation.manifest import Manifest, differing_fields
 from rag import deadline
-from rag.errors import DeadlinePassed, FingerprintMismatch, ModelMissing, RagError
+from rag.errors import DeadlinePassed, FingerprintMismatch, NotThere, RagError
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
 MAX_TEXTS = 32  # of a run; more would let the first of a batch wait for the last
@@ -235,9 +235,9 @@ class ServedModel:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> Embedding:
-        """Embed texts after all queries that wait. Raises ModelMissing for another model's name, or DeadlinePassed."""
+        """Embed texts after all queries that wait. Raises NotThere for another model's name, or DeadlinePassed."""
         if model not in ("", self.name):
-            raise ModelMissing(model, [self.name])
+            raise NotThere(f"there is no model {model[:80]!r} here; there are: {self.name}", "model")
         vectors = np.empty((len(texts), self.embedder.dimension), np.float32)
         for run in runs([self.batcher.bound(text) for text in texts]):
             vectors[run] = self.batcher.encode(texts[run], role, later=True)

@@ -27,7 +27,6 @@ from msgspec.json import decode
 
 from indexer.generation.layout import is_collection_name
 from indexer.urls import is_loopback as is_loopback  # for packages that may not look below this one
-from rag.clock import timestamp
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter, FilterError
 from rag.settings import Settings, refuse_unknown
@@ -244,7 +243,7 @@ class KeyFile:
         for is_wrong, what in refusals:
             if is_wrong:
                 raise KeysError(what)
-        made = Key(name, role, digest(key), timestamp(datetime.now(UTC)), origins, scope)
+        made = Key(name, role, digest(key), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", origins, scope)
         with self._changing() as keys:
             if any(other.name == name for other in keys):
                 raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")

@@ -35,7 +35,6 @@ from indexer.publish.collections import live_id, writer_lock
 from indexer.publish.publish import disk_errors, prepare
 from indexer.sources.addresses import full_name, refuse_secret
 from indexer.urls import is_below, places
-from rag.clock import timestamp
 from rag.errors import JobConflict, JobMissing, JobRefused
 from rag.settings import Settings
 
@@ -91,7 +90,7 @@ class JobManager:
                 # inherited, and so held until the process ends, from before anybody can know of the job
                 with (folder / LOCK).open("w") as lock:
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                    write(folder / JOB, asked | {"id": job_id, "created_at": timestamp(created)})
+                    write(folder / JOB, asked | {"id": job_id, "created_at": f"{created:%Y-%m-%dT%H:%M:%SZ}"})
                     settings = dataclasses.replace(self._settings, collection=collection)
                     pid = start_process([*self._runner, str(folder)], settings, lock, folder / "log.txt")
                     (folder / "pid").write_text(str(pid))

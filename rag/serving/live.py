@@ -15,7 +15,7 @@ from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
 from indexer.sources.folder import open_original
 from rag import deadline
-from rag.errors import CollectionMissing, DocumentMissing, NotReady, OriginalMissing, RerankOff
+from rag.errors import CollectionMissing, DocumentMissing, NotReady, NotThere, RerankOff
 from rag.query.headings import is_suggested_for, suggestions
 from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Relevance, Suggestion
@@ -101,7 +101,7 @@ class LiveRetriever(Follower):
         return self._ask(request.collection, lambda retriever: retriever.answer_query(request, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
-        """Embed texts; see `ServedModel.embed`. Raises ModelMissing, NotReady or DeadlinePassed."""
+        """Embed texts; see `ServedModel.embed`. Raises NotThere, NotReady or DeadlinePassed."""
         return self._model().embed(texts, role, model)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
@@ -121,13 +121,13 @@ class LiveRetriever(Follower):
         return self._document(id, collection, filter)[0]
 
     def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
-        """Open the file that a document was read from; see `open_original`. Raises OriginalMissing."""
+        """Open the file that a document was read from; see `open_original`. Raises NotThere."""
         found, manifest = self._document(id, collection, filter)
         within = manifest.settings.get("crawl", {}).get("within", {})
         try:
             return open_original(found["url"], found["source"], within.get(found["source"], ()))
         except SourceError as error:
-            raise OriginalMissing(str(error)) from error
+            raise NotThere(str(error)) from error
 
     def headings(self, collection: str = DEFAULT) -> list[str]:
         """Return headings from all over the index that are worth asking for, best first. Raises as `search` does."""

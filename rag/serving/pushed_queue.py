@@ -35,11 +35,10 @@ from indexer.records import Page, Stated
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
 from indexer.urls import has_user, normalise
 from rag.errors import (
-    ChangeMissing,
     DocumentRefused,
     DocumentTooLarge,
     JobConflict,
-    PushedMissing,
+    NotThere,
     QueueFull,
     StorageFull,
     TypeNotRead,
@@ -115,22 +114,23 @@ class PushedQueue:
         return _described(change, sent.collection)
 
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Accept that a document that was pushed is to go. Raises PushedMissing where there is none, and as `put`."""
+        """Accept that a document that was pushed is to go. Raises NotThere where there is none, and as `put`."""
         store, address = self._store(collection), _address(url)
         with self._writing(collection, 0):
             if not store.has(address):
-                raise PushedMissing(address, collection)
+                text = f"no document was pushed to collection {collection!r} for {address[:200]}"
+                raise NotThere(f"{text}; what a site or folder gave goes with its source", "url")
             change = store.remove(address)
         self._wake.set()
         return _described(change, collection)
 
     def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return a change and what became of it, JSON-ready. Raises ChangeMissing, or DocumentRefused."""
+        """Return a change and what became of it, JSON-ready. Raises NotThere, or DocumentRefused."""
         store = PushedStore(self._folder(collection))
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         found = store.change(int(number)) if is_number else None
         if found is None:
-            raise ChangeMissing(number, collection)
+            raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or has forgotten it")
         return _described(found, collection)
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:

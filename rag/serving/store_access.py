@@ -13,12 +13,12 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreE
 from indexer.generation.layout import DEFAULT, current_id, generation_folder
 from indexer.generation.manifest import TOKENS, read_manifest
 from indexer.generation.previous import scan
+from indexer.pipeline.progress import step_timer
 from indexer.publish.collections import list_collections, writer_lock
 from indexer.publish.publish import Check, verify
 from indexer.publish.publish import roll_back as roll_back_folder
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
-from rag.clock import step_timer
 from rag.errors import NotPublished, SettingsError
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from indexer.config import BuildConfig, ChunkConfig
-from indexer.errors import ClusterError, IndexMissing, NodeDiffers
+from indexer.errors import ClusterError, IndexMissing
 from indexer.generation.layout import current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.cluster import Cluster, ray_session
@@ -125,7 +125,7 @@ def test_without_nodes_it_ends(
 
 
 def test_nodes_that_cannot_be_used_are_refused(connected: Machines) -> None:
-    with pytest.raises(NodeDiffers, match="has dimension 32, and this machine 64"):
+    with pytest.raises(ClusterError, match="has dimension 32, and this machine 64"):
         dummy_cluster(partial(DummyEmbedder, 32))
     with pytest.raises(ClusterError, match="no node of the cluster has 2 cores for a task"):
         Cluster(DummyEmbedder, DummyEmbedder().fingerprint, cores=2)

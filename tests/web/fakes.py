@@ -16,9 +16,8 @@ from rag.errors import (
     JobConflict,
     JobMissing,
     JobRefused,
-    ModelMissing,
     NotReady,
-    OriginalMissing,
+    NotThere,
     RerankOff,
 )
 from rag.query.explain import Explanation, Match, Part, Step
@@ -166,7 +165,7 @@ class FakeRetriever:
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         self._check("default")
         if model not in {"", MODEL}:
-            raise ModelMissing(model, [MODEL])
+            raise NotThere(f"there is no model {model!r} here; there are: {MODEL}", "model")
         tokens = sum(self.embedder.count_tokens(texts, role=role))
         return Embedding(self.embedder.encode(texts, role=role), tokens, MODEL)
 
@@ -191,7 +190,7 @@ class FakeRetriever:
     def original(self, id: str, collection: str = "default", filter: Filter | None = None) -> tuple[str, BinaryIO]:
         self.document(id, collection)
         if id not in self.files:
-            raise OriginalMissing("it is not where it was when it was indexed")
+            raise NotThere("it is not where it was when it was indexed")
         return self.files[id].name, self.files[id].open("rb")
 
     def headings(self, collection: str = "default") -> list[str]:

@@ -14,7 +14,7 @@ from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import drop_collection
 from indexer.publish.publish import roll_back
-from rag.errors import CollectionMissing, DocumentMissing, NotReady, OriginalMissing
+from rag.errors import CollectionMissing, DocumentMissing, NotReady, NotThere
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load
@@ -203,7 +203,7 @@ def test_originals_are_those_of_documents_and_of_what_holds_them(site, live):
     secret.write_text("outside")
     path.unlink()
     path.symlink_to(secret)
-    with pytest.raises(OriginalMissing, match="not where it was"):
+    with pytest.raises(NotThere, match="not where it was"):
         live.original(hits["dead tuples"].document)
     with pytest.raises(DocumentMissing):
         live.original("0" * 32)
