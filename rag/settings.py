@@ -23,7 +23,6 @@ _READERS: dict[type, Callable[[object], object]] = {
     bool: lambda value: _WORDS[str(value).lower()],
 }
 _OF_VECTORS = ("model", "query_prompt", "document_prompt", "dimensions", "precision")  # decide which ones are made
-_CLOSE = 0.6  # of `difflib`, 1 being equal
 
 T = TypeVar("T", str, int, float, bool)
 
@@ -79,11 +78,11 @@ def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] 
     return parsed
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return what is nearest to a word; None where nothing is near."""
+def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """Return what is nearest to a word, 1 being equal; None where nothing is near."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=_CLOSE)), None)
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=least)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,7 +95,7 @@ def credentials_of(settings: Settings) -> tuple[Credential, ...]:
 
 
 def _repeated(keys: Sequence[Any]) -> Any:
-    return next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+    return next((key for key, count in Counter(keys).items() if count > 1), None)
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.errors import BuildLocked, IndexCorrupt, IndexMissing, IndexUnwritable, counted
+from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable, counted
 from indexer.generation import layout
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, OF_OLDER_VERSIONS, current_id
@@ -150,20 +150,6 @@ def roll_back(index_dir: Path, generation_id: str | None = None) -> str:
             raise IndexCorrupt(problems[0])
         make_live(index_dir, generation_id)
         return generation_id
-
-
-@contextmanager
-def nothing_left(index_dir: Path) -> Iterator[None]:
-    """Remove the index folder if the block fails, has made it, and has left no file in it."""
-    was_there = index_dir.exists()
-    try:
-        yield
-    except BaseException:
-        if not was_there and index_dir.is_dir():
-            with suppress(BuildLocked, OSError), writer_lock(index_dir):  # another build may have begun meanwhile
-                if all(path.name == LOCK for path in index_dir.rglob("*") if not path.is_dir()):
-                    shutil.rmtree(index_dir)
-        raise
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from importlib import metadata
 from typing import Any
@@ -20,8 +20,6 @@ from indexer.publish.collections import list_collections
 from indexer.publish.source_settings import own_of
 from indexer.read.ocr import pages as ocr
 from indexer.read.reader_process import ReaderProcess
-from indexer.sources.addresses import address_kind
-from indexer.sources.bucket import version as obstore_version
 from indexer.sources.git import version as git_version
 from rag.commands.models import as_built, plans, published
 from rag.commands.verb import Result, verb
@@ -31,24 +29,18 @@ from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings, nearest
 from rag.settings_file import credentials_of
 
-_PREFIX = "PILOTLIGHT_"
 _OTHERS = (cpu.ISA_VARIABLE, TOKEN, "PILOTLIGHT_KEY", "PILOTLIGHT_DOCS_PORT")  # variables of no setting
-_PROGRAMS = {  # by the kind of a source: its version here, and how to install it
-    "repository": ("git", git_version, "apt-get install git"),
-    "bucket": ("obstore", obstore_version, "pip install 'pilotlight[remote]'"),
-}
 
 
 @verb("index", "embedder", "rerank", "ocr", "render", "users")
 def doctor(settings: Settings) -> Result:
     """Show what is in use, and what about it is slow or broken."""
-    warnings, processor = _misspelled(os.environ), cpu.detect()
+    warnings, processor = _misspelled(), cpu.detect()
     report: dict[str, Any] = {
         "cpu": {name: getattr(processor, name) for name in ("name", "machine", "isa", "isas", "cores")}
         | {"bf16": processor.has_bf16, "compiler": find_compiler()},
         "versions": {name: metadata.version(name) for name in ("pilotlight", "faiss-cpu", "tokenizers")}
-        | {"torch": torch_version() or None, "python": platform.python_version()}
-        | {name: version() or None for name, version, _ in _PROGRAMS.values()},
+        | {"torch": torch_version() or None, "git": git_version() or None, "python": platform.python_version()},
     }
     warnings += processor.notes
     if not processor.has_bf16:
@@ -105,9 +97,6 @@ def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[s
     """Describe the live generation, with its sources. Raises PilotlightError where it cannot be used."""
     with closing(Generation.open(published(settings))) as generation:
         manifest = generation.manifest
-    for kind, (name, version, remedy) in _PROGRAMS.items():
-        if not version() and any(address_kind(source) == kind for source in manifest.sources):
-            warnings.append(f"{name} is not installed, which reads each {kind} of this index: {remedy}")
     with _warning(warnings):
         if found:
             check_fingerprint(manifest, found[0].fingerprint)
@@ -133,12 +122,11 @@ def readers(warnings: list[str]) -> dict[str, str | None]:
     return found
 
 
-def _misspelled(environ: Iterable[str]) -> list[str]:
+def _misspelled() -> list[str]:
     """Return a warning for each variable that nothing reads and that is nearly one of ours."""
-    ends = {name.removeprefix(_PREFIX): name for name in [*(one.variable for one in SETTINGS), *_OTHERS]}
-    others = [name for name in sorted(environ) if name.startswith(_PREFIX) and name not in ends.values()]
-    close = [(name, nearest(name.removeprefix(_PREFIX), ends)) for name in others]
-    return [f"nothing reads {name}, did you mean {ends[near]}?" for name, near in close if near]
+    known = [*(one.variable for one in SETTINGS), *_OTHERS]
+    others = [name for name in sorted(os.environ) if name.startswith("PILOTLIGHT_") and name not in known]
+    return [f"nothing reads {name}, did you mean {near}?" for name in others if (near := nearest(name, known, 0.8))]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from indexer.errors import ClusterError, SourceError, counted
 from indexer.generation.previous import live_sources
 from indexer.pipeline.progress import Progress
 from indexer.publish.collections import list_collections
-from indexer.publish.publish import disk_errors, nothing_left, prepare
+from indexer.publish.publish import disk_errors, prepare
 from indexer.sources.addresses import address_kind, full_name, refuse_bare_host, refuse_secret
 from rag.commands import models
 from rag.commands.models import published
@@ -56,7 +56,7 @@ def index_sources(
     publisher = publisher_of(settings, quiet=quiet)
     if publisher and len({one.collection or settings.collection for one in sources}) > 1:
         raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")
-    with nothing_left(settings.index_dir), _cluster(settings, embedder.fingerprint) as cluster:
+    with _cluster(settings, embedder.fingerprint) as cluster:
         with disk_errors(settings.index_dir):
             prepare(settings.index_dir)
         order = BuildOrder(

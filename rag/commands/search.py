@@ -15,14 +15,13 @@ from indexer.filter import Filter
 from rag.commands import models
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
-from rag.evaluation.dataset import Judgements, read_dataset, read_questions
 from rag.insights.report import LEAST, judged_questions, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, SearchRequest, fields_of, key_of
 from rag.settings import Settings, did_you_mean
 
 if TYPE_CHECKING:
     from rag.evaluation.comparison import Side
-    from rag.evaluation.evaluation import Run
+    from rag.evaluation.evaluation import Judgements, Run
     from rag.query.served_model import RerankQueue
 
 _MODE = click.option(
@@ -124,7 +123,7 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: 
         found = _write_insights(settings, beir_dir, least)
     else:
         evaluation = _evaluation("evaluation", "eval")
-        dataset = read_dataset(beir_dir)
+        dataset = evaluation.read_dataset(beir_dir)
         if rerank and not settings.rerank_model:
             raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
         models_of, facts = _prepared(settings, rerank)
@@ -174,23 +173,23 @@ def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, A
 )
 def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
     """Say which of two generations, models or settings answers judged queries better, and which queries."""
-    comparison = _evaluation("comparison", "compare")
+    evaluation, comparison = (_evaluation(name, "compare") for name in ("evaluation", "comparison"))
     sides = [comparison.read_side(text, settings, name) for name, text in (("A", a), ("B", b))]
     if bool(sides[0].generation) != bool(sides[1].generation):
         raise SettingsError(
             f"{a} and {b} do not search the same: one is a generation, the other the documents of {queries}; "
             f"compare two generations, or settings of one, such as live and live,mode=dense"
         )
-    texts, judgements = read_questions(queries)
+    texts, judgements = evaluation.read_questions(queries)
     searched = []
     if sides[0].generation:
         judgements = comparison.by_document(judgements)
         searched = _search_index(settings, sides, texts, judgements)
     else:
         for side in sides:
-            dataset = read_dataset(queries)
+            dataset = evaluation.read_dataset(queries)
             models_of, facts = _prepared(side.settings, side.rerank)
-            run = import_module("rag.evaluation.evaluation").search_corpus(dataset, **models_of, mode=side.mode)
+            run = evaluation.search_corpus(dataset, **models_of, mode=side.mode)
             named = {"side": side.text, "documents": len(dataset.corpus), "model": side.settings.model}
             searched.append((named | {"mode": side.mode} | facts, run))
     (first, run_a), (second, run_b) = searched
@@ -199,7 +198,7 @@ def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
 
 
 def _search_index(
-    settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: Judgements
+    settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: "Judgements"
 ) -> "list[tuple[dict[str, Any], Run]]":
     from rag.evaluation.comparison import LIVE, missing, relevant, search_index
     from rag.query.retriever import Retriever

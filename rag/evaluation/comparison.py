@@ -15,8 +15,7 @@ from scipy.stats import permutation_test
 from indexer.generation.documents import document_id
 from indexer.generation.manifest import is_generation_id
 from rag.errors import SettingsError
-from rag.evaluation.dataset import Judgements
-from rag.evaluation.evaluation import NDCG, Run, measure
+from rag.evaluation.evaluation import NDCG, Judgements, Run, measure
 from rag.query.request import MODES, Mode, SearchRequest
 from rag.query.retriever import Retriever
 from rag.settings import BY_NAME, SETTINGS, Settings, read_value

@@ -10,8 +10,7 @@ import pytest
 
 from embedder import Embeddings
 from embedder.late_interaction import DocumentTokens
-from rag.evaluation.dataset import Dataset, read_dataset
-from rag.evaluation.evaluation import evaluate
+from rag.evaluation.evaluation import Dataset, evaluate, read_dataset
 
 pytestmark = [pytest.mark.model, pytest.mark.longest, pytest.mark.thorough]
 

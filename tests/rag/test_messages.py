@@ -68,7 +68,7 @@ def test_no_struct_corrupts_memory() -> None:
             Push,
             {"url": "https://a.example/", "metadata": {"a": 3}},
             "metadata",
-            "metadata: Expected `str | array | null`",
+            "metadata: Expected `str | a",
         ),
     ],
 )

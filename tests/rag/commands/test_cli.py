@@ -189,21 +189,6 @@ def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run
     assert told == ["nothing reads PILOTLIGHT_MODLE, did you mean PILOTLIGHT_MODEL?"]
 
 
-def test_a_build_that_fails_leaves_no_folder_or_the_index_of_before(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for source in ("nothing", tmp_path / "empty", "http://127.0.0.1:9/"):
-        code, _, err = run("index", source, "--allow-private=yes", "--collection", "notes")
-        assert code == 2
-        assert "live index" not in err, "there is none"
-        assert list(Path().iterdir()) == []
-    (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
-    run("index", tmp_path / "notes.md", "--json")
-    code, _, err = run("index", tmp_path / "empty")
-    assert code == 2
-    assert "the live index has not changed" in err
-    assert documents(run) == 1
-
-
 def test_drop_looks_before_it_asks(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
     run("index", tmp_path / "notes.md", "--collection", "birds", "--json")

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from rag.errors import DatasetError, QueryError
-from rag.evaluation.dataset import read_dataset
-from rag.evaluation.evaluation import evaluate
+from rag.evaluation.evaluation import evaluate, read_dataset
 from tests.dummy import DummyEmbedder
 
 

@@ -18,7 +18,7 @@ from indexer.generation.documents import document_id
 from indexer.publish.publish import prepare
 from rag.commands.cli import main
 from rag.errors import InsightsError
-from rag.evaluation.dataset import read_dataset
+from rag.evaluation.evaluation import read_dataset
 from rag.insights.report import BAD, GOOD, OPENED, judged_questions, no_formula, report, write_dataset
 from rag.insights.store import DATABASE, Feedback, InsightsStore, Searched, first_id, new_id, open_to_read, time_of
 from tests.rag.conftest import Site
