@@ -15,11 +15,11 @@ from indexer.urls import has_user, normalise
 OCR_MODES = ("auto", "on", "off")
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
 OWN = tuple(  # what a source can have of its own
-    "max_pages max_depth timeout max_bytes include exclude concurrency delay allow_private render link_template".split()
+    "max_pages max_depth timeout max_bytes include exclude delay allow_private render link_template".split()
 )
 _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
 _OF_REPOSITORIES = ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")
-_OF_BUCKETS = ("timeout", "max_bytes", "include", "exclude", "concurrency", "link_template")
+_OF_BUCKETS = ("timeout", "max_bytes", "include", "exclude", "link_template")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
 _FIELD = re.compile(r"\{([^{}]*)\}")  # of a link template
 _LINE = re.compile(r"L(\d+)")  # anchors of programs, see `indexer.read.files.text`

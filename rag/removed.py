@@ -7,7 +7,7 @@ from rag.errors import SettingsError
 _REMOTE = "an index is a folder of this machine; export and import move it, and --store milvus://… shares it"
 _TIMER = "a systemd timer or cron runs index again, as scripts/deploy/pilotlight-index.timer does"
 _CONSTANT = "it is a constant now, the default of before"
-_CRAWL = "max_total_bytes render_timeout render_bytes"  # of a source too
+_CRAWL = "concurrency max_total_bytes render_timeout render_bytes"  # of a source too
 
 _SETTINGS = {  # what takes the place of some settings, and their names
     _CONSTANT: f"{_CRAWL} sites chunk_overlap ocr_confidence ocr_pages vector_index max_k max_query_chars "
@@ -48,6 +48,8 @@ FLAGS = {  # that were no settings
     "every": _TIMER,
     "report": "compare --json has every query",
     "quick": "verify loads no model, so it is always quick",
+    "http": "the server has /mcp, with its keys and scopes",
+    "scope": "a key has one scope, of --collection, --filter, --user and --group",
     "fusion": "hybrid is a weighted sum of both searches",
 }
 CREDENTIAL_KEYS = {  # of [[credentials]]

@@ -146,7 +146,6 @@ class Settings:
     max_bytes: int = setting(10_000_000, "largest page or file to read, in bytes", limits=(1, 1_000_000_000))
     include: str = setting("", "paths to index, such as /docs/,/blog/*.html$; empty = all")
     exclude: str = setting("", "paths to leave out, in the same notation")
-    concurrency: int = setting(4, "pages to fetch at the same time from each site", limits=(1, 64))
     delay: float = setting(0.0, "seconds between requests to a site", limits=(0, 3600))
     allow_private: str = setting(
         "no", "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8", bare="yes"
@@ -307,7 +306,6 @@ class Settings:
                 timeout=self.timeout,
                 max_bytes=self.max_bytes,
                 scope=Scope(patterns(self.include), patterns(self.exclude)),
-                concurrency=self.concurrency,
                 delay=self.delay,
                 allow_private=_networks(self.allow_private),
                 render=self.render,

@@ -1,8 +1,6 @@
 """Pilotlight as tools of the Model Context Protocol; needs the extra `pilotlight[mcp]`."""
 
 import re
-import socket
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -11,7 +9,6 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
@@ -25,7 +22,6 @@ from rag.query.explain import in_words
 from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
 from rag.query.results import Answer
 
-HOST = "127.0.0.1"
 HITS = 5  # unless the caller says
 MOST_HITS = 50
 LONGEST = 10_000  # of a query, or of an address
@@ -221,19 +217,3 @@ def _answer(result: BaseModel, summary: str, passages: Iterable[str]) -> CallToo
         content=[TextContent(type="text", text=text)],
         structured_content=result.model_dump(mode="json", exclude_defaults=True),  # no explanation unless asked for
     )
-
-
-def serve_http(server: MCPServer[Any], port: int) -> None:
-    """Serve over HTTP on loopback, until told to stop; 0 takes any port. Raises OSError where it cannot be had."""
-    import uvicorn
-
-    listener = socket.create_server((HOST, port))
-    port = listener.getsockname()[1]
-    names = [f"{name}:{port}" for name in (HOST, "localhost")]
-    # a page in a browser here could else reach this server, by a name that it lets point to loopback
-    security = TransportSecuritySettings(
-        enable_dns_rebinding_protection=True, allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
-    )
-    app = server.streamable_http_app(stateless_http=True, json_response=True, transport_security=security)
-    print(f"pilotlight: listening on http://{HOST}:{port}/mcp", file=sys.stderr, flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False)).run(sockets=[listener])

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar
-from urllib.parse import parse_qsl
 
 import click
 
@@ -86,11 +85,8 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
 
 @verb("index", "store", "embedder", "rerank", "insights", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
-@click.option(
-    "--http", "port", metavar="PORT", type=int, help="listen on this port of 127.0.0.1 (default: use standard input)"
-)
-def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result | None:
-    """Offer the tools of `rag.adapters.mcp` on the index, or on a server, until the caller ends."""
+def mcp(settings: Settings, *, server: str | None) -> None:
+    """Offer the tools of `rag.adapters.mcp` on the index, or on a server, over standard input until the caller ends."""
     try:
         from rag.adapters import mcp as tools
     except ModuleNotFoundError as error:
@@ -118,15 +114,7 @@ def mcp(settings: Settings, *, server: str | None, port: int | None) -> Result |
                 recorder.start()
                 stack.callback(recorder.close)
             library = tools.LocalLibrary(retriever, recorder)
-        offered = tools.make_server(library, settings.collection)
-        if port is None:
-            offered.run("stdio")
-            return None
-        try:
-            tools.serve_http(offered, port)
-        except (OSError, OverflowError) as error:
-            raise SettingsError(f"cannot listen on {tools.HOST} port {port}: {error}") from error
-    return None
+        tools.make_server(library, settings.collection).run("stdio")
 
 
 def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Command]:
@@ -152,7 +140,6 @@ def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Com
     "role write",
     "KEY=VALUE",
 )
-@_several("scope", "what the key may see besides, such as 'collection=wiki&meta.team=ops'; may be repeated")
 @_several("user", "user in whose name the key sees documents with an access list; may be repeated", "NAME")
 @_several("group", "the same for a group; may be repeated", "NAME")
 @click.option("--stdin", "from_stdin", is_flag=True, help="read the key from standard input instead of generating one")
@@ -176,27 +163,13 @@ def keys(
         key = file.remove(name)
         return _facts(key), f"removed key {key.name}"
     given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
-    collections, scopes, users, groups = (of_key[option] for option in ("collection", "scope", "user", "group"))
-    wanted = read_filter(of_key["filter"])
-    first = [Part(frozenset(collections) or None, wanted)] if collections or wanted or not scopes else []
+    users, groups = of_key["user"], of_key["group"]
     readers = reader_names(users, groups) if users or groups else None
-    parts = (dataclasses.replace(part, readers=readers) for part in (*first, *map(_part, scopes)))
-    shown = file.add(name, role, given, of_key["origin"], Scope(tuple(parts)))
+    part = Part(frozenset(of_key["collection"]) or None, read_filter(of_key["filter"]), readers)
+    shown = file.add(name, role, given, of_key["origin"], Scope((part,)))
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
     return {**_facts(made), "key": shown}, text
-
-
-def _part(text: str) -> Part:
-    """Read a --scope. Raises KeysError or FilterError."""
-    from rag.commands.search import read_filter
-
-    try:
-        pairs = parse_qsl(text or "&", keep_blank_values=True, strict_parsing=True)
-    except ValueError as error:  # an empty one would be everything
-        raise KeysError(f"--scope {text[:80]!r} must be like collection=wiki&meta.team=ops") from error
-    collections = frozenset(value for name, value in pairs if name == "collection")
-    return Part(collections or None, read_filter([f"{name}={value}" for name, value in pairs if name != "collection"]))
 
 
 def _in_words(scope: Scope) -> Iterator[str]:
