@@ -134,13 +134,7 @@ def _numbers_lines(tag: Element, text: str) -> bool:
 
 
 _SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
-_SPACED = frozenset("= < > ≤ ≥ ≠ ≈ ≡ → ⇒ ⇔ ∈ + − - × · ±".split())  # operators between two terms
-_FORMS = {
-    "msup": "{}^{}", "msub": "{}_{}", "msubsup": "{}_{}^{}", "mover": "{}^{}", "munder": "{}_{}",
-    "munderover": "{}_{}^{}", "mroot": "√({}, {})",
-}  # fmt: skip
-_BETWEEN = {"mtr": ", ", "mtable": "; "}
-_SILENT = frozenset({"annotation", "annotation-xml", "mphantom", "none", "mprescripts"})
+_UNREAD = frozenset({"annotation", "annotation-xml", "mphantom"})
 _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 
 
@@ -205,7 +199,7 @@ def _of_math(math: Element) -> str:
     for node in math.elements(5_000):
         if node.name == "annotation" and node.get("encoding").lower() in ("application/x-tex", "tex", "latex"):
             return _clean(node.text())
-    return _clean(math.get("alttext") or _linear(math))
+    return _clean(math.get("alttext") or " ".join(text for text in math.nodes(_UNREAD) if isinstance(text, str)))
 
 
 def _clean(tex: str) -> str:
@@ -215,26 +209,6 @@ def _clean(tex: str) -> str:
             text = text[len(begin) : -len(end)].strip()
     found = _DISPLAYSTYLE.fullmatch(text)
     return found[1].strip() if found else text
-
-
-def _linear(tag: Element, depth: int = 0) -> str:
-    """Return a MathML element on one line: `a^2`, `(a + b)/c`, `√(x)`."""
-    name = tag.name
-    if name in _SILENT:
-        return ""
-    if not tag.tags or depth > 60:
-        text = " ".join(tag.text().split())
-        return " " if name == "mspace" else f" {text} " if name == "mo" and text in _SPACED else text
-    parts = [_linear(child, depth + 1) for child in tag.tags if not child.name.startswith("annotation")]
-    grouped = [part if part.isalnum() else f"({part})" for part in map(str.strip, parts)]
-    if name in _FORMS and len(parts) == _FORMS[name].count("{"):
-        return _FORMS[name].format(parts[0].strip(), *grouped[1:])
-    if name == "mfrac":
-        return "/".join(grouped)
-    if name == "mfenced":
-        return f"{tag.attributes.get('open', '(')}{', '.join(parts)}{tag.attributes.get('close', ')')}"
-    joined = _BETWEEN.get(name, "").join(parts)
-    return f"√({joined.strip()})" if name == "msqrt" else joined
 
 
 _FEWEST_WORDS = 3
@@ -258,12 +232,6 @@ def alternative_text(image: Element) -> str:
     source = attributes.get("src", "").rpartition("/")[2]
     if len(_WORD.findall(alt)) < _FEWEST_WORDS or _SIGN.search(f"{names} {source}") or _FILE.search(alt):
         return ""
-    for parent in image.parents(4):
-        if parent.name == "a" and not _FILE.search(parent.get("href")) and "href" in parent.attributes:
-            return ""  # it leads elsewhere than to itself
-        around = parent.short_text(600)
-        if around is None:
-            break
-        if alt.casefold() in fold(around).casefold():
-            return ""
-    return f" {alt} "
+    links = (parent for parent in image.parents(4) if parent.name == "a" and "href" in parent.attributes)
+    leads_elsewhere = any(not _FILE.search(link.get("href")) for link in links)  # than to a larger one
+    return "" if leads_elsewhere else f" {alt} "

@@ -10,7 +10,7 @@ from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
 from indexer.read.html.noise import classes, is_noise
 from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.unfold import drop_trail, unfold
+from indexer.read.html.unfold import unfold
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
@@ -34,7 +34,6 @@ def extract(
     Raises lxml.etree.LxmlError or ValueError if it cannot be read.
     """
     tree = tree or prepare(parse_html(markup), markup)
-    drop_trail(tree)
     is_stripped = template is not None and strip(tree, template)
     body = tree.body
     is_published, is_article = publication(tree) if is_page and not is_stripped else (False, False)
@@ -68,7 +67,7 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
 def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
     """Return the element that holds the page's own text: of a kind that occurs once, and with enough of the prose."""
     found: dict[str, list[Element]] = {  # the first unique one wins
-        kind: [] for kind in ("main", "role", "article", "body", "document", "contents", "id")
+        kind: [] for kind in ("main", "role", "article", "body", "document", "id")
     }
     for element in tree.elements:
         name, attributes = element.name, element.attributes
@@ -85,11 +84,6 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
             for kind in ("body", "document"):
                 if kind in names:
                     found[kind].append(element)
-            around = element.parent if names == {"contents"} else None
-            if around is not None and len(around.children) <= 500:  # below the header that Doxygen writes
-                before = around.tags[max(0, around.tags.index(element) - 1)]
-                if before.name == "div" and "header" in classes(before):
-                    found["contents"].append(element)
     unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
     if sizes is None:
         return next(iter(unique.values()), None)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import takewhile
 
 from indexer.read.html.html_tree import HEADINGS, Element
 
@@ -17,15 +17,13 @@ _NOISE_CLASSES = frozenset(
 )
 NOISE_ROLES = frozenset(
     "navigation search searchbox banner contentinfo complementary button tab tablist toolbar menu menubar menuitem "
-    "dialog alertdialog tooltip switch checkbox radio slider progressbar status log timer doc-toc doc-pagelist".split()
+    "dialog alertdialog tooltip switch checkbox radio slider progressbar log timer doc-toc doc-pagelist".split()
 )
-_KEPT_ASIDES = frozenset("topic footnote footnote-list admonition note warning tip callout".split())
-_NEIGHBOURS = frozenset({"next", "prev", "previous", "up", "contents", "index"})
 _CODE = frozenset({"code", "kbd", "samp"})
 _TELLING = HEADINGS | _CODE | {"div", "p", "a"}
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
-_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "label", "form", "summary"})  # by what is in or around them
+_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form", "summary"})  # by what is in or around them
 _TITLES = frozenset({"dt", *HEADINGS})
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -46,10 +44,8 @@ _IN_LINES = frozenset(
 )
 _BUTTON = 30  # characters of a button
 _TOGGLE = 3  # words of what opens and closes a part of a page that is open already
-_BUBBLE = re.compile(r"tooltip[-_]?(?:text|content|inner|box)")
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
-_ATTACHED = re.compile(r"[^\w\s]$")  # at the end of what stands before: an operator, an opening bracket
 
 
 def classes(tag: Element) -> frozenset[str]:
@@ -70,7 +66,7 @@ def holds(tag: Element, names: Collection[str]) -> bool:
 def is_noise(tag: Element) -> bool:
     """Return whether an element and all below it is navigation, decoration, hidden, or not text at all."""
     name = tag.name
-    parent = tag.parent if name in ("footer", "summary") or "role" in tag.attributes else None
+    parent = tag.parent if name in ("footer", "summary") else None
     if name in _NEVER:
         return name != "footer" or parent is None or parent.name not in ("blockquote", "figure")
     attributes = tag.attributes
@@ -78,12 +74,8 @@ def is_noise(tag: Element) -> bool:
         return True
     if "role" in attributes:
         role = attributes["role"]
-        if role == "doc-backlink" and (parent is None or parent.name not in HEADINGS):
+        if role in NOISE_ROLES and (role != "complementary" or not _is_box(tag)):
             return True
-        if role in NOISE_ROLES:
-            may_be_text = role == "complementary" or (role == "status" and tag.short_text(_LABEL) is None)
-            if not may_be_text or not _is_box(tag):
-                return True
     if "popover" in attributes or (not HIDING.isdisjoint(attributes) and is_folded(tag)):
         return True
     if name not in _JUDGED:
@@ -95,14 +87,9 @@ def is_noise(tag: Element) -> bool:
     if name == "header":  # of the site, unless it stands inside the text
         return not any(around.name in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
-        return not (classes(tag) & _KEPT_ASIDES or _is_box(tag))
+        return not _is_box(tag)
     if name == "form":  # some systems wrap the whole page in one
         return not holds(tag, _PAGE_PARTS)
-    if name == "label":  # of something to set or choose; a box in a list of tasks can only be looked at
-        if tag.short_text(_LABEL) is None:
-            return False
-        controls = [node for node in tag.elements() if node.name in _FIELDS or node.name == "button"]
-        return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
     # a summary that opens and closes a part of the page, which is open already, and says only that
     return parent is not None and "open" in parent.attributes and not holds(tag, _TELLING) and _is_brief(tag)
 
@@ -174,8 +161,6 @@ def _is_control(link: Element) -> bool:
     is_script = href.startswith("javascript:") or (href == "#" and "onclick" in attributes)
     if is_script or (href == "#" and ("class" in attributes or "id" in attributes) and _is_brief(link)):
         return not _is_in_sentence(link)
-    if "rel" in attributes and not _NEIGHBOURS.isdisjoint(attributes["rel"].lower().split()):
-        return True
     return is_permalink(link)
 
 
@@ -203,39 +188,20 @@ def text_within(tag: Element) -> list[Element | str]:
     """Return the children of one of `AROUND`, without the short links and badges beside a heading or code."""
     children = tag.children
     if tag.name in _TITLES:
-        return [node for place, node in enumerate(children) if isinstance(node, str) or not _is_beside(tag, place)]
+        return [node for node in children if isinstance(node, str) or not _is_beside(node)]
     if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
-    is_frame = "pre" in names or (names <= _FRAMED and not names.isdisjoint(HEADINGS))
+    is_frame = names <= _FRAMED and not names.isdisjoint(HEADINGS)
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
-    if "pre" in names:  # beside which the name of its language may stand, which a class has too
-        said = [name.lower() for element in (tag, *tag.elements(NEAR)) for name in classes(element)]
-        languages = {name.rpartition("-")[2] for name in said if "-" in name}
-        return [node for node in children if isinstance(node, str) or _label(node) not in languages]
     return [node for node in children if isinstance(node, str) or not _is_badge(node)]
 
 
-def _label(tag: Element) -> str:
-    return (tag.short_text(_BUTTON) or "").strip().lower() if tag.name in _LABELS else ""
-
-
-def _is_beside(title: Element, place: int) -> bool:
-    """Return whether a child is a link in brackets beside the words of a title, and not one of them, such as a type."""
-    node = title.children[place]
-    if isinstance(node, str) or node.name not in _LABELS or not node.first_text().lstrip().startswith("["):
-        return False
-    text = node.short_text(_BUTTON)
-    if text is None or not text.rstrip().endswith("]") or not _has_link(node):
-        return False
-    before = title.children[place - 1] if place else ""
-    after = [node for node in title.children[place + 1 :] if isinstance(node, str)]
-    if any("code" in name.split("-") for name in classes(title)) or any(map(_WORD.search, after)):
-        return False
-    if isinstance(before, str) and _ATTACHED.search(before):
-        return False
-    return not after or after[0][:1].isspace() or isinstance(title.children[place + 1], Element)
+def _is_beside(tag: Element) -> bool:
+    """Return whether an element of a title is a link in brackets beside its words, such as "[edit]"."""
+    text = (tag.short_text(_BUTTON) or "").strip()
+    return text[:1] == "[" and text[-1:] == "]" and text[1:-1].isalpha() and len(text) > 4 and _has_link(tag)
 
 
 def _is_badge(tag: Element) -> bool:
@@ -257,22 +223,12 @@ def has_noise_class(tag: Element) -> bool:
     """Return whether a class says that an element is no text."""
     if "class" not in tag.attributes:
         return False
-    value = tag.attributes["class"]
-    is_header = value in ("header", "nav-panel")  # Texinfo's, with links to the pages around
-    if is_header and any(node.get("rel") in _NEIGHBOURS for node in tag.elements(LOOKED_AT)):
-        return True
-    if "tooltip" in value:  # what a pointer opens, or the sign that it opens by; not the words that it explains
-        texts = (node for node in islice(tag.nodes(), NEAR) if isinstance(node, str) and not node.isspace())
-        if not _WORD.search(next(texts, "")) or _BUBBLE.search(value):
-            return True
-    return _is_noise(value)
+    return _is_noise(tag.attributes["class"])
 
 
 @lru_cache(maxsize=4_096)
 def _is_noise(value: str) -> bool:
-    names = _names(value)
-    is_contents = "contents" in names and names & {"topic", "local"}  # a table of contents made by docutils
-    return bool(is_contents) or not names.isdisjoint(_NOISE_CLASSES)
+    return not _names(value).isdisjoint(_NOISE_CLASSES)
 
 
 def is_folded(tag: Element) -> bool:

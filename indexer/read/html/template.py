@@ -14,13 +14,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import classes, holds, is_noise
+from indexer.read.html.noise import classes, is_noise
 
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
 MOST_BLOCKS = 2 * _EITHER_END
 _LONGEST = 1_500  # characters of a block that may be of a template
 _LINKED = 0.5  # share of the text inside links in what is navigation
-_TITLES = frozenset({"h1", "h2"})
 _BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
@@ -71,24 +70,13 @@ def find(tree: HtmlTree) -> dict[str, Any]:
 
 
 def strip(tree: HtmlTree, template: Template) -> bool:
-    """Remove the template's text around a page's own, and its links anywhere; return whether there was any.
-
-    Blocks that hold all main headings of a page stay.
-    """
+    """Remove the template's text around a page's own, and its links anywhere; return whether there was any."""
     found = list(_matches(tree.body, _ROOT, template))
     own = [place for place, match in enumerate(found) if match is None]
     first, last = (own[0], own[-1]) if own else (len(found), -1)
     gone = [
-        match
-        for place, match in enumerate(found)
-        if match is not None
-        and (match.is_links or not first < place < last)
-        and not (place < first and match.block is not None and match.block.name in HEADINGS)
+        match for place, match in enumerate(found) if match is not None and (match.is_links or not first < place < last)
     ]
-    titled = [match.block for match in gone if match.block is not None and holds(match.block, _TITLES)]
-    titles = sum(tag.name in _TITLES for block in titled for tag in block.elements())
-    if titled and sum(tag.name in _TITLES for tag in tree.elements) <= titles:
-        gone = [match for match in gone if match.block not in titled]
     away = {id(node) for match in gone for node in match.nodes}
     for parent in {id(match.parent): match.parent for match in gone}.values():
         parent.children = [node for node in parent.children if id(node) not in away]

@@ -6,11 +6,11 @@ dialogs, tooltips and messages are none. All looks into an element end after a f
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from itertools import pairwise, zip_longest
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from indexer import notes
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import (
     HIDING,
     LOOKED_AT,
@@ -18,7 +18,6 @@ from indexer.read.html.noise import (
     NOISE_ROLES,
     classes,
     first_texts,
-    holds,
     is_folded,
     is_menu,
     is_noise,
@@ -49,55 +48,28 @@ _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
-_ENDS = re.compile(r"\A[\W_]+|[\W_]+\Z")
-_LONG = 8  # words of what goes on after a button
 _TITLE = 200  # characters of what stands before a panel
 
 
 def unfold(tree: HtmlTree) -> None:
     """Show the panels of a page, and make their titles text."""
-    marked = [element for element in tree.elements if not _MARKS.isdisjoint(element.attributes)]
-    for element in marked:
-        if element.get("role") == "heading":
-            level = element.get("aria-level")
-            element.name = f"h{level}" if f"h{level}" in HEADINGS else "h2"
+    marked = [tag for tag in tree.elements if tag.name in ("a", "button") or not _MARKS.isdisjoint(tag.attributes)]
     hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    controls = {id(element): element for element in marked if _is_control(element)}
-    controls |= {id(tag): tag for tag in tree.elements if tag.name in ("button", "a", "label") and _is_control(tag)}
     if hidden:
         _show_panels(tree, hidden)
-    for element in controls.values():  # a heading is no control, nor is what holds headings or panels
+    controls = [element for element in marked if _is_control(element)]
+    for element in controls:  # a heading is no control, nor is what holds headings or panels
         inside = element.elements(LOOKED_AT) if element.get("role") in _ROLES_AROUND else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
         if is_around or element.name in _TITLES:
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
     if controls:
-        _read_titles(tree, controls.values())
-
-
-def drop_trail(tree: HtmlTree) -> None:
-    """Remove the trail of links that ends in the title of a page, before its first main heading."""
-    heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
-    title = _ENDS.sub("", fold(heading.text())) if heading is not None else ""
-    if heading is None or not title:
-        return
-    node = heading
-    for parent in heading.parents(3):
-        siblings = parent.tags
-        place = siblings.index(node)
-        for element in siblings[max(0, place - 4) : place]:
-            texts = [*first_texts(element)] if element.short_text(300) is not None else []
-            whole = "".join(text for text, _ in texts).strip()
-            rest = "".join(text for text, is_link in texts if not is_link and _WORD.search(text)).strip()
-            if whole.endswith(rest) and _ENDS.sub("", fold(rest)) == title and holds(element, ("a",)):
-                parent.children = [child for child in parent.children if child is not element]
-                return
-        node = parent
+        _read_titles(controls)
 
 
 def _is_control(element: Element) -> bool:
     attributes = element.attributes
-    if element.name in ("button", "label") or "onclick" in attributes or not _EXPANDING.isdisjoint(attributes):
+    if element.name == "button" or "onclick" in attributes or not _EXPANDING.isdisjoint(attributes):
         return True
     href = attributes.get("href", "") if element.name == "a" else ""
     leads_nowhere = href == "#" or href.startswith("javascript:")
@@ -115,7 +87,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
         kinds = {kind for child in open_ones for kind in _kinds(child)}
         texts = {_beginning(child) for child in open_ones} if kinds else set()
         before: Element | None = None
-        for child, after in zip_longest(children, children[1:]):
+        for child in children:
             if id(child) not in folded:
                 before = child
                 continue
@@ -123,26 +95,18 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
             words = len(_WORD.findall(text))
             if not words or _is_popup(child) or _PLACEHOLDER.search(text):
                 continue
-            role, is_known = child.get("role"), child.name in _PANELS
+            role = child.get("role")
             is_panel = role == "tabpanel" or child.get("hidden") == "until-found"
             if not is_panel and is_menu(child):
                 continue
             if words >= 20 and not is_panel:
                 prose.add(id(child))
-            is_labelled = role == "region" and "aria-labelledby" in child.attributes
-            if is_panel or is_labelled or not shown.isdisjoint(_names(child)):
-                panels.append(child)
-            elif not is_known and words < _LONG:
-                continue
-            elif words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child)):
+            is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
+            is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
+            is_titled = before is not None and words >= 5 and _is_title(before)  # a message says less
+            if is_panel or is_like_open_ones or is_titled or not shown.isdisjoint(_names(child)):
                 panels.append(child)
                 texts.add(text)
-            elif words >= _LONG and (not is_known or (after is not None and _is_control(after))):
-                panels.append(child)  # the rest of a text, with a button below it
-            elif before is not None and words >= 5:  # a message says less
-                title = before.short_text(_TITLE) if len(children) == 2 and classes(child) else None
-                if _is_title(before) or (title is not None and _LETTER.search(title)):
-                    panels.append(child)
     if not prose <= {id(panel) for panel in panels}:
         notes.add("hidden text that nothing on the page shows was left out")
     for panel in panels:
@@ -189,11 +153,7 @@ def _opens_popup(control: Element) -> bool:
 def _is_popup(element: Element) -> bool:
     if element.name in _FURNITURE or _POPUP.search(f"{element.get('class')} {element.get('id')}"):
         return True
-    if element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes:
-        return True
-    return any(
-        tag.get("role") in _ROLES_OF_FURNITURE or "aria-modal" in tag.attributes for tag in element.elements(NEAR)
-    )
+    return element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes
 
 
 def _beginning(element: Element) -> str:
@@ -208,36 +168,25 @@ def _is_title(element: Element) -> bool:
     return any(tag.name in _BEFORE_PANELS or tag.get("role") in ("button", "tab") for tag in (element, *inside))
 
 
-def _read_titles(tree: HtmlTree, controls: Iterable[Element]) -> None:
-    """Make text of the controls that are all the words of a title, or that open a panel of text."""
+def _read_titles(controls: Sequence[Element]) -> None:
+    """Make text of the controls that are all the words of a title, or that stand before panels of text like others."""
     following: dict[int, Element] = {}  # by the id of an element, the one after it
     for parent in {id(control.parent): control.parent for control in controls}.values():
         following |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
-    ids = {element.anchor: element for element in reversed(tree.elements) if "id" in element.attributes}
     alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
-    openers: list[Element] = []
     for control in controls:
         if control.name in _TITLES or control.get("role") == "tablist" or not _LETTER.search(_beginning(control)):
             continue
         title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
+        panel = following.get(id(control))
         if title is not None:
             if not _has_words_of_its_own(title):
                 _make_text(control, "span")
+        elif control.get("role") == "tab" or _opens_popup(control):
             continue
-        if control.get("role") == "tab" or _opens_popup(control):
-            continue
-        panel = after = following.get(id(control))
-        is_expanding = not _EXPANDING.isdisjoint(control.attributes)
-        if is_expanding:
-            named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
-            panel = next((element for element in named if element is not None), after)
-        if panel is None or _is_popup(panel) or is_menu(panel):
-            continue
-        if is_expanding:
-            openers.append(control)
-        elif panel.name in _PANELS and (classes(control) or control.name == "label"):
+        elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
             alike[control.name, classes(control), panel.name, classes(panel)].append(control)
-    openers += [control for some in alike.values() if len(some) > 1 for control in some]
+    openers = [control for some in alike.values() if len(some) > 1 for control in some]
     said = Counter(_beginning(control) for control in openers)
     for control in openers:
         if said[_beginning(control)] == 1:  # others say only what they do

@@ -9,7 +9,7 @@ import re
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element, fold
 from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within
-from indexer.read.html.parts import BREAK, Block, Line, Link, Row, SectionDraft, join_parts, table_lines, text_of
+from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
 
 _BLOCKS = frozenset(
@@ -24,7 +24,6 @@ _BOXES = frozenset("note tip warning caution important danger info admonition ca
 _NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
-_GENERATED_ID = re.compile(r"id[-m]?\d[\d.]*")
 _NAMES = frozenset({"a", "span", "b", "strong", "code", "dfn", "tt", "var"})  # inline elements around what is defined
 _DEEPEST = 10  # names in the path above a term
 _TERM_LENGTH = 80  # characters of a term shown in a path
@@ -109,7 +108,6 @@ class Walker:
         elif name == "a":
             if "href" in tag.attributes:
                 self._links += 1
-                self._line.links.append(Link(tag.attributes["href"], len(self._line.pieces)))
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
@@ -147,10 +145,6 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
-                if self._line.links:
-                    self._line.links[-1].end = len(self._line.pieces)
-        elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
-            self._parts[-1].leads = True
         elif name == "li":
             self._bullet = ""
         elif name in _LISTS and self._lists:
@@ -167,13 +161,12 @@ class Walker:
                     if _WORD.search(first):
                         path = (*home.path[:_DEEPEST], first)
                         self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
-                self._line.anchor, self._line.tails = row.anchor, row.tails
+                self._line.anchor = row.anchor
                 self._write(text, row.length, row.linked, "tr", head)
                 self._tight = "\n" not in text
             self._resume(home)
         elif name == "tr" and self._rows and self._tables and (rows := self._tables[-1][1]) is not None:
-            row, self._line.tails = self._rows.pop(), ()
-            rows.append(row)
+            rows.append(self._rows.pop())
 
     def _add(self, text: str) -> None:
         line = self._line
@@ -216,8 +209,8 @@ class Walker:
             line.pieces.append(" ")
         elif line.length:
             self._write(*line.take(), self._kinds[-1])
-        elif line.pieces:  # white space between blocks
-            line.drop()
+        else:  # white space between blocks
+            line.pieces.clear()
 
     def _write(
         self,
@@ -230,8 +223,6 @@ class Walker:
     ) -> None:
         if self._rows and text:
             self._rows[-1].add(text, length, linked)
-            self._rows[-1].tails = self._line.tails
-            self._line.bare = ""  # what says where to go is a line
             return
         if not _WORD.search(text) and kind != "pre":
             return
@@ -239,11 +230,9 @@ class Walker:
         if self._lists:
             tight, self._lists[-1] = tight or self._lists[-1], True
             kind = "li" if kind in ("p", "div") else kind
-        part, line = self._parts[-1], self._line
+        part = self._parts[-1]
         tight = tight and bool(part.blocks)
-        shown = self._bullet + text
-        part.blocks.append(Block(shown, kind, line.anchor, tight, length, linked, line.bare, line.tails, head, marks))
-        line.bare, line.tails = "", ()
+        part.blocks.append(Block(self._bullet + text, kind, self._line.anchor, tight, length, linked, head, marks))
         part.defined = True
         self._bullet = ""
         self._tight = False
@@ -256,8 +245,6 @@ class Walker:
         if self._rows and not self._rows[-1].length:
             self._rows[-1].anchor, self._rows[-1].is_own = anchor, True
         is_block, line = tag.name in _BLOCKS, self._line
-        if _GENERATED_ID.fullmatch(anchor) and not is_block:
-            return
         if self._heading or self._term is not None:
             self._own_anchor = self._own_anchor or anchor
         elif 0 < line.length <= _TERM_LENGTH and tag.name in _NAMES and not line.defines:
@@ -271,7 +258,6 @@ class Walker:
     def _open_heading(self, level: int) -> None:
         self._heading = False
         title, length, linked = self._line.take()
-        self._line.bare, self._line.tails = "", ()
         title = title.replace("\n", " ")
         anchor = self._own_anchor or self._near_anchor or self._last_anchor
         self._own_anchor = self._near_anchor = None
