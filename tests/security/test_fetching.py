@@ -1,6 +1,7 @@
 """What a hostile site, name or redirect may try, against a server on loopback that must see nothing of it."""
 
 import gzip
+import ipaddress
 import socket
 import time
 import zlib
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from indexer.config import CrawlLimits
+from indexer.crawl import guard
 from indexer.crawl.crawler import crawl
 from indexer.errors import ConfigError, SourceError
 from indexer.records import Failure, Known, Page, Skip
@@ -30,6 +32,26 @@ def items(url: str, limits: CrawlLimits = NEAR) -> list[Item]:
 
 def addresses(*found: tuple[str, int]) -> list[Any]:
     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in found]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+        "0.1.2.3", "192.0.0.1", "192.0.2.1", "198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.1.2.3",
+        "240.0.0.1", "255.255.255.255", "192.88.99.1", "::", "::1", "::127.0.0.1", "::8.8.8.8", "::ffff:127.0.0.1",
+        "::ffff:8.8.8.8", "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "2002:7f00:1::", "2002:808:808::",
+        "2001::1", "2001:db8::1", "3fff::1", "fc00::1", "fd12::1", "fe80::1", "fe80::1%lo", "fec0::1", "ff02::1",
+        "100::1", "5f00::1", "4000::1",
+    ],
+)  # fmt: skip
+def test_refuses_everything_that_is_not_plainly_public(address: str) -> None:
+    assert guard.refusal(ipaddress.ip_address(address)) is not None
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "151.101.1.1", "2606:4700::1111", "2a00:1450:4001::200e"])
+def test_public_addresses_pass(address: str) -> None:
+    assert guard.refusal(ipaddress.ip_address(address)) is None
 
 
 @pytest.mark.parametrize(
@@ -226,29 +248,6 @@ def test_a_site_without_end_stops_at_the_page_budget(site: Site) -> None:
     assert [type(item) for item in items(site.url, limits)] == [Page] * 20 + [Skip]
 
 
-def test_a_hundred_thousand_nested_elements_are_read_for_links(site: Site) -> None:
-    site.routes["/"] = "<div>" * 100_000 + '<a href="/ok">y</a>'
-    site.pages(ok="fine")
-    assert [type(item) for item in items(site.url)] == [Page, Page]
-
-
-@pytest.mark.parametrize("robots", [Reply(b"", 503), redirect("/loop")])
-def test_a_site_whose_rules_cannot_be_read_is_left_alone(site: Site, robots: Reply) -> None:
-    site.routes |= {"/robots.txt": robots, "/loop": redirect("/loop"), "/": "start"}
-    with pytest.raises(SourceError):
-        items(site.url)
-    assert "/" not in site.hits
-
-
-def test_robots_of_two_megabytes_are_read_as_far_as_they_count(site: Site) -> None:
-    padding = "# padding\n" * 200_000
-    site.routes["/robots.txt"] = f"User-agent: *\nDisallow: /early\n{padding}Disallow: /late\n"
-    site.pages(index='<a href="/early">x</a><a href="/late">y</a> start', late="late")
-    assert {type(item) for item in items(site.url)} == {Page, Skip}
-    assert "/early" not in site.hits
-    assert "/late" in site.hits
-
-
 @pytest.mark.parametrize("networks", [("10.0.0.1/8",), ("loopback",), ("",), ("127.0.0.1/99",)])
 def test_networks_that_are_none_are_refused(networks: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match="allow_private is yes, no or networks such as"):
@@ -262,9 +261,3 @@ def test_robots_txt_leads_to_no_other_site(target: str, site: Site, sentinel: Si
     with pytest.raises(SourceError, match=r"robots\.txt redirects to another site"):
         items(site.url, limits)
     assert site.hits == ["/robots.txt"]
-
-
-def test_robots_txt_may_be_elsewhere_on_its_site(site: Site) -> None:
-    site.routes |= {"/robots.txt": redirect("/rules.txt"), "/rules.txt": Reply(b"User-agent: *\nDisallow: /x\n")}
-    site.routes |= {"/": page("<a href=/x>x</a>")}
-    assert any(isinstance(item, Skip) and item.reason == "robots.txt disallows it" for item in items(site.url))

@@ -19,18 +19,6 @@ def rules(site: Site) -> Robots:
         return fetch_robots(fetcher, site.url, AGENT)
 
 
-def test_rules_are_kept(site: Site) -> None:
-    site.routes["/robots.txt"] = Reply(
-        b"User-agent: other\nDisallow: /\n\nUser-agent: *\nDisallow: /private/\nCrawl-delay: 2\n",
-        200,
-        {"Content-Type": "text/plain"},
-    )
-    robots = rules(site)
-    assert robots.allows(f"{site.url}/open")
-    assert not robots.allows(f"{site.url}/private/x")
-    assert robots.delay == 2.0
-
-
 @pytest.mark.parametrize("status", [401, 404, 500, 503])
 def test_client_errors_mean_no_rules_and_server_errors_hands_off(site: Site, status: int) -> None:
     site.routes["/robots.txt"] = Reply(b"", status)
