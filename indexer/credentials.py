@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
 from http.cookiejar import Cookie, CookieJar
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -172,7 +173,7 @@ class Session:
     def take_cookies(self, url: str, lines: Iterable[str]) -> None:
         """Store the cookies of Set-Cookie headers, as far as the origin may set them."""
         message = Message()
-        for line in lines:
+        for line in islice(lines, _MAX_COOKIES):
             if len(line) <= _MAX_COOKIE:
                 message["Set-Cookie"] = line
         if message and len(self._cookies) < _MAX_COOKIES:

@@ -41,6 +41,16 @@ def decoded(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     return _without(parts, packings)
 
 
+def bounded(parts: Iterable[bytes], encoding: str, most: int) -> bytes:
+    """Return a decoded body of at most so many bytes. Raises FetchError for a longer one, and as `decoded` does."""
+    body = bytearray()
+    for piece in decoded(parts, encoding):
+        body += piece
+        if len(body) > most:
+            raise FetchError(f"larger than {most:,} bytes")
+    return bytes(body)
+
+
 def without_gzip(parts: Iterable[bytes]) -> Iterator[bytes]:
     """Undo gzip that no header names, as far as the first bytes tell; raises as `decoded` does."""
     return _without(parts, [""])

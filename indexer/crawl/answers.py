@@ -26,6 +26,7 @@ from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
 from indexer.records import Page
 
 FRESH = 6 * 3600  # seconds for which a page of an interrupted build need not be fetched again
+_LONGEST = 1_000  # characters read of a header with parameters or a date
 HEAD = 1_024  # bytes of a body that tell its type
 # headers that describe the page, or what its scripts may do with it
 _OF_PAGE = frozenset(
@@ -169,13 +170,13 @@ def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = byte
 
 def language_in(headers: httpx.Headers) -> str | None:
     """Return the language of Content-Language; several languages are those of the readers, not of the page."""
-    languages = headers.get("Content-Language", "")
+    languages = headers.get("Content-Language", "")[:_LONGEST]
     return language_of(languages) if "," not in languages else None
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
     """Return the seconds of Retry-After, given as a number or a date; None if it is missing or cannot be read."""
-    text = headers.get("Retry-After", "").strip()
+    text = headers.get("Retry-After", "")[:_LONGEST].strip()
     if text.isdecimal():
         return float(text[:10])
     try:
@@ -255,7 +256,7 @@ def is_list(body: bytes) -> bool:
 def _parameter(header: str, name: str) -> str:
     """Return a parameter of a header, empty if there is none that can be read."""
     message = Message()
-    message["Content-Type"] = header
+    message["Content-Type"] = header[:_LONGEST]
     try:
         return collapse_rfc2231_value(message.get_param(name, ""))
     except (LookupError, TypeError, ValueError):  # an unknown charset, or parts without numbers

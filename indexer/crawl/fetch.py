@@ -36,6 +36,7 @@ MAX_REDIRECTS = 5
 MAX_PAUSE = 60.0  # seconds that a server may ask for in Retry-After; beyond that it is given up
 _ATTEMPTS = 3
 _CONNECT = 10.0  # seconds to connect, at most
+_MAX_LOST = 7_200.0  # seconds of requests that failed, all together, after which no more are sent
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_MODIFIED = 304
@@ -79,6 +80,7 @@ class Fetcher:
             "Connection": "keep-alive",
         }
         self.turns = Turns(limits.delay)
+        self._lost = 0.0  # seconds of requests that failed, of all threads
 
     def abort(self) -> None:
         """End every fetch that is under way, in whatever thread."""
@@ -102,7 +104,10 @@ class Fetcher:
             FetchError: anything else that went wrong, in one line.
             CredentialsError: a secret for its origin cannot be read.
         """
-        self._backend.deadline = time.monotonic() + self._limits.timeout
+        began = time.monotonic()
+        self._backend.deadline = began + self._limits.timeout
+        if self._lost > _MAX_LOST:
+            raise Unavailable(f"the site has let requests wait for {_MAX_LOST:,.0f} seconds in all")
         for number in range(_ATTEMPTS):
             try:
                 return self._follow_redirects(url, request)
@@ -111,10 +116,10 @@ class Fetcher:
                 pause = error.pause if isinstance(error, Unavailable) else 0.0
                 if pause:
                     self.turns.hold(pause)
-                if not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE:
-                    raise
+                is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE
                 is_late = time.monotonic() + backoff >= self._backend.deadline
-                if not pause and (is_late or self.turns.stopped.wait(backoff)):
+                if is_last or (not pause and (is_late or self.turns.stopped.wait(backoff))):
+                    self._lost += time.monotonic() - began
                     raise
         raise AssertionError("unreachable")
 

@@ -75,7 +75,13 @@ def are_kept(config: BuildConfig, live: Manifest) -> bool:
 
 
 def own_of(manifest: Manifest, source: str) -> dict[str, str]:
-    """Return a source's own settings, as text."""
+    """Return a source's own settings as they are given on the command line."""
+
+    def as_text(value: object) -> str:
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
     return {name: as_text(value) for name, value in _own(manifest.settings).get(source, {}).items()}
 
 
@@ -86,27 +92,11 @@ def without_leave(manifest: Manifest) -> Manifest:
     return manifest if own == before else replace(manifest, settings=_with_own(manifest.settings, own))
 
 
-def leave_lost(imported: Manifest) -> list[str]:
-    """Warn of each source that had that leave in the manifest of an archive, and has none any more."""
-    return [
-        f"{source} was read with --allow-private, which is not imported: index it again with the flag"
-        for source, given in _own(imported.settings).items()
-        if given.get("allow_private")
-    ]
-
-
 def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
     """Return the settings of a build without what some sources keep."""
     own = {source: given for source, given in _own(settings).items() if source not in sources}
     learnt = {source: template for source, template in settings.get("templates", {}).items() if source not in sources}
     return _with_own(settings, own) | {"templates": learnt}
-
-
-def as_text(value: object) -> str:
-    """Write a setting's value as it is given on the command line; lists with commas."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _own(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

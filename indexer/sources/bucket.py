@@ -1,10 +1,12 @@
 """Pages of the objects of a bucket; an object of the same ETag as in the build before is not fetched again."""
 
+import asyncio
 import errno
 import os
 import re
+import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -17,6 +19,7 @@ from indexer import encodings
 from indexer.crawl.answers import media_type
 from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
+from indexer.read.access_list import FILE
 from indexer.read.container import with_parts
 from indexer.read.formats import CONTAINER, CONTENT_TYPES, content_type_of
 from indexer.records import Failure, Item, Page, Skip
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
 _MAX_FAILURES = 20  # objects in a row that the store does not give, after which it is taken to be down
 _MAX_SIZE = (1 << 63) - 1  # bytes that SQLite can store
+_LISTING = 600.0  # seconds to list all objects
+_MAX_LOST = 7_200.0  # seconds of requests that failed, all together, after which a store is taken to be down
+_LONGEST_ERROR = 10_000  # characters read of an error, which may repeat an answer
 _CHUNK = 1_000  # entries taken from the client at once
 _PIECE = 1 << 18  # bytes of a body taken at once
 _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
@@ -40,7 +46,7 @@ class _Store(NamedTuple):
     client: str  # name of its class
     credentials: str  # variables, to be told
     place: str
-    endpoints: tuple[str, ...]  # variables
+    endpoints: str  # variables
 
 
 _STORES = {
@@ -48,14 +54,14 @@ _STORES = {
         "S3Store",
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         "AWS_REGION and AWS_ENDPOINT_URL",
-        ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+        "AWS_ENDPOINT_URL_S3 AWS_ENDPOINT_URL AWS_ENDPOINT",
     ),
-    "gs": _Store("GCSStore", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BASE_URL", ("GOOGLE_BASE_URL",)),
+    "gs": _Store("GCSStore", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BASE_URL", "GOOGLE_BASE_URL"),
     "az": _Store(
         "AzureStore",
         "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
         "AZURE_STORAGE_ENDPOINT",
-        ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+        "AZURE_STORAGE_ENDPOINT AZURE_ENDPOINT",
     ),
 }
 # how errors of the client begin, with the time that each try took
@@ -105,6 +111,7 @@ class _Bucket:
             raise SourceError(f"{address.source}: {what}") from error
         self._errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)  # of the client
         self._invalid_path = exceptions.InvalidPathError
+        self._lost = 0.0  # seconds of requests that failed
         client: ClientConfig = {
             "connect_timeout": timedelta(seconds=5),
             "timeout": timedelta(seconds=self._limits.timeout),
@@ -112,7 +119,7 @@ class _Bucket:
         }
         kind = _STORES[address.scheme]
         # an endpoint without TLS is used only if it is named so
-        if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.endpoints):
+        if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.endpoints.split()):
             client["allow_http"] = True
         with self._source_errors():
             self._store = getattr(store, kind.client)(address.bucket, client_options=client, retry_config=_RETRY)
@@ -122,7 +129,8 @@ class _Bucket:
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
         with self._source_errors():
             try:
-                listed = listing(self._list())
+                with closing(self._list()) as parts:
+                    listed = listing(parts)
             except self._invalid_path as error:  # an empty step, `.`, `..` or a control character
                 _, _, name = one_line(str(error).partition("\n")[0]).partition("invalid path: ")
                 what = f"it holds an object that cannot be named: {name or 'its name is not valid'}"
@@ -142,17 +150,26 @@ class _Bucket:
             for item in items:
                 yield from with_parts(item, self._limits.max_bytes, context.no_images)
 
-    def _list(self) -> Iterator[list[StoredFile]]:
-        """Yield the objects below the prefix, or the one of its name."""
+    def _list(self) -> Generator[list[StoredFile], None, None]:
+        """Yield the objects below the prefix, or the one of its name with its access lists."""
         import obstore
 
-        prefix, is_empty = self._address.prefix or None, True
-        for chunk in obstore.list(self._store, prefix, chunk_size=_CHUNK):
-            is_empty = is_empty and not chunk
-            yield [*map(_file, chunk)]
+        prefix, is_empty = self._address.prefix, True
+        stream, end = obstore.list(self._store, prefix or None, chunk_size=_CHUNK), time.monotonic() + _LISTING
+
+        async def next_chunk() -> Sequence["ObjectMeta"] | None:
+            async with asyncio.timeout(end - time.monotonic()):  # a store may answer with empty pages for ever
+                return await anext(stream, None)
+
+        with asyncio.Runner() as runner:
+            while (chunk := runner.run(next_chunk())) is not None:
+                is_empty = is_empty and not chunk
+                yield [*map(_file, chunk)]
         if is_empty and prefix:
-            with suppress(FileNotFoundError):
-                yield [_file(obstore.head(self._store, prefix))]
+            folder = prefix[: prefix.rfind("/") + 1]
+            for name in (prefix, prefix + FILE, folder + FILE):
+                with suppress(FileNotFoundError):
+                    yield [_file(obstore.head(self._store, name))]
 
     def _read_ahead(self, wanted: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
         """Yield the items of each object in order, while the next ones are fetched."""
@@ -172,8 +189,8 @@ class _Bucket:
                     if isinstance(items, Future):
                         items, error = items.result()
                         failures = failures + 1 if error else 0
-                        if failures >= _MAX_FAILURES:
-                            many = f"{_MAX_FAILURES} objects in a row could not be read ({error})"
+                        if failures >= _MAX_FAILURES or self._lost > _MAX_LOST:
+                            many = f"{_MAX_FAILURES} objects in a row, or too many, could not be read ({error})"
                             raise SourceError(f"{self._context.source}: {many}")
                     yield from items
             finally:
@@ -181,7 +198,7 @@ class _Bucket:
 
     def _fetch(self, file: StoredFile) -> Fetched:
         """Return the page of an object, or why there is none, or its records if the trouble may pass."""
-        url = self._files.url(file.path)
+        url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""
         except FetchError as error:
@@ -190,6 +207,7 @@ class _Bucket:
             return [Skip(url, "not there under this name: it was removed meanwhile, or ends with a slash")], ""
         except self._errors as error:
             reason = _brief(error)
+            self._lost += time.monotonic() - began
             return [*self._files.kept(file.path, reason)] or [Failure(url, reason)], reason
 
     def _read(self, file: StoredFile) -> Page | Skip:
@@ -201,13 +219,10 @@ class _Bucket:
         content_type, charset = media_type(headers.get("content-type", ""))
         if content_type_of(file.path.decode("utf-8", "replace")) is None and content_type not in CONTENT_TYPES:
             return Skip(self._files.url(file.path), f"media type {content_type or 'unknown'} is not read")
-        body = bytearray()
-        for piece in encodings.decoded(map(bytes, answer.stream(_PIECE)), headers.get("content-encoding", "")):
-            body += piece
-            if len(body) > self._limits.max_bytes:
-                raise FetchError(f"larger than {self._limits.max_bytes:,} bytes")
+        parts = map(bytes, answer.stream(_PIECE))
+        body = encodings.bounded(parts, headers.get("content-encoding", ""), self._limits.max_bytes)
         found = file._replace(version=_file(answer.meta).version)
-        return self._files.page(found, bytes(body), content_type=content_type, charset=charset, last_modified=file.note)
+        return self._files.page(found, body, content_type=content_type, charset=charset, last_modified=file.note)
 
     @contextmanager
     def _source_errors(self) -> Iterator[None]:
@@ -216,6 +231,8 @@ class _Bucket:
             yield
         except SourceError as error:
             raise SourceError(f"{self._address.source}: {error}") from None
+        except TimeoutError:
+            raise SourceError(f"{self._address.source}: cannot be listed within {_LISTING:,.0f} seconds") from None
         except self._errors as error:
             # not chained, as the error may quote a signed request
             raise SourceError(f"{self._address.source}: {_explain(error, self._address)}") from None
@@ -225,7 +242,7 @@ def _brief(error: Exception) -> str:
     """Return an error of the client in one line, without how long it took."""
     if isinstance(error, OSError) and error.errno in errno.errorcode:
         return one_line(error.strerror or str(error))
-    text = str(error)
+    text = str(error)[:_LONGEST_ERROR]
     code = _CODE.search(text)
     return one_line(_BODY.split(_REQUEST.sub("", text.partition("\n")[0]))[0] + (f": {code[1]}" if code else ""))
 
@@ -234,7 +251,7 @@ def _explain(error: Exception, address: BucketAddress) -> str:
     """Return what an error of the client means, and what to do."""
     from obstore import exceptions
 
-    text, said, kind = str(error), _brief(error), _STORES[address.scheme]
+    text, said, kind = str(error)[:_LONGEST_ERROR], _brief(error), _STORES[address.scheme]
     is_missing = isinstance(error, FileNotFoundError)
     is_refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError)
     if not is_refused and (any(words in text for words in _NO_BUCKET) or (is_missing and not address.prefix)):

@@ -13,6 +13,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,7 @@ _NO_LOGIN = ("could not read Username", "Authentication failed", "error: 401", "
 _NO_ANSWER = ("unable to access", "RPC failed", "hung up", "early EOF")
 _OF_SERVER = (*_NO_REF, *_NO_LOGIN, *_NO_ANSWER)  # errors of which the copy is not the cause
 _MEMORY = 1 << 20  # KiB of a command
+_MAX_OUTPUT = 1 << 20  # bytes of what a command says
 _PIECE = 1 << 20  # bytes read at once
 _UNREAD_MODES = {"120000": "symbolic link", "160000": "a submodule"}
 _POINTER, _MAX_POINTER = b"version https://git-lfs.github.com/spec/", 1_024  # bytes
@@ -142,13 +144,35 @@ class Git:
 
         Raises SourceError: it takes longer than these seconds, or cannot be started.
         """
-        with self.start(*arguments, config=config, most=most) as process:
-            try:
-                output, errors = process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired as error:
-                raise SourceError(f"git {arguments[0]} did not end within {seconds:,.0f} seconds") from error
-        succeeded = process.returncode == 0
-        return succeeded, output.decode("utf-8", "replace").strip(), errors.decode("utf-8", "replace")
+        with self.start(*arguments, config=config, most=most) as process, ThreadPoolExecutor(1) as pool:
+            is_late = threading.Event()
+            with _ended_after(seconds, process, is_late):
+                errors = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT)
+                output = _pipe(process.stdout).read(_MAX_OUTPUT)
+                said = errors.result()
+                if len(said) == _MAX_OUTPUT:  # a server may send messages for ever
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if is_late.is_set():
+            raise SourceError(f"git {arguments[0]} did not end within {seconds:,.0f} seconds")
+        return process.returncode == 0, output.decode("utf-8", "replace").strip(), said.decode("utf-8", "replace")
+
+
+@contextmanager
+def _ended_after(seconds: float, process: "subprocess.Popen[bytes]", is_late: threading.Event) -> Iterator[None]:
+    """Kill a process that runs for longer than the block may take; `is_late` is set then."""
+
+    def end() -> None:
+        is_late.set()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,21 +354,18 @@ def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Gen
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
     """Yield the files of a commit, some at a time. Raises SourceError."""
+    is_late = threading.Event()
     with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit) as process:
         output, rest = _pipe(process.stdout), b""
-        end = threading.Timer(_SECONDS, os.killpg, (process.pid, signal.SIGKILL))  # folders in folders have no end
-        end.start()
-        try:
+        with _ended_after(_SECONDS, process, is_late):  # folders in folders may have no end
             while piece := output.read(_PIECE):
                 *lines, rest = (rest + piece).split(b"\0")
                 yield map(_file, lines)
             _, errors = process.communicate()
-        finally:
-            end.cancel()
+    if is_late.is_set():
+        raise SourceError(f"its folders cannot be listed within {_SECONDS:,.0f} seconds")
     if process.returncode:
-        is_late = process.returncode < 0
-        late = f"its folders cannot be listed within {_SECONDS:,.0f} seconds"
-        raise SourceError(late if is_late else _first_error(errors.decode("utf-8", "replace")))
+        raise SourceError(_first_error(errors.decode("utf-8", "replace")))
 
 
 def _file(line: bytes) -> StoredFile:

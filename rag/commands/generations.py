@@ -15,7 +15,6 @@ from indexer.generation.manifest import read_manifest
 from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.collections import drop_collection, list_collections
 from indexer.publish.publish import disk_errors, problems_of
-from indexer.publish.source_settings import leave_lost
 from rag.commands import models
 from rag.commands.models import described, published
 from rag.commands.verb import PATH, Result, verb
@@ -103,7 +102,6 @@ def import_(settings: Settings, *, file: Path) -> Result:
         warnings.append(f"serve will refuse it with these settings: {error}")
     except PilotlightError as error:
         warnings.append(f"cannot tell whether these settings can serve it: {error}")
-    warnings += leave_lost(manifest)
     report = {"file": str(file), "collection": settings.collection, **described(manifest), "warnings": warnings}
     lines = [f"generation {manifest.id} of collection {settings.collection} is live"]
     return report, "\n".join([*lines, *(f"warning: {warning}" for warning in warnings)])

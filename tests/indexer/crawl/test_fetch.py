@@ -151,3 +151,15 @@ def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:
             with pytest.raises(Unavailable, match=why):
                 fetcher.get(f"{site.url}/p")
     assert site.hits == ["/p"]
+
+
+def test_a_site_that_lets_requests_wait_for_too_long_is_asked_no_more(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.routes["/p"] = lambda handler: site.stopping.wait(20) and None
+    monkeypatch.setattr("indexer.crawl.fetch._MAX_LOST", 0.5)
+    with closing(Fetcher(CrawlLimits(allow_private=True, timeout=0.3))) as fetcher:
+        for why in (r"within 0\.3 s", r"within 0\.3 s", "requests wait for 0 seconds in all"):
+            with pytest.raises(Unavailable, match=why):
+                fetcher.get(f"{site.url}/p")
+    assert site.hits == ["/p", "/p"]

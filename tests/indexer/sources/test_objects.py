@@ -2,6 +2,7 @@ import gzip
 import logging
 import sys
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from indexer.sources.addresses import BucketAddress
 from indexer.sources.bucket import read_objects
 from tests.indexer.files import zipped
 from tests.indexer.pipeline.incremental import Work
+from tests.indexer.server import Reply, send
 from tests.indexer.sources.buckets import SECRET, Store, opened
 
 LIMITS = CrawlLimits(timeout=20.0, max_bytes=2_000)
@@ -87,6 +89,38 @@ def test_a_prefix_is_whole_steps_and_may_be_one_object(store: Store) -> None:
     store.put("../b.md", "# Odd")
     with pytest.raises(SourceError, match=r'^s3://docs: cannot be listed, .*"\.\./b\.md".*; rename it, or'):
         read("s3://docs")
+
+
+def test_one_object_is_left_out_by_its_access_list(store: Store) -> None:
+    store.put("open/a.md", "# Open")
+    store.put("own/a.md", "# Own")
+    store.put("own/a.md.access.toml", "groups = ['red']")
+    store.put("all/a.md", "# All")
+    store.put("all/.access.toml", "groups = ['red']")
+    for folder, reason in (("own", "has an access list"), ("all", "has an access list")):
+        assert reasons(f"s3://docs/{folder}/a.md")[f"{folder}/a.md"].startswith(reason)
+    assert reasons("s3://docs/open/a.md") == {}
+
+
+def test_listings_without_an_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        body = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>"
+        send(handler, Reply(body + b"</ListBucketResult>", 200, {"Content-Type": "application/xml"}))
+
+    monkeypatch.setattr(store, "_answer", answer)
+    monkeypatch.setattr("indexer.sources.bucket._LISTING", 1.0)
+    with pytest.raises(SourceError, match=r"^s3://docs: cannot be listed within 1 seconds"):
+        read("s3://docs")
+
+
+def test_a_store_that_fails_now_and_then_for_too_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(30):
+        store.put(f"{n:02}.md", f"# {n}\n\nText {n}.")
+        store.broken |= {f"{n:02}.md": 500} if n % 2 else {}
+    monkeypatch.setattr("indexer.sources.bucket._MAX_LOST", 0.0)
+    with pytest.raises(SourceError, match="could not be read"):
+        read("s3://docs")
+    assert len(store.read) < 30
 
 
 def test_types_are_told_by_names_and_else_by_the_store(store: Store) -> None:
@@ -197,7 +231,7 @@ def test_a_store_that_gives_nothing_ends_the_build(store: Store, work: Work) -> 
     for n in range(30):
         store.put(f"{n:02}.md", f"# {n}\n\nText {n}.")
         store.broken[f"{n:02}.md"] = 403
-    with pytest.raises(SourceError, match="20 objects in a row could not be read"):
+    with pytest.raises(SourceError, match="20 objects in a row, or too many, could not be read"):
         work.build(store.source)
     assert len(store.read) <= 20 + LIMITS.concurrency
 
