@@ -3,40 +3,53 @@
 import re
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 
-from rag.answer.completion import BEAT_SECONDS, Finished, complete
+from rag.answer.completion import Finished, complete
 from rag.answer.prompt import Endpoint, Exchange, messages, seen
-from rag.answer.support import Embed, Judging
+from rag.answer.support import Embed, Evidence, StatementReader
 from rag.events import Event, event_of
 from rag.query.results import Answer
 
-_INSIDE = r"[\d^,;–\- \t]"
-_TOKEN = re.compile(rf"```|`|\n|[ \t]*\[({_INSIDE}{{1,120}})\]")
-_OPEN = re.compile(rf"(?:(?<!`)`{{1,2}}|[ \t]*(?:\[{_INSIDE}{{0,120}})?)\Z")  # what may still become one of these
-_NUMBERS = re.compile(r"(\d+)(?:\s*[-–]\s*(\d+))?")
+MOST_STATEMENTS = 500  # of an answer that are judged
+NOTHING_FOUND = "nothing found"  # the finish_reason of an answer that no model was asked for
+_INSIDE = re.compile(r"[\d^,;–\- \t]{0,120}+")
+_BLANKS = 8  # before a citation, that go with it where it is taken out
+_TOKEN = re.compile(rf"```|`|\n|[ \t]{{0,{_BLANKS}}}\[({_INSIDE.pattern})\]")
+_LONGEST_TOKEN = _BLANKS + 122
+_NUMBERS = re.compile(r"(\d++)(?:[ \t]*+[-–][ \t]*+(\d++))?")
 
 
 class CitationFilter:
     """Passes text on with every citation written [n], for n from 1 to count; others are taken out.
 
     Brackets in code are left alone: there, `[0]` is an index. `cited` has the numbers in the order of their first use.
+    Each piece is read once, with what was held back of those before: less than a token.
     """
 
     def __init__(self, count: int) -> None:
         self._count = count
-        self._buffer = ""
+        self._held = ""  # what may still become a token
         self._fenced = False  # inside a block of code
         self._inline = False  # inside code within a line
         self.cited: list[int] = []
 
     def feed(self, text: str, *, is_last: bool = False) -> str:
         """Take the next piece of text; return what can be shown now."""
-        self._buffer += text
-        found = None if is_last else _OPEN.search(self._buffer)
-        cut = found.start() if found else len(self._buffer)
-        ready, self._buffer = self._buffer[:cut], self._buffer[cut:]
-        return _TOKEN.sub(self._replace, ready)
+        text = self._held + text
+        cut = len(text)
+        if not is_last:
+            least = max(0, cut - _LONGEST_TOKEN)
+            bracket = text.rfind("[", least)
+            if bracket >= 0 and _INSIDE.fullmatch(text, bracket + 1):
+                cut = bracket
+            elif text.endswith("`"):
+                cut -= (len(text) - len(text.rstrip("`"))) % 3
+            least = max(0, cut - _BLANKS)
+            while cut > least and text[cut - 1] in " \t":
+                cut -= 1
+        self._held = text[cut:]
+        return _TOKEN.sub(self._replace, text[:cut])
 
     def _replace(self, found: re.Match[str]) -> str:
         mark = found[0]
@@ -53,9 +66,6 @@ class CitationFilter:
             space = mark[: mark.index("[")] if numbers else ""
             return space + "".join(f"[{number}]" for number in numbers) if ranges else mark  # a box to tick, say
         return mark
-
-
-NOTHING_FOUND = "nothing found"  # the finish_reason of an answer that no model was asked for
 
 
 def write_answer(
@@ -85,26 +95,25 @@ def write_answer(
     """
     start = time.perf_counter()
     yield event_of("hits", found.as_dict())
-    filtered = CitationFilter(len(found.hits))
+    filtered, statements, judged = CitationFilter(len(found.hits)), StatementReader(), 0
+    evidence = Evidence(found.hits, seen(found.hits), embed, support) if support and found.hits else None
     first_token: float | None = None  # milliseconds
     reason = NOTHING_FOUND
-    pieces = closing(complete(endpoint, messages(question, found.hits, history))) if found.hits else nullcontext(())
-    with pieces as written, Judging(found.hits, seen(found.hits), embed, support) as judging:
-        for piece in written:
-            for judged in judging.ready():
-                yield event_of("support", judged.as_dict())
+    with closing(complete(endpoint, messages(question, found.hits, history))) as written:
+        for piece in written if found.hits else ():
             if piece is None:
                 yield None
                 continue
-            if isinstance(piece, Finished):
-                reason = piece.reason
-            text = filtered.feed("", is_last=True) if isinstance(piece, Finished) else filtered.feed(piece)
+            is_last = isinstance(piece, Finished)
+            reason = piece.reason if isinstance(piece, Finished) else reason
+            text = filtered.feed("" if isinstance(piece, Finished) else piece, is_last=is_last)
             if text:
                 first_token = first_token or _milliseconds_since(start)
                 yield event_of("token", {"text": text})
-                judging.read(text)
-        for late in judging.rest(BEAT_SECONDS):
-            yield late and event_of("support", late.as_dict())
+            for statement in statements.feed(text, is_last=is_last) if evidence else ():
+                judged += 1
+                if evidence and judged <= MOST_STATEMENTS and (of := evidence.judge(statement)):
+                    yield event_of("support", of._asdict() | {"score": round(of.score, 4)})
     cited = [(number, found.hits[number - 1]) for number in filtered.cited]
     citations = [
         {"number": number, "id": hit.id, "url": hit.url, "title": hit.title, "section": hit.section}

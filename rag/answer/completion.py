@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -16,7 +17,7 @@ from rag.errors import EndpointFailed, EndpointSlow
 from rag.events import MEDIA_TYPE, EventDecoder
 
 BEAT_SECONDS = 1.0  # of silence, after which a caller hears that nothing has come
-MOST_CHARACTERS = 1_000_000  # of one answer, as it comes over the wire
+MOST_BYTES = 4_000_000  # of one answer, as it comes over the wire, where a word takes some hundreds
 
 log = logging.getLogger("pilotlight")
 
@@ -83,7 +84,8 @@ async def _call(
 async def _stream(
     endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Callable[[str | Finished], None]
 ) -> None:
-    headers = {"Accept": MEDIA_TYPE} | ({"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {})
+    headers = {"Accept": MEDIA_TYPE, "Accept-Encoding": "identity"}
+    headers |= {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     body = {"model": endpoint.model, "messages": list(messages), "stream": True}
     async with (
         httpx.AsyncClient(timeout=endpoint.timeout) as client,
@@ -91,7 +93,7 @@ async def _stream(
     ):
         if response.status_code != 200:
             start = b""
-            async for part in response.aiter_bytes():
+            async for part in response.aiter_raw():
                 start += part
                 if len(start) > 300:
                     break
@@ -100,11 +102,14 @@ async def _stream(
             raise EndpointFailed(f"the answer endpoint returned status {response.status_code}")
         if response.headers.get("Content-Type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
             raise EndpointFailed("the answer endpoint did not stream events")
-        decoder, size, reason = EventDecoder(), 0, ""
-        async for text in response.aiter_text():
-            size += len(text)
-            if size > MOST_CHARACTERS:
+        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise EndpointFailed("the answer endpoint compresses events, which nobody asked for")
+        decoder, utf8, size, reason = EventDecoder(), getincrementaldecoder("utf-8")("replace"), 0, ""
+        async for part in response.aiter_raw():
+            size += len(part)
+            if size > MOST_BYTES:
                 raise EndpointFailed("the answer endpoint sends without end")
+            text = utf8.decode(part)
             for event in decoder.feed(text):
                 if event.data == "[DONE]":
                     put(Finished(reason or "stop"))

@@ -51,7 +51,7 @@ def test_text_as_it_is_written(server):
         (["half"], "broke off in the middle"),
         ([], "broke off in the middle"),
         (["half", chunk(error={"message": "overloaded"})], "failed in the middle"),
-        (["x" * 600_000, "x" * 600_000, DONE], "sends without end"),
+        (["x" * 2_500_000, "x" * 2_500_000, DONE], "sends without end"),
     ],
 )
 def test_an_endpoint_that_speaks_something_else(server, steps, message):

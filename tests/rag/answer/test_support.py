@@ -1,13 +1,14 @@
-import threading
 from collections.abc import Sequence
 
 import pytest
 
-from rag.answer.support import LONGEST, Evidence, Judging, Statement, StatementReader, Support, Vectors
+from rag.answer.support import LONGEST, Evidence, Statement, StatementReader, Support, Vectors
+from rag.errors import DeadlinePassed
 from rag.query.results import Hit
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 
+SUPPORTED = 0.5
 TEXT = """A partial index is small. [1][2] It covers a subset, e.g. orders [2]. Yes. It does.
 
 ## Steps
@@ -63,12 +64,8 @@ HITS = [PUMP, LEAVE]
 
 
 def judged(text: str, hits: list[Hit] = HITS, cited: tuple[int, ...] = (), *, vectors: bool = True) -> Support | None:
-    evidence = Evidence(hits, [hit.text for hit in hits])
-    statement = Statement(0, len(text), text, cited)
-    if not vectors:
-        return evidence.judge(statement, None, None)
-    embedder = DummyEmbedder()
-    return evidence.judge(statement, embedder.encode([text])[0], embedder.encode(evidence.sentences()))
+    evidence = Evidence(hits, [hit.text for hit in hits], DummyEmbedder().encode if vectors else None, SUPPORTED)
+    return evidence.judge(Statement(0, len(text), text, cited))
 
 
 @pytest.mark.parametrize(
@@ -111,43 +108,16 @@ def test_an_answer_in_another_language_than_all_passages_is_not_judged() -> None
     assert judged("It is an index over a part of the rows of a table, so that it is smaller.", english) is not None
 
 
-FOUND = [make_hit(1)]
-SEEN = [hit.text for hit in FOUND]
-TRUE, FALSE = "A partial index is built over a subset of a table. ", "Elephants are never grey. "
-
-
-def test_text_is_read_while_the_model_that_embeds_is_busy() -> None:
-    release, embedder = threading.Event(), DummyEmbedder()
-
-    def embed(texts: Sequence[str]) -> Vectors:
-        assert release.wait(20)
-        return embedder.encode(texts)
-
-    with Judging(FOUND, SEEN, embed, 0.5) as judging:
-        judging.read(TRUE + FALSE)
-        assert list(judging.ready()) == []
-        waiting = judging.rest(0.01)
-        assert next(waiting) is None  # a beat
-        release.set()
-        found = [one for one in waiting if one]
-    assert [(one.start, one.supported) for one in found] == [(0, True), (len(TRUE), False)]
-
-
-def test_what_nobody_waits_for_is_given_up() -> None:
-    started, release, embedder = threading.Event(), threading.Event(), DummyEmbedder()
+def test_a_model_that_is_too_busy_is_asked_once_and_words_alone_are_compared() -> None:
     asked: list[int] = []
 
     def embed(texts: Sequence[str]) -> Vectors:
         asked.append(len(texts))
-        started.set()
-        assert release.wait(20)
-        return embedder.encode(texts)
+        raise DeadlinePassed
 
-    with Judging(FOUND, SEEN, embed, 0.5) as judging:
-        judging.read(TRUE * 10)
-        assert started.wait(10)
-    release.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("judging"):
-            thread.join(10)
-    assert asked == [1]  # the passage, and no statement
+    evidence = Evidence(HITS, [hit.text for hit in HITS], embed, SUPPORTED)
+    for _ in range(3):
+        found = evidence.judge(Statement(0, 9, "Error E4 is shown by the pump.", ()))
+        assert found is not None
+        assert found.hit == 1
+    assert len(asked) == 1
