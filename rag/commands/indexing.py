@@ -20,7 +20,7 @@ from rag.commands import models
 from rag.commands.models import published
 from rag.commands.verb import Result
 from rag.errors import SettingsError
-from rag.serving.builds import BuildOrder, SourceBuilds
+from rag.serving.builds import SourceBuilds
 from rag.serving.store_access import publisher_of, reported
 from rag.settings import SETTINGS, Settings, load, own_limits
 from rag.settings_file import ConfiguredSource, credentials_of
@@ -59,7 +59,7 @@ def index_sources(
     with _cluster(settings, embedder.fingerprint) as cluster:
         with disk_errors(settings.index_dir):
             prepare(settings.index_dir)
-        order = BuildOrder(
+        work = SourceBuilds(
             settings,
             config,
             embedder,
@@ -69,10 +69,10 @@ def index_sources(
             cluster=cluster,
             on_published=publisher,
         )
-        work = SourceBuilds(order)
         if request.watch:
             work.watch()
-            return work.as_dict(), f"{counted(work.runs, 'run')}, {work.published:,} published, {work.failed:,} failed"
+            runs, published_runs, failed = work.totals.values()
+            return work.totals, f"{counted(runs, 'run')}, {published_runs:,} published, {failed:,} failed"
         reports = work.once()
     if len(reports) == 1:
         [report] = reports.values()

@@ -91,7 +91,7 @@ def index_pushed() -> int:
 
     threading.Thread(target=start_reader, daemon=True).start()
     from rag.commands.models import lazy_embedder  # while the reader starts, which takes as long
-    from rag.serving.pushed_builder import PushedBuilder
+    from rag.serving.builds import PushedBuilder
     from rag.serving.store_access import publisher_of
 
     try:

@@ -1,12 +1,16 @@
-"""Builds of the collections that sources belong to: once, or whenever folders and files change."""
+"""Builds of collections: of their sources, once or whenever folders and files change, and of what is pushed to them."""
 
 import dataclasses
+import gc
+import logging
 import signal
+import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import FrameType
@@ -14,16 +18,22 @@ from typing import TYPE_CHECKING
 
 from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
+from indexer import memory
 from indexer.config import BuildConfig
 from indexer.errors import NothingToIndex, SourceError
-from indexer.generation.layout import collection_dir
+from indexer.generation.layout import GENERATIONS, collection_dir, current_id
+from indexer.generation.manifest import read_manifest
 from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
+from indexer.pipeline.progress import Progress, progress_for
 from indexer.pipeline.report import BuildReport
-from indexer.publish.collections import list_collections
+from indexer.publish.collections import list_collections, live_id
+from indexer.publish.source_settings import config_of
 from indexer.sources.addresses import address_kind
+from indexer.sources.pushed_store import PushedStore
 from indexer.sources.watch import Watcher
+from rag.query.served_model import check_fingerprint
+from rag.serving.pushed_queue import pushed_folders
 from rag.settings import Settings
 from rag.settings_file import ConfiguredSource
 
@@ -31,6 +41,13 @@ if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
 RETRY = 60.0  # seconds after which a source is tried again that could not be read
+_TOGETHER = 0.2  # seconds for what comes together
+_LOOK = 0.1  # seconds between two looks at what waits
+_IDLE = 60.0  # seconds without work after which the process ends: starting it anew takes one or two
+_LIFE = 100  # builds after which it ends likewise, so that what libraries leak does not add up
+_LONGEST_RETRY = 60.0  # seconds until what was pushed is tried again, which begins with one
+
+log = logging.getLogger("pilotlight")
 
 
 def _print(text: str) -> None:
@@ -38,9 +55,9 @@ def _print(text: str) -> None:
     print(f"{now} {text}", file=sys.stderr, flush=True)
 
 
-@dataclass(frozen=True, slots=True)
-class BuildOrder:
-    """The collections to build, and how."""
+@dataclass(frozen=True)
+class SourceBuilds:
+    """Builds the collections that sources belong to."""
 
     settings: Settings
     config: BuildConfig
@@ -49,22 +66,11 @@ class BuildOrder:
     _: KW_ONLY
     full: bool = False  # whether unchanged pages are read and cut again, the first time
     progress: Callable[[], Progress]  # made for each build
-    cluster: "Cluster | None" = None  # whose machines read, cut and embed; None: this one
+    cluster: "Cluster | None" = None  # whose machines embed; None: this one
     on_published: Callable[[Path], None] | None = None  # given the folder after every build that ended well
-
-
-class SourceBuilds:
-    """Builds the collections of an order."""
-
-    def __init__(self, order: BuildOrder, log_line: Callable[[str], None] = _print) -> None:
-        """Take the order, and what is given a line on every run of `watch`."""
-        self._order = order
-        self._log_line = log_line
-        self._sources: dict[str, list[ConfiguredSource]] = {}
-        for one in order.sources:
-            self._sources.setdefault(one.collection or order.settings.collection, []).append(one)
-        self._full = set(self._sources) if order.full else set()  # collections that are still to be read in full
-        self.runs = self.published = self.failed = 0
+    log_line: Callable[[str], None] = _print  # given a line on every run of `watch`
+    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("runs", "published", "failed"), 0))
+    _done: set[str] = field(default_factory=set)  # collections that were built once
 
     def once(self) -> dict[str, BuildReport]:
         """Read everything; return reports by collection. Raises what `build` raises."""
@@ -77,7 +83,7 @@ class SourceBuilds:
         """
         due = self._all()
         paths = {source for sources in due.values() for source in sources if address_kind(source) is None}
-        with _stopping(), closing(Watcher(paths, self._order.settings.index_dir)) as watcher:
+        with _stopping(), closing(Watcher(paths, self.settings.index_dir)) as watcher:
             while True:
                 failed = {name: self._try(name, refresh) for name, refresh in due.items() if refresh}
                 for source in paths.intersection(chain.from_iterable(failed.values())):
@@ -89,7 +95,16 @@ class SourceBuilds:
                 }
 
     def _all(self) -> dict[str, list[str]]:
-        return {name: [one.source for one in self._sources[name]] for name in sorted(self._sources)}
+        """Return the sources by collection, in the order of the alphabet."""
+        return {
+            name: [one.source for one in self._sources(name)] for name in sorted(set(map(self._home, self.sources)))
+        }
+
+    def _home(self, source: ConfiguredSource) -> str:
+        return source.collection or self.settings.collection
+
+    def _sources(self, collection: str) -> list[ConfiguredSource]:
+        return [one for one in self.sources if self._home(one) == collection]
 
     def _try(self, collection: str, refresh: Sequence[str]) -> list[str]:
         """Read sources of one collection; return those that failed. One that cannot be read keeps no other."""
@@ -98,37 +113,31 @@ class SourceBuilds:
         except PilotlightError as error:
             if isinstance(error, SourceError | NothingToIndex) and len(refresh) > 1:
                 return [source for source in refresh if self._try(collection, [source])]
-            self.runs += 1
-            self.failed += 1
-            self._log_line(f"{collection}: failed, will retry: {error}")
-            return list(refresh)
-        self.runs += 1
-        self.published += report.published
-        self._log_line(f"{collection}: {report.line()}")
-        return []
+            self.totals["failed"] += 1
+            said, failed = f"failed, will retry: {error}", list(refresh)
+        else:
+            self.totals["published"] += report.published
+            said, failed = report.line(), []
+        self.totals["runs"] += 1
+        self.log_line(f"{collection}: {said}")
+        return failed
 
     def _build(self, collection: str, refresh: Collection[str]) -> BuildReport:
-        order = self._order
-        folder = collection_dir(order.settings.index_dir, collection)
-        sources = self._sources[collection]
-        live = live_sources(folder) if folder in list_collections(order.settings.index_dir).values() else []
+        folder, sources = collection_dir(self.settings.index_dir, collection), self._sources(collection)
+        live = live_sources(folder) if folder in list_collections(self.settings.index_dir).values() else []
         config = dataclasses.replace(
-            order.config,
-            crawl=dataclasses.replace(order.config.crawl, own={one.source: one.own for one in sources}),
-            full=collection in self._full,
+            self.config,
+            crawl=dataclasses.replace(self.config.crawl, own={one.source: one.own for one in sources}),
+            full=self.full and collection not in self._done,
             refresh=set(refresh),
             metadata={one.source: one.metadata for one in sources if one.metadata},
         )
-        self._full.discard(collection)
+        self._done.add(collection)
         named = [one.source for one in sources if one.source in refresh or one.source in live]
-        report = build(named, folder, order.embedder, config, progress=order.progress(), cluster=order.cluster)
-        if order.on_published:
-            order.on_published(folder)
+        report = build(named, folder, self.embedder, config, progress=self.progress(), cluster=self.cluster)
+        if self.on_published:
+            self.on_published(folder)
         return report
-
-    def as_dict(self) -> dict[str, int]:
-        """Return, JSON-ready, how often `watch` has built, published and failed."""
-        return {"runs": self.runs, "published": self.published, "failed": self.failed}
 
 
 @contextmanager
@@ -145,3 +154,77 @@ def _stopping() -> Iterator[None]:
         pass
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class PushedBuilder:
+    """Builds a collection again, with what was pushed to it; nothing else is read, nor embedded."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        make_embedder: Callable[[Settings], Embedder],
+        on_published: Callable[[Path], object] | None = None,
+    ) -> None:
+        """`on_published` is called with the folder of a collection after every build of it that ended well."""
+        self._settings = settings
+        self._make_embedder = make_embedder
+        self._embedder: Embedder | None = None
+        self._on_published = on_published
+        self._failures: dict[str, tuple[int, float]] = {}  # by collection: how often, and when to try again
+        self._pause = threading.Event()  # never set: it can be interrupted
+
+    def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE) -> None:
+        """Index what waits, until nothing has come for so many seconds, or is not needed any more and nothing waits."""
+        worked, builds = time.monotonic(), 0
+        while time.monotonic() < worked + idle and builds < _LIFE:
+            due = [
+                (name, folder)
+                for name, folder in pushed_folders(self._settings.index_dir).items()
+                if self._failures.get(name, (0, 0.0))[1] <= time.monotonic() and PushedStore(folder).is_waiting()
+            ]
+            if due:
+                self._pause.wait(_TOGETHER)
+                for name, folder in due:
+                    builds += 1
+                    if self._try(name, folder):
+                        worked = time.monotonic()
+                    gc.collect()  # a build refers to itself in a circle, and holds the vectors of the generation before
+                    memory.trim()
+            elif not is_needed():
+                return
+            else:
+                self._pause.wait(_LOOK)
+
+    def build(self, folder: Path) -> BuildReport:
+        """Index what waits in one collection; one that is there is built with the settings that it was built with.
+
+        Raises FingerprintMismatch: it was built with another model; IndexCorrupt: the live generation cannot be read;
+        and whatever else `build` raises.
+        """
+        if self._embedder is None:
+            self._embedder = self._make_embedder(self._settings)
+        config, sources = self._settings.build_config(), []
+        if live_id(folder):
+            live = read_manifest(folder / GENERATIONS / current_id(folder))
+            check_fingerprint(live, self._embedder.fingerprint)
+            config, sources = config_of(live), live.sources
+        config = dataclasses.replace(config, refresh=(), keep_generations=self._settings.keep_generations)
+        progress = progress_for(sys.stderr, quiet=True)
+        report = build(sources, folder, self._embedder, config, progress=progress, is_brief=True)
+        if self._on_published:
+            self._on_published(folder)
+        return report
+
+    def _try(self, name: str, folder: Path) -> bool:
+        """Index what waits in a collection; note why it could not be done, and return whether it was."""
+        try:
+            report = self.build(folder)
+        except (PilotlightError, OSError, sqlite3.Error) as error:
+            times = self._failures.get(name, (0, 0.0))[0] + 1
+            self._failures[name] = (times, time.monotonic() + min(_LONGEST_RETRY, 0.5 * 2**times))
+            log.warning("collection %s: %s", name, error)
+            PushedStore(folder).trouble(str(error))
+            return False
+        self._failures.pop(name, None)
+        log.info("collection %s: %s", name, report.line())
+        return True

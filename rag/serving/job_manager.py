@@ -28,14 +28,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from indexer.errors import BuildLocked, SourceError
+from indexer.errors import BuildLocked, IndexUnwritable, SourceError
 from indexer.generation.layout import DEFAULT, GENERATIONS, JOBS, LOCK, collection_dir, current_id, is_collection_name
 from indexer.generation.manifest import is_generation_id, read_manifest
 from indexer.publish.collections import live_id, writer_lock
-from indexer.publish.publish import disk_errors, prepare
+from indexer.publish.publish import check_space, disk_errors, prepare
 from indexer.sources.addresses import full_name, refuse_secret
 from indexer.urls import is_below, places
-from rag.errors import JobConflict, JobMissing, JobRefused
+from rag.errors import JobConflict, JobMissing, JobRefused, StorageFull
 from rag.settings import Settings
 
 JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
@@ -60,23 +60,20 @@ class JobManager:
         """Begin to build a collection from sources, none for those of the live index; return the job as `get` does.
 
         Those that the index has not had lie below `job_sources`. `add` keeps the sources of the live index as well;
-        `full` reads and cuts pages again that have not changed. Raises JobRefused for what is not allowed, JobConflict
-        where a job is under way, another process is building, or there is no source.
+        `full` reads and cuts pages again that have not changed. Nothing is waited for. Raises JobRefused for what is
+        not allowed, JobConflict where a job is under way, another process is building, or there is no source, and
+        StorageFull.
         """
         names, within = self._checked(sources, add, collection)
-        index_dir = self._settings.index_dir
-        with disk_errors(index_dir):
-            prepare(index_dir)
+        folder = collection_dir(self._settings.index_dir, collection)
+        with writing(self._settings.index_dir, folder):
             self._folder.mkdir(exist_ok=True)
             with self._locked():
                 jobs = self.all()
-                for job in jobs:
-                    if job["state"] in _BEGUN:
-                        raise JobConflict(f"job {job['id']} is running: wait for it to end, or cancel it")
-                folder = collection_dir(index_dir, collection)
-                folder.mkdir(parents=True, exist_ok=True)
+                if running := [job["id"] for job in jobs if job["state"] in _BEGUN]:
+                    raise JobConflict(f"job {running[0]} is running: wait for it to end, or cancel it")
                 try:
-                    with writer_lock(folder):
+                    with writer_lock(folder, is_brief=True):
                         pass
                 except BuildLocked as error:
                     raise JobConflict(str(error)) from error
@@ -85,16 +82,25 @@ class JobManager:
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
                 asked = {"collection": collection, "sources": names, "add": add, "full": full, "within": within}
-                folder = self._folder / job_id
-                folder.mkdir()
-                # inherited, and so held until the process ends, from before anybody can know of the job
-                with (folder / LOCK).open("w") as lock:
-                    fcntl.flock(lock, fcntl.LOCK_EX)
-                    write(folder / JOB, asked | {"id": job_id, "created_at": f"{created:%Y-%m-%dT%H:%M:%SZ}"})
-                    settings = dataclasses.replace(self._settings, collection=collection)
-                    pid = start_process([*self._runner, str(folder)], settings, lock, folder / "log.txt")
-                    (folder / "pid").write_text(str(pid))
+                self._begin(
+                    self._folder / job_id, asked | {"id": job_id, "created_at": f"{created:%Y-%m-%dT%H:%M:%SZ}"}
+                )
         return self.get(job_id)
+
+    def _begin(self, folder: Path, job: dict[str, Any]) -> None:
+        """Start the process of a job; where that fails, nothing of the job stays."""
+        try:
+            folder.mkdir()
+            # inherited, and so held until the process ends, from before anybody can know of the job
+            with (folder / LOCK).open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                write(folder / JOB, job)
+                settings = dataclasses.replace(self._settings, collection=job["collection"])
+                pid = start_process([*self._runner, str(folder)], settings, lock, folder / "log.txt")
+                (folder / "pid").write_text(str(pid))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def all(self) -> list[dict[str, Any]]:
         """Return the jobs that are remembered, newest first."""
@@ -111,11 +117,13 @@ class JobManager:
     def get(self, job_id: str) -> dict[str, Any]:
         """Return a job, JSON-ready: what was asked for, its state, progress, report and error. Raises JobMissing."""
         folder = self._folder / job_id
-        asked = _read(folder / JOB) if is_generation_id(job_id) else None
+        asked: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if asked is None:
             raise JobMissing(job_id)
         lives = _is_held(folder / LOCK)
-        end = _read(folder / END)  # after the look at the lock: a process writes this before it gives the lock back
+        end: dict[str, Any] | None = _read(
+            folder / END
+        )  # after the look at the lock: a process writes this before it gives the lock back
         told_to_stop = (folder / CANCEL).exists()
         if end is None and lives:
             end = {"state": "cancelling" if told_to_stop else "running"}
@@ -165,9 +173,23 @@ class JobManager:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Keep others from beginning or stopping a job meanwhile, which takes a moment."""
         with (self._folder / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+@contextmanager
+def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
+    """Make the folders of an index and a collection; raise StorageFull where there is no room for so many bytes."""
+    try:
+        with disk_errors(index_dir):
+            prepare(index_dir)
+            prepare(folder)
+            check_space(folder, size)
+            yield
+    except IndexUnwritable as error:
+        raise StorageFull(str(error)) from error
 
 
 def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
@@ -193,20 +215,15 @@ def write(path: Path, content: dict[str, Any]) -> None:
     os.replace(new, path)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    return content
+def _read(path: Path) -> Any:
+    with suppress(FileNotFoundError):
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _is_held(path: Path) -> bool:
     try:
-        with path.open() as lock:
+        with suppress(FileNotFoundError), path.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except FileNotFoundError:
-        return False
     return False

@@ -12,10 +12,8 @@ import base64
 import fcntl
 import logging
 import sqlite3
-import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,11 +21,9 @@ from typing import Any
 import msgspec
 
 from indexer.decoding import one_line
-from indexer.errors import IndexUnwritable
 from indexer.generation.documents import document_id
 from indexer.generation.layout import COLLECTIONS, DEFAULT, PUSHED, collection_dir, is_collection_name
 from indexer.publish.collections import live_id
-from indexer.publish.publish import check_space, disk_errors, prepare
 from indexer.read.access_list import readers_of
 from indexer.read.extraction import collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES
@@ -44,10 +40,9 @@ from rag.errors import (
     TypeNotRead,
 )
 from rag.messages import Push
-from rag.serving.job_manager import start_process
+from rag.serving.job_manager import RUNNER, start_process, writing
 from rag.settings import Settings
 
-RUNNER = (sys.executable, "-m", "rag.commands.jobs")
 MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
@@ -103,7 +98,7 @@ class PushedQueue:
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=_stated(sent),
         )
-        with self._writing(sent.collection, len(body)):
+        with writing(settings.index_dir, self._folder(sent.collection), len(body)):
             facts = store.facts()
             if facts.queued >= MOST_QUEUED:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
@@ -116,7 +111,7 @@ class PushedQueue:
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Accept that a document that was pushed is to go. Raises NotThere where there is none, and as `put`."""
         store, address = self._store(collection), _address(url)
-        with self._writing(collection, 0):
+        with writing(self._settings.index_dir, self._folder(collection)):
             if not store.has(address):
                 text = f"no document was pushed to collection {collection!r} for {address[:200]}"
                 raise NotThere(f"{text}; what a site or folder gave goes with its source", "url")
@@ -163,18 +158,6 @@ class PushedQueue:
                 "push documents to the server that has that folder"
             )
         return PushedStore(folder)
-
-    @contextmanager
-    def _writing(self, collection: str, size: int) -> Iterator[None]:
-        folder = self._folder(collection)
-        try:
-            with disk_errors(self._settings.index_dir):
-                prepare(self._settings.index_dir)
-                prepare(folder)
-                check_space(folder, size)
-                yield
-        except IndexUnwritable as error:
-            raise StorageFull(str(error)) from error
 
     def _keep(self) -> None:
         while not self._closed.is_set():

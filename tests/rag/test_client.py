@@ -19,7 +19,7 @@ from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer
 from rag.serving.access import KeyFile
-from rag.serving.pushed_builder import PushedBuilder
+from rag.serving.builds import PushedBuilder
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings
 from tests.dummy import DummyEmbedder

@@ -13,7 +13,7 @@ import pytest
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.layout import collection_dir, current_id
 from indexer.pipeline.progress import Progress, progress_for
-from rag.serving.builds import BuildOrder, SourceBuilds
+from rag.serving.builds import SourceBuilds
 from rag.settings import load
 from rag.settings_file import ConfiguredSource
 from tests.dummy import DummyEmbedder
@@ -46,8 +46,7 @@ def builds(
     tmp_path: Path, *sources: ConfiguredSource, said: Callable[[str], None] = print, **more: Any
 ) -> SourceBuilds:
     settings = load({"index": str(tmp_path / "index")}, {})
-    order = BuildOrder(settings, CONFIG, DummyEmbedder(), sources, progress=quiet, **more)
-    return SourceBuilds(order, said)
+    return SourceBuilds(settings, CONFIG, DummyEmbedder(), sources, progress=quiet, log_line=said, **more)
 
 
 def quiet() -> Progress:
@@ -83,7 +82,7 @@ def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path) -> None:
         "default: 1 new, 0 changed, 0 gone, 1 unchanged",
         "default: 0 new, 0 changed, 1 gone, 1 unchanged",
     ]
-    assert work.as_dict() == {"runs": 3, "published": 3, "failed": 0}
+    assert work.totals == {"runs": 3, "published": 3, "failed": 0}
     assert list(documents(tmp_path / "index")) == [(notes / "dogs.txt").as_uri()]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 

@@ -16,8 +16,8 @@ from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag.errors import FingerprintMismatch
 from rag.messages import Push
 from rag.query.request import SearchRequest
+from rag.serving.builds import PushedBuilder
 from rag.serving.live import LiveRetriever
-from rag.serving.pushed_builder import PushedBuilder
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings, load
 from tests.dummy import DummyEmbedder
