@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from indexer.decoding import one_line
 from indexer.errors import ParseError, SourceError
 from indexer.generation.layout import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, read_list
@@ -283,4 +284,4 @@ def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[st
             raise gone
     except (OSError, RuntimeError, ValueError) as error:
         raise gone from error
-    return path.name, os.fdopen(handle, "rb")
+    return one_line(path.name), os.fdopen(handle, "rb")

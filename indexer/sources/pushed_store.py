@@ -31,7 +31,6 @@ KEPT = 10_000  # changes that are remembered after they were dealt with
 _PUT, _DELETE = "put", "delete"
 _DATABASE, _LOCK = "documents.sqlite", "making.lock"
 _PATIENCE = 10.0  # seconds that a change waits for others
-_SAME = "skipped: same content as another page"  # the one outcome that a generation does not note
 _SCHEMA = """
 CREATE TABLE documents (
     url TEXT PRIMARY KEY,
@@ -194,7 +193,7 @@ class PushedStore:
                 outcome = REMOVED
                 if change.action == _PUT:
                     found = pages.execute("SELECT outcome FROM pages WHERE url = ?", (change.url,)).fetchone()
-                    outcome = found[0] if found else _SAME
+                    outcome = found[0] if found else "skipped: not read"
                 state, _, reason = outcome.partition(": ")
                 became = (state, reason or None, generation, change.id)
                 database.execute("UPDATE changes SET state = ?, reason = ?, generation = ? WHERE id = ?", became)

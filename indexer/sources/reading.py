@@ -41,7 +41,7 @@ class Reading:
 
 
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
-    """Read every source; of pages with the same address or the same content only the first is yielded.
+    """Read every source; of pages with the same address, or in one source the same content, the first is yielded.
 
     Pushed documents come first, so that they stand for their addresses whatever a site has there. Sites are read at the
     same time, up to `limits.sites` of them, and yield an item each in turn, so that the order depends on their pages
@@ -149,24 +149,30 @@ def read_pushed(context: SourceContext, documents: PushedReader) -> Iterator[Ite
 
 
 class _Unique:
-    """Lets each address and each content through once, over all sources."""
+    """Lets each address through once over all sources, and each content once in a site, repository, bucket or folder.
+
+    Readers may be held to sources, so one that they may not see must not take the place of another; and whoever pushes
+    a document must not learn that there is one of the same content.
+    """
 
     def __init__(self, rested: Collection[str]) -> None:
         self._rested = rested
         self._urls: set[str] = set()
-        self._contents: set[str] = set()
+        self._contents: set[tuple[str, str]] = set()  # sources and hashes
 
     def item(self, item: Item) -> Item:
         """Return the item, or a skip in the place of a duplicate."""
         reason = ""
         if isinstance(item, Page | Known):
+            source = item.source if isinstance(item, Page) else item.record.source
+            content = source, item.url if source == SOURCE else item.content_hash
             if item.url in self._urls:
                 reason = "already read"
-            elif item.content_hash in self._contents:
+            elif content in self._contents:
                 reason = "same content as another page"
             else:
                 self._urls.add(item.url)
-                self._contents.add(item.content_hash)
+                self._contents.add(content)
         if item.url in self._rested:
             reason = "already read"
         return Skip(item.url, reason) if reason else item

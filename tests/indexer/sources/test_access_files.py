@@ -154,6 +154,22 @@ def test_the_same_text_for_others_is_not_a_duplicate(tmp_path: Path) -> None:
     assert seen(site, "group:blue") == {"blue.md"}
 
 
+def test_the_same_text_in_another_source_is_not_a_duplicate(tmp_path: Path) -> None:
+    """Or readers of one source would miss a document because of one that they cannot see."""
+    site = Site(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    for path in site.source.iterdir():
+        path.unlink()
+    for folder in (site.source, other):
+        (folder / f"{folder.name}.md").write_text("# Same\n\nThe same text.")
+    (other / "copy.md").write_text("# Same\n\nThe same text.")
+    progress = progress_for(io.StringIO(), quiet=True)
+    report = build([str(site.source), str(other)], site.index, DummyEmbedder(), BuildConfig(), progress=progress)
+    assert seen(site) == {f"{site.source.name}.md", "copy.md"}
+    assert [(group.reason, group.count) for group in report.skipped] == [("same content as another page", 1)]
+
+
 def test_in_repositories_and_buckets_what_has_a_list_is_left_out_and_named() -> None:
     """Lists are not read there, and leaving them alone would open to everybody what they close."""
     names = (b"a.md", b"b.md", b"b.md.access.toml", b"in/.access.toml", b"in/c.md", b"in/deep/d.md", b"inside.md")

@@ -31,6 +31,11 @@ def test_a_file_of_a_folder(folder: Path) -> None:
     assert opened(path.as_uri(), str(folder), (str(folder.parent),)) == ("a b#1.md", "inside")
 
 
+def test_a_name_of_several_lines(folder: Path) -> None:
+    (folder / "a\nSet-Cookie: b.md").write_text("inside")
+    assert opened(f"{folder.as_uri()}/a%0ASet-Cookie%3A%20b.md", str(folder)) == ("a Set-Cookie: b.md", "inside")
+
+
 def test_nothing_outside_its_source_and_places_is_opened(folder: Path, tmp_path: Path) -> None:
     secret = folder.parent / "secret.txt"
     (folder / "link.txt").symlink_to(secret)
