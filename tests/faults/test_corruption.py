@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tantivy
 
-from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable
+from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.lexical import headings, vocabulary
@@ -115,24 +115,6 @@ def test_current_and_folders_that_do_not_fit(index: Path) -> None:
 def test_current_that_names_no_generation(index: Path, content: bytes) -> None:
     (index / "CURRENT").write_bytes(content)
     assert_corrupt(index, index / "CURRENT")
-
-
-def test_no_place_for_a_temporary_folder(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.01)
-    monkeypatch.setattr("rag.serving.follower.RETRY_SECONDS", 0.1)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(IndexUnwritable, match=r"lexical needs a temporary folder: .*; free some space, or set TMPDIR$"):
-        Generation.open(index)
-    server = LiveRetriever(load({"index": str(index)}, {}), lambda _: DummyEmbedder())
-    try:
-        server.start()
-        wait_for(lambda: "needs a temporary folder" in server.status()["reason"])
-        (tmp_path / "nowhere").mkdir()
-        wait_for(lambda: server.ready)
-        assert server.status()["generation"] == current_id(index)
-        wait_for(lambda: server.status()["reason"] == "")
-    finally:
-        server.close()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -5,9 +5,8 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,12 @@ import pytest
 import tantivy
 
 from indexer.errors import IndexCorrupt
-from indexer.filter import Filter
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import MANIFEST, read_manifest, record_file
 from indexer.generation.vectors import _new_store
-from rag.query.request import MODES, SearchRequest
-from rag.query.retriever import Retriever
-from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
 
 
@@ -189,22 +184,3 @@ def test_files_that_say_nonsense(folder: Path, damage: Callable[[Path], None], n
     damage(folder)
     sign(folder)
     assert_refused(folder, name)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        sql("DELETE FROM chunks WHERE row = 1"), sql("UPDATE chunks SET document = 99 WHERE row = 1"),
-        sql("DROP TABLE terms"), sql("UPDATE documents SET metadata = 'nonsense'"),
-        sql("UPDATE documents SET metadata = '[]'"), rows(lambda stored: np.zeros_like(stored)),
-        rows(lambda stored: np.full_like(stored, -1)), words(lambda count: [0] * count),
-        words(lambda count: range(1000, 1000 + count)),
-    ],
-)  # fmt: skip
-def test_what_shows_only_later_is_told_then(index: Path, folder: Path, damage: Callable[[Path], None]) -> None:
-    damage(folder)
-    sign(folder)
-    retriever = Retriever.open(index, DummyEmbedder())
-    for mode, only in product(MODES, (None, Filter.parse({"content_type": "text/html"}))):
-        with suppress(IndexCorrupt):
-            retriever.answer_query(SearchRequest("cats eat fish", k=5, mode=mode, filter=only))

@@ -1,13 +1,11 @@
-"""More than the server can do, a worker that is killed, and the end of a server: nobody else pays for it."""
+"""More than the server can do, and a worker that is killed: nobody else pays for it."""
 
 import http.client
-import json
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from tests.system.conftest import request, serving, wait_for
 from tests.web.test_server import DEADLINE_S, Running, until
 
 QUEUE = 4
-IN_FLIGHT = 20
 
 
 @pytest.fixture
@@ -86,53 +83,3 @@ def test_a_killed_worker_is_replaced_and_the_others_go_on(index: Path) -> None:
         assert set(statuses) == {200}
         assert broken <= 1
         wait_for(lambda: [request(search)[0] for _ in range(30)] == [200] * 30, "the new worker to be warm")
-
-
-@pytest.fixture
-def two_workers(tmp_path: Path) -> Iterator[Running]:
-    server = Running(tmp_path, 2, 128)
-    server.make_ready()
-    yield server
-    if server.process.poll() is None:
-        server.process.kill()
-    server.process.communicate(timeout=DEADLINE_S)
-    server.http.close()
-
-
-def ask_and_wait(port: int) -> tuple[int, str]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=DEADLINE_S)) as connection:
-        body = json.dumps({"query": "wait"})
-        connection.request("POST", "/api/v1/search", body, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())["query"]
-
-
-def readiness(connection: http.client.HTTPConnection) -> tuple[int, str | None, bytes]:
-    connection.request("GET", "/readyz")
-    answer = connection.getresponse()
-    return answer.status, answer.getheader("Connection"), answer.read()
-
-
-def test_requests_in_flight_are_answered_and_readyz_says_that_it_drains(two_workers: Running) -> None:
-    probe = http.client.HTTPConnection("127.0.0.1", two_workers.port, timeout=DEADLINE_S)
-    with ThreadPoolExecutor(IN_FLIGHT) as pool:
-        answers = [pool.submit(ask_and_wait, two_workers.port) for _ in range(IN_FLIGHT)]
-        until(lambda: two_workers.waiting() == IN_FLIGHT)
-        assert readiness(probe)[0] == 200
-        two_workers.process.send_signal(signal.SIGTERM)
-        said: list[tuple[int, str | None, bytes]] = []
-
-        def says_goodbye() -> bool:  # a probe that came before the signal may be told no, and its connection kept
-            said.append(readiness(probe))
-            return said[-1][1] == "close"
-
-        until(says_goodbye)
-        probe.close()
-        status, _, body = said[-1]
-        assert status == 503
-        assert "shutting down" in json.loads(body)["detail"]
-        (two_workers.folder / "go-on").touch()
-        assert [answer.result(DEADLINE_S) for answer in answers] == [(200, "wait")] * IN_FLIGHT
-    assert two_workers.stop() == (0, "")
-    with pytest.raises(ConnectionRefusedError):
-        two_workers.raw(b"GET /livez HTTP/1.1\r\n\r\n")

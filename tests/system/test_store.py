@@ -57,14 +57,3 @@ def test_publish_serve_switch_lose_and_regain(tmp_path, fresh_milvus):
             assert place in problem["detail"]
             return_()
             wait_for(lambda: request(f"{url}/api/v1/search?q=vacuum")[0] == 200, "the server to answer again")
-
-
-def test_a_server_starts_before_its_store(tmp_path, fresh_milvus, index):
-    place = fresh_milvus.place("docs")
-    done("index", "--index", index, "--store", place)
-    fresh_milvus.kill()
-    later = threading.Timer(5, fresh_milvus.start)
-    later.start()
-    with serving(tmp_path / "none", "--store", place, "--workers", "1") as url:  # which waits until one is ready
-        assert request(f"{url}/api/v1/search?q=vacuum")[1]["hits"][0]["title"] == "Vacuum"
-    later.join()

@@ -1,21 +1,36 @@
 """What a build may take over when settings, model or sources are others."""
 
 import hashlib
+import io
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from indexer.config import ChunkConfig
+from indexer.config import BuildConfig, ChunkConfig, OcrConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
+from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
-from indexer.generation.previous import READER_VERSION, live_sources
+from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS
+from indexer.generation.previous import READER_VERSION, PreviousGeneration, live_sources
+from indexer.pipeline import build as build_module
 from indexer.pipeline import draft
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from indexer.publish.publish import problems_of, verify
+from indexer.publish.source_settings import config_of
+from indexer.read.ocr.pages import EXTRA, Ocr, find
 from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work, zoo
+from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 from tests.indexer.server import Reply, Site, page
+
+FOUND = find(OcrConfig())
+MISSING = Ocr(OcrConfig(), obstacle=f"OCR needs {EXTRA}")
 
 
 def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: Site) -> None:
@@ -139,3 +154,64 @@ def test_a_damaged_generation_is_said_and_not_built_on(work: Work, docs: Path) -
     path.unlink()
     with pytest.raises(IndexCorrupt, match=r"vectors\.faiss"):
         work.remove(docs)
+
+
+@pytest.fixture
+def scans(docs: Path) -> Path:
+    (docs / "one.pdf").write_bytes(scanned(picture("The scanned page about cranes."), picture("And one about geese.")))
+    (docs / "two.png").write_bytes(encoded(picture("A picture of a heron.")))
+    return docs
+
+
+@pytest.mark.skipif(bool(FOUND.obstacle), reason=FOUND.obstacle)
+def test_scans_are_read_anew_once_they_can_be(work: Work, scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_module, "find", lambda config: MISSING)
+    work.build(scans)
+    monkeypatch.undo()
+    report = work.build(scans)
+    assert "ocr off -> on" in "".join(work.said)
+    assert sorted(report.new.examples) == [(scans / "one.pdf").as_uri(), (scans / "two.png").as_uri()]
+    assert (report.ocr.pages, report.ocr.left_out, report.unchanged) == (3, 0, 3)
+    assert "OCR          3 pages read; 0 of 3 lines left out" in report.table()
+    earlier = PreviousGeneration.open(work.index)
+    number, _ = earlier.document((scans / "one.pdf").as_uri())
+    document, chunks, _ = earlier.read(number)
+    [chunk] = chunks  # short sections are joined
+    assert chunk.url == f"{(scans / 'one.pdf').as_uri()}#page=1"
+    assert chunk.text == "Page 1\n\nThe scanned page about cranes.\n\nPage 2\n\nAnd one about geese."
+    assert int(document.metadata["ocr_confidence"][0]) > 80
+    assert earlier.manifest is not None
+    assert config_of(earlier.manifest).ocr == OcrConfig()
+    earlier.close()
+    again = work.build(scans)
+    assert (again.published, again.unchanged) == (False, 5)
+
+
+def test_tokens_are_made_once_taken_over_and_left_out_when_told(docs: Path, tmp_path: Path) -> None:
+    """Each is as the embedder makes it: `tokens_of` compares them by the text of their passage."""
+    index, embedder, said = tmp_path / "index", DummyEmbedder(), io.StringIO()
+
+    def rebuilt(tokens: bool | None = None) -> tuple[int, int, bool]:
+        config, progress = BuildConfig(tokens=tokens), Progress(said, "shown")
+        report = build([str(docs)], index, embedder, config, progress=progress)
+        assert problems_of(verify(index / "generations" / report.generation)) == []
+        return report.embedded, report.carried, report.published
+
+    def tokens_of() -> dict[str, bytes]:
+        with closing(Generation.open(index)) as generation:
+            rows = np.arange(generation.manifest.counts.chunks)
+            assert generation.tokens is not None
+            chunks = generation.chunks(rows)
+            return {c.text: generation.tokens.read(rows[i : i + 1])[0].tobytes() for i, c in enumerate(chunks)}
+
+    assert rebuilt() == (5, 0, True)
+    assert rebuilt(tokens=True) == (5, 0, True)
+    assert "tokens no -> yes: reading and embedding every page again" in said.getvalue()
+    before = tokens_of()
+    assert rebuilt() == (0, 0, False)
+    (docs / "notes.txt").write_text("Something else stands here now, with other words in it.")
+    assert rebuilt() == (1, 4, True)
+    assert len(before.items() & tokens_of().items()) == 4
+    assert rebuilt(tokens=False) == (0, 5, True)
+    files = {path.name for path in (index / "generations" / current_id(index)).iterdir()}
+    assert not files & {TOKENS, TOKEN_OFFSETS}

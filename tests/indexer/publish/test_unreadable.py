@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.errors import IndexCorrupt, IndexUnreadable
+from indexer.errors import IndexUnreadable
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
 from indexer.pipeline.build import build
@@ -71,12 +71,6 @@ def test_it_is_said_with_what_to_do(
             work()
         assert os.strerror(code) in str(caught.value)
         assert "rebuild the index" not in str(caught.value)
-
-
-def test_a_file_that_is_gone_or_forbidden_is_another_matter(index: Path, failing: Callable[[str, int], None]) -> None:
-    failing("documents.sqlite", errno.EACCES)
-    with pytest.raises(IndexCorrupt, match="permission denied; rebuild the index"):
-        Generation.open(index)
 
 
 def test_a_generation_is_not_taken_for_damaged(
