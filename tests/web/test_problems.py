@@ -69,3 +69,5 @@ def test_probes_follow_the_retriever(client, retriever):
     retriever.ready = True
     ready = client.get("/readyz")
     assert (ready.status_code, ready.get_json()) == (200, retriever.status())
+    client.application.extensions["draining"].set()
+    assert "shutting down" in assert_problem(client.get("/readyz"), 503)["detail"]

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from rag.commands.indexing import IndexRequest, index_sources
-from rag.errors import JobRefused
-from rag.serving.job_manager import JobManager
 from rag.settings import load
 from rag.settings_file import read_settings_file
 from tests.indexer.server import Reply, Site, page, send
@@ -55,11 +53,3 @@ def test_index_and_doctor_and_a_job_of_a_server(run: Run, site: Site, config: Pa
     assert TOKEN not in str(environment)
     asked = {"sources": [], "add": False, "full": True, "within": {}}
     assert index_sources(IndexRequest(**asked), load({}, environment), quiet)[0]["documents"] == 1  # type: ignore[arg-type]
-
-
-def test_a_job_takes_no_password_in_an_address(tmp_path: Path) -> None:
-    jobs = JobManager(load({"index": str(tmp_path), "job_sources": "https://a.test/"}, {}))
-    with pytest.raises(JobRefused, match="must not have a user name or password") as caught:
-        jobs.start(sources=[f"https://me:{TOKEN}@a.test/"])
-    assert TOKEN not in str(caught.value)
-    assert list(tmp_path.iterdir()) == [], "no record of it"

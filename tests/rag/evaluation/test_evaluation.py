@@ -23,6 +23,8 @@ def folder(tmp_path):
 
 
 def test_dense(folder):
+    with pytest.raises(QueryError, match="mode must be one of"):
+        evaluate(read_dataset(folder), DummyEmbedder(), mode="guess")
     scores = evaluate(read_dataset(folder), DummyEmbedder(), mode="dense")
     # q1 finds d1 first (1.0); q2 finds d2 first and the judged d0 second or third
     assert scores["queries"] == 2
@@ -45,11 +47,6 @@ def test_tokens(folder, mode, says):
     assert scores.get("tokens") is says
     assert scores["mrr@10"] >= 0.5
     assert mode != "hybrid" or scores["recall@100"] == 1.0  # d0 is found for q2 by meaning
-
-
-def test_an_unknown_mode(folder):
-    with pytest.raises(QueryError, match="mode must be one of"):
-        evaluate(read_dataset(folder), DummyEmbedder(), mode="guess")
 
 
 @pytest.mark.parametrize(
