@@ -50,6 +50,7 @@ FLAGS = {  # that were no settings
     "quick": "verify loads no model, so it is always quick",
     "http": "the server has /mcp, with its keys and scopes",
     "scope": "a key has one scope, of --collection, --filter, --user and --group",
+    "diversity": "near-duplicates are folded, and per_document limits the hits of one document",
     "fusion": "hybrid is a weighted sum of both searches",
 }
 CREDENTIAL_KEYS = {  # of [[credentials]]

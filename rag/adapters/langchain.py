@@ -1,12 +1,9 @@
-"""Pilotlight as a retriever and as a reranker of LangChain."""
+"""Pilotlight as a retriever of LangChain."""
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
-from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from pydantic import ConfigDict, SkipValidation
 
@@ -21,13 +18,6 @@ class Searcher(Protocol):
 
     def search(self, query: SearchRequest) -> Answer:
         """Return the passages that answer best."""
-
-
-class Ranker(Protocol):
-    """Says how well texts answer a query, as `rag.Client` does."""
-
-    def rerank(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.floating]:
-        """Return a score from 0 to 1 for each text, (n,)."""
 
 
 class PilotlightRetriever(BaseRetriever):
@@ -59,27 +49,3 @@ class PilotlightRetriever(BaseRetriever):
             facts = {name: value for name in FACTS if (value := getattr(hit, name)) is not None}
             documents.append(Document(text_of(hit), id=hit.id, metadata={**hit.metadata, "source": hit.url, **facts}))
         return documents
-
-
-class PilotlightReranker(BaseDocumentCompressor):
-    """Keeps the documents that answer best, best first, whatever retriever found them; raises what its ranker raises.
-
-    Each gets its score, from 0 to 1, as `relevance_score` in its metadata.
-    """
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    ranker: SkipValidation[Ranker]
-    top_n: int | None = 4  # None keeps all
-
-    def compress_documents(
-        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
-    ) -> Sequence[Document]:
-        """Return the documents that answer a query best."""
-        scores = self.ranker.rerank(query, [document.page_content for document in documents])
-        return [
-            documents[place].model_copy(
-                update={"metadata": {**documents[place].metadata, "relevance_score": float(scores[place])}}
-            )
-            for place in np.argsort(-scores, kind="stable")[: self.top_n].tolist()
-        ]

@@ -50,13 +50,6 @@ _RERANK = click.option(
 )
 @_RERANK
 @click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
-@click.option(
-    "--diversity",
-    metavar="DIVERSITY",
-    type=float,
-    default=0,
-    help="from 0 to 1: prefer hits that differ from each other (default: 0)",
-)
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
     """Answer one query, whose words may come one by one, from the live generation."""
     return answer(" ".join(query), settings, filter=read_filter(pairs), **options)

@@ -15,7 +15,7 @@ from embedder.errors import PilotlightError
 from rag.commands.verb import Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import parameters_of
-from rag.serving.access import Key, KeyFile, Part, Scope, check_exposure, reader_names, scope_fields
+from rag.serving.access import Key, KeyFile, Part, check_exposure, fields_of_part, reader_names
 from rag.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -154,7 +154,7 @@ def keys(
         keys = file.read()
         lines = []
         for key in keys:
-            scope = " ".join([*key.origins, *_in_words(key.scope)])
+            scope = " ".join([*key.origins, *_in_words(key.part)])
             lines.append(f"{key.name:<24}  {key.role:<5}  {key.created}  {scope}".rstrip())
         return {"keys": [_facts(key) for key in keys]}, "\n".join(lines) or "there are no keys"
     if name is None:
@@ -166,21 +166,19 @@ def keys(
     users, groups = of_key["user"], of_key["group"]
     readers = reader_names(users, groups) if users or groups else None
     part = Part(frozenset(of_key["collection"]) or None, read_filter(of_key["filter"]), readers)
-    shown = file.add(name, role, given, of_key["origin"], Scope((part,)))
+    shown = file.add(name, role, given, of_key["origin"], part)
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
     return {**_facts(made), "key": shown}, text
 
 
-def _in_words(scope: Scope) -> Iterator[str]:
-    """Yield the parts of a scope as options name them, with `or` between two."""
-    for place, part in enumerate(scope.parts):
-        yield from ["or"] if place else []
-        yield from sorted(part.collections or ())
-        yield from (f"{name}={value}" for name, value in parameters_of(part.filter))
-        yield from sorted(part.readers or ())
+def _in_words(part: Part) -> Iterator[str]:
+    """Yield what a key is for as options name it."""
+    yield from sorted(part.collections or ())
+    yield from (f"{name}={value}" for name, value in parameters_of(part.filter))
+    yield from sorted(part.readers or ())
 
 
 def _facts(key: Key) -> dict[str, Any]:
     fields = {"name": key.name, "role": key.role, "created": key.created, "origins": list(key.origins)}
-    return fields | scope_fields(key.scope)
+    return fields | fields_of_part(key.part)

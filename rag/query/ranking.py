@@ -194,28 +194,10 @@ class Choice:
     left_out: dict[int, int]  # by document: passages that were compared, and are above its limit
 
 
-def choose(
-    ranking: Ranking,
-    facts: RowFacts,
-    vectors: Callable[[Rows], Scores],
-    *,
-    k: int,
-    per_document: int = 0,
-    diversity: float = 0.0,
-) -> Choice:
-    """Choose k candidates, or fewer if there are no more.
-
-    Args:
-        ranking: candidates, best first.
-        facts: of each.
-        vectors: returns unit vectors by row, float32 (n, dimension).
-        k: how many.
-        per_document: of one document at most; 0 for any number.
-        diversity: 0 keeps the order, 1 looks at variety alone (maximal marginal relevance); what a deeper search added
-            follows in its order.
-    """
+def choose(ranking: Ranking, facts: RowFacts, *, k: int, per_document: int = 0) -> Choice:
+    """Choose k candidates of a ranking, or fewer if there are no more; 0 is for any number of one document."""
     count = len(ranking.rows)
-    compared = count if diversity else min(count, _AHEAD * k)
+    compared = min(count, _AHEAD * k)
     while True:
         leaders = np.arange(compared, dtype=np.int64)
         leaders[:_COMPARED] = collapse(facts.signatures[: min(compared, _COMPARED)])
@@ -232,11 +214,6 @@ def choose(
         if len(chosen) >= k or compared == count:
             break
         compared = min(count, 4 * compared)
-    if diversity and len(chosen) > 1:
-        among = chosen if ranking.first is None else chosen[chosen < ranking.first]
-        scores = ranking.scores[among]
-        picked = mmr(vectors(ranking.rows[among]), scores / max(float(scores.max()), 1e-9), 1 - diversity, k)
-        chosen = np.concatenate([among[picked], chosen[len(among) :]])
     folded: dict[int, list[int]] = {}
     for index in np.flatnonzero(~is_leader).tolist():
         folded.setdefault(int(leaders[index]), []).append(index)
@@ -259,29 +236,6 @@ def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> Rows:
         if len(standing):
             leaders[index] = standing[0]
     return leaders
-
-
-def mmr(vectors: Scores, relevance: Scores, lambda_: float, k: int) -> Rows:
-    """Return the indices of k hits by maximal marginal relevance (Carbonell and Goldstein 1998), in the order picked.
-
-    Each pick has the largest lambda_ * relevance - (1 - lambda_) * its largest similarity to a hit picked before.
-
-    Args:
-        vectors: float32 (n, dimension), of unit length.
-        relevance: float32 (n,), on the scale of similarities: from 0 to 1.
-        lambda_: 1 keeps the order of relevance, 0 looks at variety alone.
-        k: how many; all n if there are fewer.
-    """
-    picked: list[int] = []
-    nearest = np.zeros(len(relevance), dtype=np.float32)
-    left = lambda_ * relevance
-    for _ in range(min(k, len(relevance))):
-        best = int(np.argmax(left - (1 - lambda_) * nearest))
-        left[best] = -np.inf
-        similar = vectors @ vectors[best]
-        nearest = np.maximum(nearest, similar) if picked else similar
-        picked.append(best)
-    return np.array(picked, dtype=np.int64)
 
 
 def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike, absent: float = np.nan) -> Scores:

@@ -80,8 +80,6 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     per_document: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_K)] | None, Meta(description="most hits from one document; 0 = no limit")
     ] = None
-    # maximal marginal relevance: 1 looks at variety alone
-    diversity: Annotated[float, Meta(ge=0, le=1, description="how strongly to prefer hits that differ")] = 0
     expand: Annotated[
         Literal["none", "section"] | None, Meta(description="`section` adds the text of each hit's section")
     ] = None
@@ -105,9 +103,8 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def meaning(self) -> str:
         """The query without its syntax: what is embedded."""
-        from indexer.generation.lexical.lexical_query import (
-            parse_query,  # brings Tantivy, which a client can do without
-        )
+        # brings Tantivy, which a client can do without
+        from indexer.generation.lexical.lexical_query import parse_query
 
         return parse_query(self.query).meaning
 

@@ -230,10 +230,8 @@ class Retriever:
         choice = choose(
             ranking,
             self.generation.row_facts(ranking.rows),
-            self.generation.vectors,
             k=k or request.offset + request.k + 1,
             per_document=self.limits.per_document if request.per_document is None else request.per_document,
-            diversity=0 if k else request.diversity,
         )
         if not k:
             search.spent("fuse", began)

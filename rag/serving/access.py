@@ -61,21 +61,19 @@ class Part:
         return self.filter is None and self.readers is None
 
 
+ANYTHING = Part()
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The documents that any of its parts has; without parts, none."""
 
-    parts: tuple[Part, ...] = (Part(),)
+    parts: tuple[Part, ...] = (ANYTHING,)
 
     @property
     def is_all(self) -> bool:
         """Return whether it has everything."""
-        return Part() in self.parts
-
-    @property
-    def may_write(self) -> bool:
-        """Return whether its caller may have the role write: whoever writes a collection reads all of it."""
-        return all(part.is_whole for part in self.parts)
+        return ANYTHING in self.parts
 
     def has(self, collection: str) -> bool:
         """Return whether it has documents of a collection of this name, if there are any."""
@@ -130,19 +128,15 @@ class _FollowedFile(Generic[T]):
         return self._seen[1]
 
 
-class _PartRow(Struct, forbid_unknown_fields=True):
-    collections: list[str] | None = None
-    filter: dict[str, Any] | None = None
-    readers: list[str] | None = None
-
-
-class _Row(_PartRow, kw_only=True):
+class _Row(Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=rf"\A{_NAME}\Z")]
     role: Literal["read", "write"]
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     created: str
     origins: tuple[str, ...] = ()
-    any_of: Annotated[list[_PartRow], Meta(min_length=1)] | None = None
+    collections: list[str] | None = None
+    filter: dict[str, Any] | None = None
+    readers: list[str] | None = None
 
 
 class _Content(Struct):
@@ -159,14 +153,13 @@ class Key:
     sha256: str
     created: str  # ISO 8601, UTC
     origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
-    scope: Scope = EVERYTHING  # what it was made for
+    part: Part = ANYTHING  # what it was made for
 
     @property
     def sees(self) -> Scope:
         """The documents that it reads: with an access list only by its readers, if it is in pages or has a filter."""
-        if not self.origins and not any(part.filter for part in self.scope.parts):
-            return self.scope
-        return Scope(tuple(replace(part, readers=part.readers or frozenset()) for part in self.scope.parts))
+        is_passed_on = self.origins or self.part.filter
+        return Scope((replace(self.part, readers=self.part.readers or frozenset()) if is_passed_on else self.part,))
 
 
 class KeyFile:
@@ -210,12 +203,17 @@ class KeyFile:
             raise KeysError(
                 f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
             ) from error
-        if below := [key.name for key in keys if key.role == "write" and not key.scope.may_write]:
+        if below := [key.name for key in keys if key.role == "write" and not key.part.is_whole]:
             raise KeysError(f"{self.path}: key {below[0]!r} writes below a filter, which was removed: {MUST_BE_WHOLE}")
         return keys
 
     def add(
-        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), scope: Scope = EVERYTHING
+        self,
+        name: str,
+        role: str,
+        key: str | None = None,
+        origins: Iterable[str] = (),
+        part: Part = ANYTHING,
     ) -> str:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 
@@ -225,14 +223,14 @@ class KeyFile:
         origins = tuple(dict.fromkeys(origins))
         key = _PREFIX + secrets.token_urlsafe(32) if key is None else key
         size = len(key.encode("utf-8", "surrogatepass"))
-        strange = [each for part in scope.parts for each in part.collections or () if not is_collection_name(each)]
+        strange = [each for each in part.collections or () if not is_collection_name(each)]
         no_origins = [each for each in origins if not is_origin(each)]
         refusals = (
             (not re.fullmatch(_NAME, name), f"a key cannot be called {name[:80]!r}: 1 to 64 letters, digits, . - _"),
             (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role[:80]!r}"),
             (origins and role != "read", "everybody can see a key in a page: with --origin, the role must be read"),
             (
-                role == "write" and not scope.may_write,
+                role == "write" and not part.is_whole,
                 f"a key that sees some documents of a collection cannot have the role write: {MUST_BE_WHOLE}",
             ),
             (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
@@ -243,7 +241,7 @@ class KeyFile:
         for is_wrong, what in refusals:
             if is_wrong:
                 raise KeysError(what)
-        made = Key(name, role, digest(key), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", origins, scope)
+        made = Key(name, role, digest(key), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", origins, part)
         with self._changing() as keys:
             if any(other.name == name for other in keys):
                 raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
@@ -278,7 +276,7 @@ class KeyFile:
         rows = []
         for key in keys:  # what one does not have is left out: earlier versions know none of it
             row: dict[str, Any] = {"name": key.name, "role": key.role, "sha256": key.sha256, "created": key.created}
-            rows.append(row | ({"origins": list(key.origins)} if key.origins else {}) | scope_fields(key.scope))
+            rows.append(row | ({"origins": list(key.origins)} if key.origins else {}) | fields_of_part(key.part))
         new = None
         try:
             # a temporary file is readable by its owner only
@@ -301,29 +299,16 @@ def _key(row: _Row) -> Key:
     """Read a record of the file. Raises ValueError or FilterError."""
     if not all(map(is_origin, row.origins)) or (row.origins and row.role != "read"):
         raise ValueError("origins are those of pages, for a key that reads")
-    parts = []
-    for each in row.any_of or [row]:  # what a part leaves out is as in the row
-        collections, wanted, readers = (
-            getattr(row if getattr(each, name) is None else each, name) for name in ("collections", "filter", "readers")
-        )
-        parts.append(
-            Part(
-                None if collections is None else frozenset(collections),
-                None if wanted is None else Filter.parse(wanted) or None,
-                None if readers is None else frozenset(readers),
-            )
-        )
-    return Key(row.name, row.role, row.sha256, row.created, row.origins, Scope(tuple(parts)))
+    collections, readers = (None if names is None else frozenset(names) for names in (row.collections, row.readers))
+    part = Part(collections, Filter.parse(row.filter) or None if row.filter is not None else None, readers)
+    return Key(row.name, row.role, row.sha256, row.created, row.origins, part)
 
 
-def scope_fields(scope: Scope) -> dict[str, Any]:
-    """Return the scope of a key as its record has it, JSON-ready."""
-    parts: list[dict[str, Any]] = []
-    for part in scope.parts:
-        fields: dict[str, Any] = {} if part.collections is None else {"collections": sorted(part.collections)}
-        fields |= {"filter": part.filter.as_dict()} if part.filter else {}
-        parts.append(fields | ({} if part.readers is None else {"readers": sorted(part.readers)}))
-    return parts[0] if len(parts) == 1 else {"any_of": parts}
+def fields_of_part(part: Part) -> dict[str, Any]:
+    """Return what a key is for as its record has it, JSON-ready."""
+    fields: dict[str, Any] = {} if part.collections is None else {"collections": sorted(part.collections)}
+    fields |= {"filter": part.filter.as_dict()} if part.filter else {}
+    return fields | ({} if part.readers is None else {"readers": sorted(part.readers)})
 
 
 def is_origin(text: str) -> bool:

@@ -61,7 +61,6 @@ def test_every_option_arrives(client, retriever):
     options: dict[str, Any] = {
         "collection": "notes",
         "per_document": 1,
-        "diversity": 0.5,
         "expand": "section",
         "offset": 2,
         "facets": True,
@@ -346,7 +345,6 @@ PRINTS = (
         "import PilotlightRetriever\n\nretriever = PilotlightRetriever(searcher",
         "['https://docs.example/indexes/partial.html#part-1', 'https://",
     ),
-    ("PilotlightReranker", "0.872138440"),
     ("ask_further", "For few rows [2]. ['For few rows [2].']\nFor few rows [2]. how do I make a"),
     ("openai", ""),
     ("citation.number", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),

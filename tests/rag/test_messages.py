@@ -48,7 +48,6 @@ def test_no_struct_corrupts_memory() -> None:
         (SearchRequest, {"query": "a", "k": True}, "k", "k must be a whole number from 1 to 100."),
         (SearchRequest, {"query": "a" * 10_001}, "query", "query is too long: at most 10000 characters"),
         (SearchRequest, {"query": "a", "offset": -1}, "offset", "offset must be a whole number from 0 to 1000."),
-        (SearchRequest, {"query": "a", "diversity": 2}, "diversity", "diversity must be a number from 0 to 1."),
         (SearchRequest, {"query": "a", "mode": "x"}, "mode", "mode must be one of: dense, hybrid, lexical."),
         (SearchRequest, {"query": "a", "facets": 1}, "facets", "facets must be true or false."),
         (SearchRequest, {"query": "a", "b\n": None}, "b\n", "'b\\n' is not a field of this; known fields are: query, "),

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from indexer.generation.documents import document_id
 from rag.errors import KeysError
 from rag.messages import Push
 from rag.query.request import Filter
-from rag.serving.access import UNLISTED, KeyFile, Part, Scope, reader_names
+from rag.serving.access import KeyFile, Part, reader_names
 from rag.serving.live import LiveRetriever
 from rag.serving.pushed_queue import PushedQueue
 from rag.settings import load
@@ -49,21 +49,11 @@ collections = ["default", "nowhere"]
 group = "operators"
 everything = true
 """
-WHOLE = Scope((Part(frozenset({"default", "nowhere"})),))
-SCOPES = {
-    "filter": Scope((Part(frozenset({"default", "nowhere"}), RED),)),
-    "several filters": Scope(
-        (
-            Part(frozenset({"default"}), Filter.parse(MARKDOWN | {"language": "en"})),
-            Part(frozenset({"default", "nowhere"}), Filter.parse(MARKDOWN | {"date": {"from": "2001-01-01"}})),
-            Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "nobody"}})),
-        )
-    ),
-    "key of a group": Scope((Part(frozenset({"default", "nowhere"}), None, reader_names(["ann"], ["red"])),)),
-}
+WHOLE = Part(frozenset({"default", "nowhere"}))
+KEYS = {"filter": replace(WHOLE, filter=RED), "key of a group": replace(WHOLE, readers=reader_names(["ann"], ["red"]))}
 USERS = {"user": "red, other", "user below a filter": "red, other", "user of no group": ""}
 LISTED = {"key of a group", "nobody", *USERS}  # callers to whom access lists are applied
-CALLERS = (*SCOPES, *USERS, "nobody")
+CALLERS = (*KEYS, *USERS, "nobody")
 READS = {name: {"redalpha", "redbeta", "bothomega"} for name in CALLERS} | {
     "key of a group": {"redalpha", "redbeta", "bothomega", "openpage"},
     "user": {"redalpha", "redbeta", "bothomega", "openpage"},
@@ -82,10 +72,10 @@ class World:
 
 
 @contextmanager
-def world(site: Site, folder: Path, role: str, scope: Scope, **more: Any) -> Iterator[World]:
+def world(site: Site, folder: Path, role: str, part: Part, **more: Any) -> Iterator[World]:
     folder.mkdir(exist_ok=True)
     keys = KeyFile(folder / "keys.json")
-    keys.add("one", role, KEY, scope=scope)
+    keys.add("one", role, KEY, part=part)
     settings = load({"index": str(site.index), "keys": str(keys.path), **more}, {})
     retriever = LiveRetriever(settings, lambda _: DummyEmbedder())
     retriever.start()
@@ -113,8 +103,8 @@ def asking(name: str, sites: dict[bool, Site], folder: Path, **more: Any) -> Ite
         headers = {"HTTP_X_USER": "ann", "HTTP_X_GROUPS": USERS[name]}
     elif name == "nobody":
         settings |= {"anonymous": "read"}
-    with world(sites[name in LISTED], folder, "read", SCOPES.get(name, WHOLE), **settings) as one:
-        if name not in SCOPES:
+    with world(sites[name in LISTED], folder, "read", KEYS.get(name, WHOLE), **settings) as one:
+        if name not in KEYS:
             del one.client.environ_base["HTTP_AUTHORIZATION"]
         one.client.environ_base |= headers
         yield one
@@ -275,7 +265,7 @@ def check(request: Any, text: str, hidden: list[str]) -> None:
 
 
 def test_every_operation_is_asked(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "read", Scope()) as one:
+    with world(sites[False], tmp_path, "read", Part()) as one:
         paths = one.client.get("/openapi.json").json["paths"]  # type: ignore[index]  # it has a body
     methods = ("get", "post", "put", "patch", "delete")
     there = {f"{method.upper()} {path}" for path, each in paths.items() for method in each if method in methods}
@@ -309,7 +299,7 @@ def test_no_answer_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path
 
 def test_who_sees_everything_finds_it(sites: dict[bool, Site], tmp_path: Path) -> None:
     """Or the test above would show nothing."""
-    with world(sites[False], tmp_path / "key", "read", Scope()) as one:
+    with world(sites[False], tmp_path / "key", "read", Part()) as one:
         texts = [text for _, text in answers(one, CASES["GET /api/v1/documents"](sites[False]))]
         assert {found.group().lower() for text in texts for found in HIDDEN.finditer(text)} == {
             "bluegamma",
@@ -325,7 +315,7 @@ def test_who_sees_everything_finds_it(sites: dict[bool, Site], tmp_path: Path) -
 
 
 def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "read", Scope((Part(frozenset({"hidden"})),))) as one:
+    with world(sites[False], tmp_path, "read", Part(frozenset({"hidden"}))) as one:
         reply = one.client.get("/api/v1/search?q=index")
         assert reply.status_code == 404
         assert "there are: hidden" in reply.text
@@ -337,7 +327,7 @@ def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site
 
 
 def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "write", Scope((Part(frozenset({"default"})),))) as one:
+    with world(sites[False], tmp_path, "write", Part(frozenset({"default"}))) as one:
         hidden = one.jobs.start(collection="hidden")
         one.pushes.put(Push("https://example.org/x", "bluesecret", collection="hidden"))
         assert one.client.get("/api/v1/index").json == {"jobs": []}
@@ -363,12 +353,12 @@ def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_pa
         assert len(one.pushes.queue("hidden")["changes"]) == 1
 
 
-@pytest.mark.parametrize("scope", [SCOPES["filter"], SCOPES["key of a group"], UNLISTED])
-def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, scope: Scope) -> None:
+@pytest.mark.parametrize("part", [*KEYS.values(), Part(readers=frozenset())])
+def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, part: Part) -> None:
     keys = KeyFile(tmp_path / "keys.json")
     with pytest.raises(KeysError, match="a collection of its own"):
-        keys.add("writer", "write", scope=scope)
-    keys.add("writer", "read", scope=scope)
+        keys.add("writer", "write", part=part)
+    keys.add("writer", "read", part=part)
     keys.path.write_text(keys.path.read_text().replace('"read"', '"write"'))  # as older versions wrote it
     with pytest.raises(KeysError, match="'writer' writes below a filter, which was removed"):
         keys.read()

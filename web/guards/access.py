@@ -145,7 +145,7 @@ class Access:
             return NOTHING  # which keys there were is not known
         if self._anonymous == "read":
             return UNLISTED
-        return EVERYTHING if all(key.scope.is_all for key in keys) else NOTHING
+        return EVERYTHING if all(key.sees.is_all for key in keys) else NOTHING
 
     def _is_open(self) -> bool:
         """Whether callers without a key may read: all, or, as long as there are no keys, all on this machine."""

@@ -5,13 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 
-from rag.adapters.langchain import PilotlightReranker, PilotlightRetriever
+from rag.adapters.langchain import PilotlightRetriever
 from rag.client import Client
 from rag.query.request import Filter
 from rag.settings import Settings
@@ -66,19 +65,3 @@ def test_a_chain_of_langchain(searcher, retriever):
     assert retriever.calls == [("is it?", 2, "dense")] * 2
     assert retriever.requests[0].filter == Filter.parse({"language": "en"})
     assert retriever.requests[0].collection == "notes"
-
-
-@pytest.fixture
-def ranker(retriever, client):
-    retriever.rerank_model = "dummy-cross"
-    return client
-
-
-def test_langchain_keeps_the_documents_that_answer_best(ranker):
-    documents = [Document(text, metadata={"n": n}) for n, text in enumerate(["an index", "vacuum it", "vacuum"])]
-    found = PilotlightReranker(ranker=ranker, top_n=2).compress_documents(documents, "vacuum")
-    assert [document.metadata["n"] for document in found] == [2, 1]
-    assert 1 > found[0].metadata["relevance_score"] > found[1].metadata["relevance_score"] > 0
-    assert documents[2].metadata == {"n": 2}
-    assert len(PilotlightReranker(ranker=ranker, top_n=None).compress_documents(documents, "vacuum")) == 3
-    assert list(PilotlightReranker(ranker=ranker).compress_documents([], "vacuum")) == []

@@ -64,9 +64,9 @@ def test_every_kind_of_search(index, boost):
     retriever = opened(index, boost)
     has_tokens = retriever.generation.tokens is not None
     seen = set()
-    options = product(["dense", "lexical", "hybrid"], [False, True], [0.0, 0.4], [0, 98])
-    for mode, rerank, diversity, offset in options:
-        request = {"mode": mode, "rerank": rerank, "diversity": diversity, "offset": offset}
+    options = product(["dense", "lexical", "hybrid"], [False, True], [0, 98])
+    for mode, rerank, offset in options:
+        request = {"mode": mode, "rerank": rerank, "offset": offset}
         plain = retriever.answer_query(SearchRequest(QUERY, **request))
         answer = retriever.answer_query(SearchRequest(QUERY, explain=True, **request))
         assert len(answer.hits) == 10
@@ -82,8 +82,7 @@ def test_every_kind_of_search(index, boost):
                 assert (why[name] and why[name]["score"]) == hit.scores[name]
             assert ("rerank" in {step["name"] for step in why["steps"]}) == (hit.scores["rerank"] is not None)
             assert (why["folded"], why["left_out"]) == (len(hit.duplicates), hit.more)
-            if not diversity:
-                assert why["rank"] >= hit.rank
+            assert why["rank"] >= hit.rank
             seen |= {step["name"] for step in why["steps"]} | {"matches"} if why["matches"] else set()
             assert all(text for _, text in in_words(why))
     assert {"boilerplate", "rerank", "limit", "matches"} | ({"boosts"} if boost else set()) == seen

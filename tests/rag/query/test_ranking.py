@@ -15,7 +15,6 @@ from rag.query.ranking import (
     extend,
     fuse,
     lower_boilerplate,
-    mmr,
     rerank,
     trust_in_terms,
 )
@@ -114,27 +113,20 @@ def ranked(count):
 
 
 def test_a_copy_is_folded_into_the_best():
-    choice = choose(ranked(4), facts([0, 1, 2, 3], [0xF0, 0, 0xF0, 0xF1]), no_vectors, k=2)
+    choice = choose(ranked(4), facts([0, 1, 2, 3], [0xF0, 0, 0xF0, 0xF1]), k=2)
     assert choice.indices.tolist() == [0, 1]
     assert choice.folded == {0: [2, 3]}
 
 
 def test_at_most_so_many_of_a_document():
     signatures = [1 << 5 * n | 0x1F << 5 * n for n in range(6)]
-    choice = choose(ranked(6), facts([0, 0, 0, 1, 0, 1], signatures), no_vectors, k=6, per_document=2)
+    choice = choose(ranked(6), facts([0, 0, 0, 1, 0, 1], signatures), k=6, per_document=2)
     assert choice.indices.tolist() == [0, 1, 3, 5]
     assert choice.left_out == {0: 2}
 
 
-def test_variety_looks_at_vectors():
-    vectors = np.array([[1, 0], [1, 0], [0, 1]], np.float32)
-    signatures = [0x1F << 10 * n for n in range(3)]
-    choice = choose(ranked(3), facts([0, 1, 2], signatures), lambda rows: vectors[rows], k=2, diversity=0.8)
-    assert choice.indices.tolist() == [0, 2]
-
-
 def test_nothing_to_choose_from():
-    choice = choose(ranked(0), facts([], []), no_vectors, k=5, per_document=1, diversity=0.5)
+    choice = choose(ranked(0), facts([], []), k=5, per_document=1)
     assert (choice.indices.tolist(), choice.folded) == ([], {})
 
 
@@ -146,19 +138,6 @@ def test_collapse_folds_near_duplicates_and_makes_no_chains():
     assert collapse(np.empty(0, np.uint64)).tolist() == []
     # each differs from the next by two bits: the third is near the second, which is folded, but not near the first
     assert collapse(np.array([0, 0b11, 0b1111, 0b111111], dtype=np.uint64), near=2).tolist() == [0, 0, 2, 2]
-
-
-def test_mmr_is_what_its_definition_says():
-    chance = np.random.default_rng(0)
-    vectors = chance.standard_normal((30, 8)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    relevance = chance.random(30).astype(np.float32)
-    picked = [int(np.argmax(relevance))]
-    while len(picked) < 12:
-        left = [i for i in range(30) if i not in picked]
-        picked.append(max(left, key=lambda i: 0.6 * relevance[i] - 0.4 * max(vectors[i] @ vectors[j] for j in picked)))
-    assert mmr(vectors, relevance, 0.6, 12).tolist() == picked
-    assert mmr(vectors, relevance, 1, 99).tolist() == np.argsort(-relevance).tolist()
 
 
 class Generation:

@@ -176,8 +176,8 @@ def test_copies_give_way_to_other_passages(many):  # more of them than there are
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"mode": "dense"}, {"mode": "lexical"}, {"diversity": 0.5}, {"per_document": 1}],
-    ids=["hybrid", "dense", "lexical", "diversity", "per_document"],
+    [{}, {"mode": "dense"}, {"mode": "lexical"}, {"per_document": 1}],
+    ids=["hybrid", "dense", "lexical", "per_document"],
 )
 def test_pages_make_up_the_whole(many, options):
     hits, offset, pages = [], 0, 0
@@ -189,8 +189,7 @@ def test_pages_make_up_the_whole(many, options):
         offset, pages = page.next, pages + 1
     assert len(hits) > 200
     assert len({hit.id for hit in hits}) == len(hits)
-    if "diversity" not in options:
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
 def test_the_last_page_says_so(many):

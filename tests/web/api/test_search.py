@@ -67,13 +67,13 @@ def test_post_and_get_answer_with_the_rest_body(client, retriever):
 
 
 def test_every_option_and_filter_by_post_and_get(client, retriever):
-    options = {"collection": "notes", "per_document": 0, "diversity": 0.5, "expand": "section"}
+    options = {"collection": "notes", "per_document": 0, "expand": "section"}
     assert post(client, query="a", filter=FIELDS, **options).status_code == 200
     assert client.get(URL, query_string=[("q", "a"), *options.items(), *PARAMETERS]).status_code == 200
     assert client.get("/", query_string=[("q", "a"), ("collection", "notes"), *PARAMETERS]).status_code == 200
     by_post, by_get, by_page = retriever.requests
     assert by_post == by_get == SearchRequest("a", filter=Filter.parse(FIELDS), **options)
-    assert by_page == structs.replace(by_post, per_document=None, diversity=0, expand="none", facets=True)
+    assert by_page == structs.replace(by_post, per_document=None, expand="none", facets=True)
     grouped = {name: [value for other, value in PARAMETERS if other == name] for name, _ in PARAMETERS}
     assert parameters_of(filter_of_parameters(grouped)) == PARAMETERS
     assert filter_of_parameters({}) is None
@@ -105,7 +105,6 @@ def test_odd_but_readable_query_is_answered(client, query):
         ("query", (None, 5, [], {}, "", " \n\t", "\x00\x01", "\u200b", "a" * 10_001, "\ud800", "a\udfffb")),
         ("k", ("x", "10", True, 0, -1, 10**9, 101, 1.5, float("nan"), [], {})),
         ("per_document", (-1, 101, 1.5, True, "3", [])),
-        ("diversity", (-0.1, 1.1, True, "0.5", [], float("inf"))),
         ("collection", ("", 1, ["default"])),
         ("expand", ("all", "", "Section")),
         ("filter", ("en",)),
@@ -131,7 +130,6 @@ def test_a_bad_field_of_a_body_is_named(client, retriever, field, values):
     [
         ("q", ("", "k=3", "q=", "q=%20%00", "q=a&q=b")),
         ("k", ("q=a&k=1&k=2", *(f"q=a&k={k}" for k in ("", "x", "0", "-1", "1.5", "+5", "%2B5", "٣", "9" * 5000)))),
-        ("diversity", tuple(f"q=a&diversity={value}" for value in ("", "x", "nan", "inf", "-1", "2", "1e1", "0,5"))),
         ("expand", ("q=a&expand=all",)),
         ("query", ("q=a&query=b",)),
         ("filter", ("q=a&filter=b",)),

@@ -64,8 +64,8 @@ def test_a_key_is_kept_as_its_hash(file):
         ("ci", "read", {"key": "0123456789abcdef"}, "already exists under another name"),
         ("ci", "write", {"origins": ["https://docs.example"]}, "role must be read"),
         ("ci", "read", {"origins": ["https://docs.example/"]}, "is not an origin"),
-        ("ci", "write", {"scope": Scope((Part(None, Filter(language=("en",))),))}, "a collection of its own"),
-        ("ci", "read", {"scope": Scope((Part(frozenset({"../x"})),))}, "not a name that a collection can have"),
+        ("ci", "write", {"part": Part(None, Filter(language=("en",)))}, "a collection of its own"),
+        ("ci", "read", {"part": Part(frozenset({"../x"}))}, "not a name that a collection can have"),
     ],
 )
 def test_keys_that_cannot_be_added(file, name, role, more, words):
@@ -275,35 +275,27 @@ def test_a_key_in_a_page_is_good_for_nothing_else(file, shown):
     assert asked > 20
 
 
-def test_a_scope_of_several_parts_is_kept_in_the_file(file):
-    path, team = Filter(path=("/x",)), Filter.parse({"metadata": {"team": "a"}})
-    names = reader_names(["ann"], ["red"])
-    wanted = Scope((Part(frozenset({"wiki"}), path, names), Part(None, team, names)))
-    file.add("part", "read", scope=wanted)
-    file.add("groups", "read", scope=Scope((Part(readers=reader_names([], ["red"])),)))
-    first, second = file.read()
-    assert first.scope == first.sees == wanted
-    assert not second.sees.is_all
+def test_what_a_key_is_for_is_kept_in_the_file(file):
+    wanted = Part(frozenset({"wiki"}), Filter(path=("/x",)), reader_names(["ann"], ["red"]))
+    file.add("part", "read", part=wanted)
+    assert file.read()[0].part == wanted
+    assert file.read()[0].sees == Scope((wanted,))
     fields = json.loads(file.path.read_text())["keys"][0]
-    assert fields["any_of"] == [
-        {"collections": ["wiki"], "filter": {"path": ["/x"]}, "readers": ["group:red", "user:ann"]},
-        {"filter": {"metadata": {"team": ["a"]}}, "readers": ["group:red", "user:ann"]},
-    ]
-    older = [{name: value for name, value in part.items() if name != "readers"} for part in fields["any_of"]]
-    fields |= {"any_of": older, "readers": ["group:red", "user:ann"]}  # as earlier versions wrote it
-    file.path.write_text(json.dumps({"version": 1, "keys": [fields]}))
-    assert file.read()[0].scope == wanted
+    assert fields["readers"] == ["group:red", "user:ann"]
+    file.path.write_text(json.dumps({"version": 1, "keys": [fields | {"any_of": [{}]}]}))
+    with pytest.raises(KeysError, match="not a valid key file"):
+        file.read()
 
 
 def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file):
-    file.add("operator", "read", scope=Scope((Part(frozenset({"wiki"})),)))
-    file.add("bot", "read", scope=Scope((Part(frozenset({"wiki"}), Filter(path=("/x",))),)))
+    file.add("operator", "read", part=Part(frozenset({"wiki"})))
+    file.add("bot", "read", part=Part(frozenset({"wiki"}), Filter(path=("/x",))))
     file.add("page", "read", origins=[SITE])
     assert [key.sees.parts[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
 
 
 def test_what_tells_of_the_whole_server_is_not_for_a_part(file):
-    whole, part = file.add("whole", "read"), file.add("part", "read", scope=Scope((Part(frozenset({"default"})),)))
+    whole, part = file.add("whole", "read"), file.add("part", "read", part=Part(frozenset({"default"})))
     client = make(file)
     for path in ("/metrics", "/status"):
         assert client.get(path, headers=bearer(whole)).status_code == 200

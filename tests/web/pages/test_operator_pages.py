@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from rag.query.results import Answer
-from rag.serving.access import KeyFile, Part, Scope
+from rag.serving.access import KeyFile, Part
 from rag.settings import Settings
 from tests.web.api.test_feedback import Kept, searched
 from tests.web.fakes import FakeRetriever
@@ -144,7 +144,7 @@ def test_only_for_operators(operator, keys, path):
     assert anyone.get(path).status_code == 401
     reader, scoped = (
         keys.add("reader", "read"),
-        keys.add("scoped", "write", scope=Scope((Part(frozenset({"default"})),))),
+        keys.add("scoped", "write", part=Part(frozenset({"default"}))),
     )
     for key in (reader, scoped):
         assert anyone.get(path, headers={"Authorization": f"Bearer {key}"}).status_code == 403
