@@ -143,21 +143,15 @@ def _filter(column: int, architecture: int) -> Iterator[_Instruction]:
             if (number := numbers[column]) is not None:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
-    for sending in _SIGNALS:
-        yield _EQUAL, 0, 4, sending[column]
-        yield _LOAD, 0, 0, _FIRST
-        yield _EQUAL, 0, 1, os.getpid()
-        yield _RETURN, 0, 0, _ALLOW
-        yield _RETURN, 0, 0, _KILL
-    for mapping in _MAPPING:
-        yield _EQUAL, 0, 4, mapping[column]
-        yield _LOAD, 0, 0, _THIRD
-        yield _HAS, 0, 1, _PROT_EXEC
-        yield _RETURN, 0, 0, _KILL
-        yield _RETURN, 0, 0, _ALLOW
-    yield _EQUAL, 0, 4, _STATUS[column]
-    yield _LOAD, 0, 0, _FOURTH
-    yield _EQUAL, 0, 1, _AT_EMPTY_PATH
-    yield _RETURN, 0, 0, _ALLOW
-    yield _RETURN, 0, 0, _FAIL
+    checked = (  # calls, argument, how it is tested and with what, then, and else
+        *((call[column], _FIRST, _EQUAL, os.getpid(), _ALLOW, _KILL) for call in _SIGNALS),
+        *((call[column], _THIRD, _HAS, _PROT_EXEC, _KILL, _ALLOW) for call in _MAPPING),
+        (_STATUS[column], _FOURTH, _EQUAL, _AT_EMPTY_PATH, _ALLOW, _FAIL),
+    )
+    for call, argument, test, value, outcome, other in checked:
+        yield _EQUAL, 0, 4, call
+        yield _LOAD, 0, 0, argument
+        yield test, 0, 1, value
+        yield _RETURN, 0, 0, outcome
+        yield _RETURN, 0, 0, other
     yield _RETURN, 0, 0, _KILL

@@ -2,8 +2,7 @@
 
 import hashlib
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -123,7 +122,7 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -
         content, scans = _read(reader, page, process, ocr)
     if content.is_link_list:
         raise Unwanted("a list of links")
-    sections = tuple(_in_order(content.sections, scans.sections))
+    sections = tuple(sorted((*content.sections, *scans.sections), key=_page_of) if scans.sections else content.sections)
     if page.line_fragment:  # a link template spells anchors otherwise
         sections = tuple(replace(each, anchor=line_anchor(page.line_fragment, each.anchor)) for each in sections)
     declared, stated = content.declared, page.stated
@@ -170,16 +169,6 @@ def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Ex
     return content, read_scans(page.body, page.content_type, content.scanned, ocr, process)
 
 
-def _in_order(sections: Sequence[Section], scanned: Sequence[Section]) -> Iterator[Section]:
-    """Yield sections by their pages; those of OCR come before the first that begins on a later page."""
-
-    def page_of(section: Section) -> int:
-        named = _PAGE.fullmatch(section.anchor or "")
-        return int(named[1]) if named else 0
-
-    waiting = deque(scanned)
-    for section in sections:
-        while waiting and page_of(waiting[0]) < page_of(section):
-            yield waiting.popleft()
-        yield section
-    yield from waiting
+def _page_of(section: Section) -> int:
+    named = _PAGE.fullmatch(section.anchor or "")
+    return int(named[1]) if named else 0

@@ -100,7 +100,7 @@ def find_head(rows: Sequence[Sequence[str]], *, by_numbers: bool = False) -> tup
         end = _end_of_head(sample, begin, by_numbers)
         count = sum(map(bool, row))
         if end > begin + 1 or (count > 1 and (count > _FEW or usual < _WIDE)):
-            return _below_remarks(sample, begin, end, usual) if end > begin else (begin, end)
+            return begin, end
     return 0, 0
 
 
@@ -116,17 +116,6 @@ def column_names(rows: Sequence[Sequence[str]]) -> list[str]:
             if before and not names[column].endswith(before):
                 names[column] = f"{names[column]} {before}".strip()
     return names
-
-
-def _below_remarks(rows: Sequence[Sequence[str]], begin: int, end: int, usual: float) -> tuple[int, int]:
-    """Return the rows that name the columns, or else a row near them that names every column, each otherwise."""
-    names = sum(map(bool, column_names(rows[begin:end])))
-    places = range(end - 1 if end > begin + 2 else end, _MOST_TITLES if names < usual else end)
-    for place, row in enumerate(rows[places.start : places.stop], places.start):
-        filled = [text for text in row if text]
-        if usual <= len(filled) == len(set(filled)) and _contrasts(row, rows[place + 1 :]):
-            return place, place + 1
-    return begin, end
 
 
 def _is_title(row: Sequence[str]) -> bool:

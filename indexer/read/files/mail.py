@@ -31,7 +31,7 @@ _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
 _RICHER = 1.3  # times the characters of the plain text that HTML must have to be read instead
 _SOFT_BREAK = re.compile(r"=[ \t]+(?=\r?\n|\Z)")
-_ARMOUR = re.compile(r"^-----BEGIN PGP (SIGNATURE|MESSAGE|SIGNED MESSAGE)-----[ \t\r]*$", re.MULTILINE)
+_ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)  # to the end of a text
 _TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
 
 
@@ -96,15 +96,10 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
             if length > most:
                 best, most = version, _RICHER * length
         return best
-    if kind == "delivery-status":  # lists of headers
-        lines = ["\n".join(f"{name}: {value}" for name, value in each.raw_items()) for each in _parts_of(part)]
-        return [Section((), None, tidy("\n\n".join(lines)))]
     if part is main or _is_shown(part):
         return _text(part)
     if kind in _ENCRYPTED:
         notes.add("a part of a mail was not read: it is encrypted or signed")
-    elif kind in ("ms-tnef", "vnd.ms-tnef"):
-        notes.add("a part of a mail was not read: winmail.dat")
     elif not _is_signature(part) and not part.get_filename() and part.get_content_type() != "message/rfc822":
         type_of_part = part.get_content_maintype()
         notes.add(f"a part of a mail was not read: {kind if type_of_part == 'text' else type_of_part}")
@@ -123,7 +118,9 @@ def _text(part: Message) -> list[Section]:
     text = decode(content, charset).replace("\r\n", "\n")
     if str(part.get_param("format", "")).lower() == "flowed":
         text = _unflowed(text, joins_words=str(part.get_param("delsp", "")).lower() == "yes")
-    return [Section((), None, tidy(_without_armour(text)))]
+    if (armour := _ARMOUR.search(text)) and armour[1]:
+        notes.add("a part of a mail was not read: it is encrypted")
+    return [Section((), None, tidy(text[: armour.start()] if armour else text))]
 
 
 def _unflowed(text: str, *, joins_words: bool) -> str:
@@ -139,24 +136,6 @@ def _unflowed(text: str, *, joins_words: bool) -> str:
         goes_on, before = said.endswith(" ") and said != "-- ", depth
         lines[-1].append(said[:-1] if goes_on and joins_words else said)
     return "\n".join("".join(pieces) for pieces in lines)
-
-
-def _without_armour(text: str) -> str:
-    """Leave out signatures and what is encrypted."""
-    pieces: list[str] = []
-    place = 0
-    while found := _ARMOUR.search(text, place):
-        pieces.append(text[place : found.start()])
-        if found[1] == "MESSAGE":
-            notes.add("a part of a mail was not read: it is encrypted")
-        # the text of a signed message begins after the name of the hash
-        ending = "\n\n" if found[1] == "SIGNED MESSAGE" else f"-----END PGP {found[1]}-----"
-        place = found.end()
-        close = text.find(ending, place)
-        if close < 0:
-            break
-        place = close + len(ending)
-    return "".join([*pieces, text[place:]])
 
 
 def _header(message: Message, name: str) -> str:

@@ -64,12 +64,6 @@ HEADS = {  # rows, where names begin, and these
     "remarks":
         ("Report,May,,\nBy,Ada,,\n,,,\nZone,Ticket,Price,Seats\nPort,Day,6,1\nQuay,Day,8,2", 3,
          "Zone,Ticket,Price,Seats"),
-    "remarks of any shape": (
-        "we like,,,,,notes\nat,the,top,,of,sheets\nor,in,,,,cells\nName,Job,Age,Kids,Born,Died\n"
-        "Ada,maths,36,3,1815,1852\nAlan,codes,41,0,1912,1954",
-        3,
-        "Name,Job,Age,Kids,Born,Died",
-    ),
     "a title and no head": ("Fares,,\n1,2,3\n4,5,6", 1, None),
     "two rows, merged":
         ("Region,Sales,Sales\nRegion,2023,2024\nNorth,510,640\nSouth,120,95", 0,
