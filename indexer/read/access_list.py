@@ -15,6 +15,7 @@ from indexer.filter import folded
 from indexer.records import Readers
 
 FILE = ".access.toml"  # of all in a folder; with the name of a file before it, of that file
+ACCESS = "access"  # key of front matter
 LISTED = "has an access list, which only files of folders can have"
 NOBODY: tuple[str, ...] = ()
 MOST_NAMES = 256  # of one list
@@ -102,23 +103,29 @@ def statements(text: str) -> Iterator[int]:
             yield key.end()
 
 
-def _names_somebody(text: str) -> bool:
+def names_somebody(text: str) -> bool:
+    """Return whether a text has a key `access` with users or groups behind it."""
     return any(_SOMEBODY.search(text, place, place + 100) for place in statements(text))
 
 
-def begins_with_list(text: str) -> bool:
-    """Return whether a text begins with what looks like fields, or front matter, and an access list among them."""
-    head = visible(text[:_LOOKED_AT])
+def begins_with_list(text: str, *, is_sure: bool = False) -> bool:
+    """Return whether a text begins with what looks like fields, or front matter, and an access list among them.
+
+    `is_sure`: fields that no delimiter begins must name users or groups.
+    """
+    head = visible(text[:_LOOKED_AT]).lstrip()
     if not _KEY.search(head):
         return False
-    for text in {head, _COMMENTS.sub("", head)}:
-        lines = text.lstrip().split("\n")
+    for begin in {head, _COMMENTS.sub("", head), head.removeprefix("<!--")}:
+        lines = begin.lstrip().split("\n")
         is_fenced = _FENCE.match(lines[0]) is not None
         if _DELIMITER.fullmatch(lines[is_fenced] if len(lines) > 1 else ""):
             fields = list(takewhile(lambda line: not _DELIMITER.fullmatch(line), lines[is_fenced + 1 :]))
+            found = any(next(statements(line), 0) for line in fields)
         else:
-            fields = list(takewhile(_TOP_FIELD.match, lines))
-        if any(next(statements(line), 0) for line in fields) or (lines[0].startswith("{") and _names_somebody(head)):
+            top = "\n".join(takewhile(_TOP_FIELD.match, filter(str.strip, lines) if is_sure else lines))
+            found = names_somebody(top) if is_sure else next(statements(top), 0) > 0
+        if found or (lines[0].startswith("{") and names_somebody(head)):
             return True
     return False
 
@@ -143,7 +150,7 @@ def states_access(text: str) -> bool:
         elif _DELIMITER.fullmatch(line):  # or the line below a heading
             in_fields, has_fields, is_after_blank = not before.strip() or bool(after.strip()), False, False
         elif next(statements(line), 0):
-            if in_fields or (line[:4].strip() and _names_somebody(f"{line}\n{after}")):
+            if in_fields or (line[:4].strip() and names_somebody(f"{line}\n{after}")):
                 return True
         elif not line.strip():
             is_after_blank = True

@@ -8,7 +8,7 @@ import pkgutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from typing import Any
 
@@ -19,13 +19,18 @@ from embedder.errors import causes_of
 from indexer import decoding, notes
 from indexer.encodings import GZIP, without_gzip
 from indexer.errors import FetchError, ParseError
+from indexer.read.access_list import ACCESS, NOBODY, begins_with_list
 from indexer.read.confinement import confine, hide
 from indexer.read.extraction import detect_language, to_json
-from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PACKED_READERS, PAGE, SCANS
+from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PACKED_READERS, PAGE, SCANS, TEXT_READERS
 from indexer.read.reader_process import pack_message, read_message
+from indexer.records import Extraction
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
+_LOOKED_AT = 32_000  # bytes of a document that may begin with an access list
+_READ_ACCESS = ("markdown", "mdx", "notebook", "json_text")  # readers that read access lists themselves
+_PROSE = ("word", "slides", "pdf", "epub", "mail")
 _readers: dict[str, Callable[..., Any]] = {}
 _missing: dict[str, str] = {}  # readers that cannot be loaded, and why
 
@@ -109,20 +114,31 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
         elif reader == PAGE:
             content = yield from read(body, argument)
             if content is not None:
-                yield to_json(content) | {"done": True}, b""
+                yield to_json(_closed(content, argument["reader"], body)) | {"done": True}, b""
                 return
         elif reader in (LISTING, SCANS):
             last = read(body, argument)
         else:
             if reader in PACKED_READERS and body.startswith(GZIP):
                 body = b"".join(without_gzip([body]))
-            last = to_json(read(body, argument))
+            last = to_json(_closed(read(body, argument), reader, body))
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a library trips over, panics of Rust among it
         yield {"error": _reason(error)}, b""
     else:
         yield last | {"done": True}, b""
+
+
+def _closed(content: Extraction, reader: str, body: bytes) -> Extraction:
+    """Return a document; one for nobody if its format has no access list and it begins with what looks like one."""
+    if reader in _READ_ACCESS:
+        return content
+    text = body[:_LOOKED_AT].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
+    is_stated = ACCESS in content.declared.metadata or (reader in TEXT_READERS and begins_with_list(text))
+    if reader in _PROSE:  # where many a paragraph begins with "Access:"
+        is_stated = is_stated or any(begins_with_list(section.text, is_sure=True) for section in content.sections[:3])
+    return replace(content, declared=replace(content.declared, access=NOBODY)) if is_stated else content
 
 
 def _reason(error: BaseException) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 
 from indexer.decoding import decode
 from indexer.errors import ParseError
+from indexer.read.access_list import ACCESS, NOBODY, begins_with_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.html.main_content import extract
 from indexer.read.markup.markdown import render
-from indexer.records import Extraction, Section
+from indexer.records import Declared, Extraction, Section
 
 _BULLETS = frozenset("- * + • ◦ ▪ ‣".split())  # alone on a line: an empty list item
 _TITLE_LENGTH = 100  # characters of the first line that may be the title
@@ -82,23 +83,27 @@ def read_json(body: bytes, charset: str | None) -> Extraction:
     JSON in which no record has text, such as settings, gives no section.
     """
     text = decode(body, charset, markup=False)
+    whole: Any = None
     records: Iterable[Any]
     try:
-        value = json.loads(text)
-        records = value if isinstance(value, list) else [value]
-        if isinstance(value, dict) and not _string_field(value, _TEXTS):
-            records = next((held for held in value.values() if isinstance(held, list) and held), [])
+        whole = json.loads(text)
+        records = whole if isinstance(whole, list) else [whole]
+        if isinstance(whole, dict) and not _string_field(whole, _TEXTS):
+            records = next((held for held in whole.values() if isinstance(held, list) and held), [])
     except json.JSONDecodeError as error:
         records = _json_lines(text, error)
     except ValueError as error:  # such as a number of too many digits
         raise ParseError(f"JSON that cannot be read: {error}") from error
     sections: list[Section] = []
+    is_stated = isinstance(whole, dict) and isinstance(whole.get(ACCESS), dict)
     for record in records:
-        if isinstance(record, dict) and (found := _string_field(record, _TEXTS)):
-            title = _string_field(record, _TITLES)
-            sections.append(Section((title,) if title else (), None, found))
+        if isinstance(record, dict):
+            is_stated = is_stated or isinstance(record.get(ACCESS), dict)
+            if found := _string_field(record, _TEXTS):
+                title = _string_field(record, _TITLES)
+                sections.append(Section((title,) if title else (), None, found))
     alone = sections[0].path[0] if len(sections) == 1 and sections[0].path else None
-    return Extraction(alone, tuple(sections))
+    return Extraction(alone, tuple(sections), Declared(access=NOBODY if is_stated else None))
 
 
 def _json_lines(text: str, whole: json.JSONDecodeError) -> Iterator[Any]:
@@ -121,7 +126,7 @@ _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Read a notebook of format 3 or 4; raises ParseError."""
+    """Read a notebook of format 3 or 4, which may begin with front matter as Quarto has it; raises ParseError."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
@@ -132,8 +137,8 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
     blocks: list[str] = []  # of Markdown
     for cell in cells:
         kind, source = cell.get("cell_type"), _text(cell.get("source", cell.get("input")))
-        if kind in ("markdown", "heading"):
-            blocks.append(source if kind == "markdown" else f"# {source}")
+        if kind in ("markdown", "heading") or (kind == "raw" and begins_with_list(source)):
+            blocks.append(f"# {source}" if kind == "heading" else source)
         elif kind == "code":
             printed: list[str] = []
             for output in _dicts(cell, "outputs"):
@@ -144,8 +149,9 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
             for text in filter(str.strip, (source, output_text)):
                 fence = "`" * (max([2, *map(len, _TICKS.findall(text))]) + 1)
                 blocks.append(f"{fence}\n{text}\n{fence}")
-    found = extract(render("\n\n".join(blocks)).html)
-    return Extraction(found.title, found.sections)
+    rendered = render("\n\n".join(blocks))
+    found = extract(rendered.html)
+    return Extraction(rendered.title or found.title, found.sections, rendered.declared)
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,7 @@ import yaml
 
 from indexer.decoding import visible
 from indexer.filter import MOST_VALUES
-from indexer.read.access_list import NOBODY, readers_of, statements, states_access
+from indexer.read.access_list import ACCESS, NOBODY, readers_of, statements, states_access
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.records import Declared, Readers
 
@@ -25,8 +25,7 @@ _JSON = re.compile(r"\A\{[ \t]*\n[ \t]*\"[^\"\n]{1,100}\"[ \t]*:")
 _LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
 _LONGEST = 16_000  # characters; the parsers take a millisecond for each few hundred
 _CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
-_ACCESS = "access"
-_OURS = ("title", "language", "lang", _ACCESS, *_CHANGED)
+_OURS = ("title", "language", "lang", ACCESS, *_CHANGED)
 
 
 def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
@@ -66,14 +65,14 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
 
 def _readers(fields: dict[Any, Any], front: str, is_toml: bool) -> Readers:
     """Return who may read a text by its front matter: nobody, where that says more than one list, or none that is."""
-    keys = [key for key in _keys(fields) if visible(str(key)).strip().casefold() == _ACCESS]
+    keys = [key for key in _keys(fields) if visible(str(key)).strip().casefold() == ACCESS]
     stated = sum(1 for _ in statements(visible(front)))
     if not keys and not stated:
         return None
     # of two lists, the parsers of YAML and JSON take the last; that of TOML takes none
-    if keys == [_ACCESS] and _ACCESS in fields and (is_toml or stated < 2):
+    if keys == [ACCESS] and ACCESS in fields and (is_toml or stated < 2):
         with suppress(ValueError):
-            return readers_of(fields[_ACCESS])
+            return readers_of(fields[ACCESS])
     return NOBODY
 
 
