@@ -22,6 +22,7 @@ MOST_NAMES = 256  # of one list
 LONGEST = 256  # characters of a name
 _KINDS = {"users": "user", "groups": "group"}
 _LOOKED_AT = 16_000  # characters of a document of which only the beginning may be a list
+_JOINED = 1_000  # the same where lines are joined
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
@@ -103,16 +104,12 @@ def statements(text: str) -> Iterator[int]:
             yield key.end()
 
 
-def names_somebody(text: str) -> bool:
-    """Return whether a text has a key `access` with users or groups behind it."""
+def _names_somebody(text: str) -> bool:
     return any(_SOMEBODY.search(text, place, place + 100) for place in statements(text))
 
 
-def begins_with_list(text: str, *, is_sure: bool = False) -> bool:
-    """Return whether a text begins with what looks like fields, or front matter, and an access list among them.
-
-    `is_sure`: fields that no delimiter begins must name users or groups.
-    """
+def begins_with_list(text: str) -> bool:
+    """Return whether a text begins with what looks like fields, or front matter, and an access list among them."""
     head = visible(text[:_LOOKED_AT]).lstrip()
     if not _KEY.search(head):
         return False
@@ -121,13 +118,18 @@ def begins_with_list(text: str, *, is_sure: bool = False) -> bool:
         is_fenced = _FENCE.match(lines[0]) is not None
         if _DELIMITER.fullmatch(lines[is_fenced] if len(lines) > 1 else ""):
             fields = list(takewhile(lambda line: not _DELIMITER.fullmatch(line), lines[is_fenced + 1 :]))
-            found = any(next(statements(line), 0) for line in fields)
         else:
-            top = "\n".join(takewhile(_TOP_FIELD.match, filter(str.strip, lines) if is_sure else lines))
-            found = names_somebody(top) if is_sure else next(statements(top), 0) > 0
-        if found or (lines[0].startswith("{") and names_somebody(head)):
+            fields = list(takewhile(_TOP_FIELD.match, lines))
+        if any(next(statements(line), 0) for line in fields) or (lines[0].startswith("{") and _names_somebody(head)):
             return True
     return False
+
+
+def begins_with_joined_list(text: str) -> bool:
+    """Return the same for a text whose lines may have been joined; the list must name users or groups."""
+    head = visible(text[:_JOINED]).lstrip()
+    is_begun = head.startswith(("-", "+", "{", ";", "\u2013", "\u2014")) or _TOP_FIELD.match(head)
+    return bool(is_begun) and any(_SOMEBODY.search(head, key.end(), key.end() + 100) for key in _KEY.finditer(head))
 
 
 def states_access(text: str) -> bool:
@@ -150,7 +152,7 @@ def states_access(text: str) -> bool:
         elif _DELIMITER.fullmatch(line):  # or the line below a heading
             in_fields, has_fields, is_after_blank = not before.strip() or bool(after.strip()), False, False
         elif next(statements(line), 0):
-            if in_fields or (line[:4].strip() and names_somebody(f"{line}\n{after}")):
+            if in_fields or (line[:4].strip() and _names_somebody(f"{line}\n{after}")):
                 return True
         elif not line.strip():
             is_after_blank = True

@@ -19,7 +19,7 @@ from embedder.errors import causes_of
 from indexer import decoding, notes
 from indexer.encodings import GZIP, without_gzip
 from indexer.errors import FetchError, ParseError
-from indexer.read.access_list import ACCESS, NOBODY, begins_with_list
+from indexer.read.access_list import ACCESS, NOBODY, begins_with_joined_list, begins_with_list
 from indexer.read.confinement import confine, hide
 from indexer.read.extraction import detect_language, to_json
 from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PACKED_READERS, PAGE, SCANS, TEXT_READERS
@@ -137,7 +137,7 @@ def _closed(content: Extraction, reader: str, body: bytes) -> Extraction:
     text = body[:_LOOKED_AT].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
     is_stated = ACCESS in content.declared.metadata or (reader in TEXT_READERS and begins_with_list(text))
     if reader in _PROSE:  # where many a paragraph begins with "Access:"
-        is_stated = is_stated or any(begins_with_list(section.text, is_sure=True) for section in content.sections[:3])
+        is_stated = is_stated or any(begins_with_joined_list(section.text) for section in content.sections[:3])
     return replace(content, declared=replace(content.declared, access=NOBODY)) if is_stated else content
 
 

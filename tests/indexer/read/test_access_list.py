@@ -1,10 +1,14 @@
+import json
 from typing import Any
 
 import pytest
 
 from indexer.read.access_list import NOBODY, checked_names, read_list, readers_of
 from indexer.read.extraction import from_json, to_json
+from indexer.read.formats import content_type_of
 from indexer.read.markup.markdown import read
+from tests.indexer import files
+from tests.indexer.conftest import make_page, parsed
 
 
 @pytest.mark.parametrize(
@@ -46,69 +50,103 @@ def test_a_file_that_is_no_list(body: bytes) -> None:
         read_list(body)
 
 
-def declared(front: str) -> tuple[str, ...] | None:
-    found = read(f"---\n{front}\n---\n# A\n\nText.\n".encode(), None)
-    again = from_json(to_json(found)).declared
-    assert "access" not in again.metadata
-    return again.access
+CLOSED = {
+    "a slip in the list": "---\naccess: public\n---\nText",
+    "an unknown name in the list": "---\naccess: {user: ann}\n---\nText",
+    "another case": "---\nACCESS: {users: [ann]}\n---\nText",
+    "a blank in the key": "---\n'access ': {users: [ann]}\n---\nText",
+    "a sign nobody sees in the key": "---\nacc\u200bess: {users: [ann]}\n---\nText",
+    "nothing": "---\naccess:\n---\nText",
+    "YAML with errors": "---\ntitle: Part 1: Cats\naccess: {users: [ann]}\n---\nText",
+    "a list without its end": "---\n{title: A, access: {users: [ann]}\n---\nText",
+    "two lists": "---\naccess: {users: [ann]}\naccess: {everybody: true}\n---\nText",
+    "two lists on one line": "---\n{access: {users: [ann]}, access: {everybody: true}}\n---\nText",
+    "in a list": "---\n- access: {users: [ann]}\n---\nText",
+    "in another field": "---\nparams:\n  access: {users: [ann]}\n---\nText",
+    "merged": "---\nbase: &b {access: {users: [ann]}}\n<<: *b\n---\nText",
+    "too long": "---\nx: " + "y" * 17_000 + "\naccess: {users: [ann]}\n---\nText",
+    "without an end": "---\ntitle: A\naccess: {users: [ann]}\n--\nText",
+    "without delimiters": "title: A\naccess: staff\n\nText",
+    "other delimiters": "\u2014\naccess: staff\n\u2014\n\nText",
+    "a named delimiter": "---yaml\naccess: staff\n---\nText",
+    "TOML as YAML": "---\n[access]\nusers = ['ann']\n---\nText",
+    "TOML in a table": "+++\n[params]\naccess = 'public'\n+++\nText",
+    "TOML with two tables": "+++\n[[access]]\nusers = ['ann']\n+++\nText",
+    "dotted TOML": "+++\naccess.everybody = true\naccess.users = ['ann']\n+++\nText",
+    "TOML with errors": "+++\ndate = 2024-13-45\n[access]\nusers = ['ann']\n+++\nText",
+    "TOML without an end": '+++\ntitle = "A"\naccess = { users = ["ann"] }\nText',
+    "long TOML": '+++\nx = """\n' + "y\n" * 9_000 + '"""\n[access]\nusers = ["ann"]\n+++\nText',
+    "TOML without delimiters": "[access]\nusers = ['ann']\n\nText",
+    "JSON with two lists": '{\n  "access": {"users": ["ann"]},\n  "access": {"everybody": true}\n}\nText',
+    "JSON with errors": '{\n  "title": "A"\n  "access": {"users": ["ann"]}\n}\nText',
+    "JSON on one line": '{"title": "A", "access": {"users": ["ann"]}}\nText',
+    "JSON in another field": '{\n  "params": {"access": {"users": ["ann"]}}\n}\nText',
+    "below empty lines": "\r\n\n---\naccess: {users: [ann]}\n---\nText",
+    "below a comment": "<!-- c -->\n---\ntitle: A\na slip\naccess: public\n---\nText",
+    "below a heading": "# Title\n---\naccess: staff\n---\nText",
+    "below a text": "Text.\n---\ntags:\n  - a\naccess:\n  users: [ann]\n---\n",
+    "in a comment": "<!--\n---\naccess: staff\n---\n-->\n# A",
+    "in a quote": "> ---\n> access: {users: [ann]}\n> ---\n",
+    "in code at the beginning": "````prompt\n---\nmode: agent\naccess: staff\n---\n# A\n````",
+    "below code with other fences": "```\n~~~\n```\n\n---\naccess: staff\n---\nText",
+    "a second block": "---\ntitle: A\n---\n---\naccess: {users: [ann]}\n---\nText.",
+    "behind the block": "---\ntitle: A\n---\naccess: staff\n---\nText",
+    "at the end": '# A\n\nText\n\n{\n  "access": {\n    "users": ["ann"]\n  }\n}\n',
+}  # fmt: skip
+READ: dict[str, tuple[str, tuple[str, ...] | None]] = {
+    "YAML": ("---\naccess: {users: [ann], groups: red}\n---\nText", ("group:red", "user:ann")),
+    "everybody": ("---\naccess: {everybody: true}\n---\nText", None),
+    "old line ends": ("---\raccess: {users: [ann]}\r---\rText.", ("user:ann",)),
+    "a table of TOML": ('+++\n[access]\nusers = "ann"\ngroups = ["red"]\n+++\nText.', ("group:red", "user:ann")),
+    "keys of TOML": ('+++\naccess.users = ["ann"]\naccess.groups = ["red"]\n+++\nText.', ("group:red", "user:ann")),
+    "JSON": ('{\n  "access": {"users": ["ann"]}\n}\nText.', ("user:ann",)),
+    "another field": ("---\naccessories: many\ntitle: Remote access: a guide\n# access: staff\n---\nText", None),
+    "prose": ("# Museum\n\n- Access: by bus\n\nAccess: public\n", None),
+    "below a heading of two lines": ("Getting here\n------------\n\nAccess: by bus\n", None),
+    "code": ("Write this:\n\n```yaml\n---\naccess: {users: [ann]}\n---\n```\n\n    access: {users: [ann]}\n", None),
+    "a template": ("{% include access.html %}\n\nText", None),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("front", "names"),
-    [
-        ("access: {users: [ann], groups: red}", ("group:red", "user:ann")),
-        ("access: {everybody: true}", None),
-        ("title: access to doors", None),
-        ("accessories: many", None),
-        # what cannot be read is of nobody
-        ("access: public", NOBODY),
-        ("access: {user: ann}", NOBODY),
-        ("title: Part 1: Cats\naccess: {users: [ann]}", NOBODY),
-        ("Access: {users: [ann]}", NOBODY),
-        ("x: " + "y" * 17_000 + "\naccess: {users: [ann]}", NOBODY),
-        ("- access: {users: [ann]}", NOBODY),
-        ("access: {users: [ann]}\naccess: {everybody: true}", NOBODY),
-        ("\n" * 60_000 + "access: public", NOBODY),  # in linear time
-    ],
-)
-def test_front_matter(front: str, names: tuple[str, ...] | None) -> None:
-    assert declared(front) == names
+@pytest.mark.parametrize(("text", "names"), READ.values(), ids=READ)
+def test_front_matter_says_who_may_read(text: str, names: tuple[str, ...] | None) -> None:
+    found = from_json(to_json(read(text.encode(), None))).declared
+    assert found.access == names
+    assert "access" not in found.metadata
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "\n---\naccess: {users: [ann]}\n---\nText.",
-        "---\ntitle: A\naccess: {users: [ann]}\n--\nText.",
-        '+++\ntitle = "A"\naccess = { users = ["ann"] }\nText.',
-        "+++\n[params]\naccess = 'public'\n+++\nText.",
-        "+++\naccess.everybody = true\naccess.users = ['ann']\n+++\nText.",
-        "+++\n[[access]]\nusers = ['ann']\n+++\nText.",
-        '+++\nx = """\n' + "y\n" * 9_000 + '"""\n[access]\nusers = ["ann"]\n+++\nText.',
-        "Text.\n---\ntags:\n  - a\naccess:\n  users: [ann]\n---\n",
-        "---\ntitle: A\n---\n---\naccess: {users: [ann]}\n---\nText.",
-        '{\n  "access": {"users": ["ann"]},\n  "access": {"everybody": true}\n}\nText.',
-        '{\n  "title": "A"\n  "access": {"users": ["ann"]}\n}\nText.',
-    ],
-)
-def test_front_matter_that_is_none_opens_nothing(text: str) -> None:
+@pytest.mark.parametrize("text", CLOSED.values(), ids=CLOSED)
+def test_what_looks_like_a_list_and_cannot_be_read_opens_nothing(text: str) -> None:
     assert read(text.encode(), None).declared.access == NOBODY
 
 
+FRONT = "---\ntitle: A\naccess: {users: [ann]}\n---\n\nText."
+
+
+def cells(*sources: tuple[str, str]) -> str:
+    return json.dumps({"cells": [{"cell_type": kind, "source": source} for kind, source in sources]})
+
+
 @pytest.mark.parametrize(
-    ("text", "names"),
+    ("name", "body", "names"),
     [
-        ("---\raccess: {users: [ann]}\r---\rText.", ("user:ann",)),
-        ("Text.\n\naccess: public\n", None),
-        ('+++\n[access]\nusers = "ann"\ngroups = ["red"]\n+++\nText.', ("group:red", "user:ann")),
-        ('+++\naccess.users = ["ann"]\naccess.groups = ["red"]\n+++\nText.', ("group:red", "user:ann")),
-        ("+++\naccess = { everybody = true }\n+++\nText.", None),
-        ('{\n  "access": {"users": ["ann"]}\n}\nText.', ("user:ann",)),
-        ("Write this:\n\n```yaml\n---\naccess: {users: [ann]}\n---\n```\n", None),
+        ("a.txt", FRONT, NOBODY), ("a.txt", "Title: A\nAccess: staff\n\nText", NOBODY), ("a.py", FRONT, NOBODY),
+        ("a.txt", FRONT.encode("utf-16"), NOBODY), ("a.txt", "Hours: 9\nto 5\nAccess: by bus", None),
+        ("a.rst", ":title: A\n:access: staff\n\nText", NOBODY), ("a.rst", "A\n=\n\nAccess: by bus\n", None),
+        ("a.html", FRONT, NOBODY), ("a.html", f"<!--\n{FRONT}\n-->\n<p>Text", NOBODY),
+        ("a.html", "<meta name='pilotlight:access' content='group:x'><p>Text", NOBODY),
+        ("a.html", "<p>Access: by bus<pre>access: {users: [ann]}</pre>", None), ("a.sh", "ACCESS=public\n", None),
+        ("a.ipynb", cells(("raw", FRONT), ("markdown", "Text")), ("user:ann",)),
+        ("a.ipynb", cells(("markdown", "# A"), ("markdown", FRONT)), NOBODY),
+        ("a.json", '[{"text": "a"}, {"text": "b", "access": {"users": ["ann"]}}]', NOBODY),
+        ("a.json", '{"access": "open", "text": "a"}', None), ("a.csv", "access;users\n1;2\n", None),
+        ("a.docx", files.docx("".join(map(files.paragraph, FRONT.split("\n")))), NOBODY),
+        ("a.pdf", files.pdf(FRONT), NOBODY), ("a.eml", f"Subject: x\n\n{FRONT}", NOBODY),
+        ("a.eml", "Subject: x\n\nAccess: by bus", None),
     ],
-)
-def test_front_matter_by_other_lines(text: str, names: tuple[str, ...] | None) -> None:
-    assert read(text.encode(), None).declared.access == names
+)  # fmt: skip
+def test_documents_of_other_formats(name: str, body: str | bytes, names: tuple[str, ...] | None) -> None:
+    assert parsed(make_page(body, content_type_of(name) or "", f"file:///{name}")).access.declared == names
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,13 @@ def test_what_is_not_read() -> None:
     }
 
 
+def test_attachments_beside_an_access_list_are_left_out() -> None:
+    message = mail()
+    message.add_attachment("x", filename="plan.txt")
+    message.add_attachment('users = ["ann"]', filename="plan.txt.access.toml")
+    assert {*found(message).values()} == {"has an access list, which only files of folders can have"}
+
+
 def test_messages_in_messages_end() -> None:
     body = b"Content-Type: message/rfc822\n\n" * 60 + b"x"
     with pytest.raises(ParseError, match="more than 10 messages in one another"):

@@ -79,6 +79,15 @@ def test_members_become_pages(mode: str) -> None:
     assert reasons == REASONS if mode == "zip" else REASONS | links
 
 
+@pytest.mark.parametrize("mode", ["zip", "w", "w:gz"])
+def test_files_with_an_access_list_are_left_out(mode: str) -> None:
+    listed: dict[str, str | bytes] = {"a.md": "# A", "b.md": "# B", "./b.md.access.toml": "", "c/d/e.md": "# E"}
+    listed |= {"c/.Access.toml": 'users = ["ann"]'}
+    pages, reasons = members(zipped(listed) if mode == "zip" else tarred(listed, mode))
+    assert [page.url for page in pages] == ["file:///z!/a.md"]
+    assert {reasons["b.md"], reasons["c/d/e.md"]} == {"has an access list, which only files of folders can have"}
+
+
 def test_links_and_secrets_in_a_zip() -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
