@@ -1,13 +1,12 @@
-"""Errors of the application, with the status that HTTP gives them; see `embedder.errors` for the whole tree.
+"""Errors of the application; `status` is that of HTTP. See `embedder.errors` for the whole tree.
 
 RagError
 ├── SettingsError, KeysError, DatasetError, FingerprintMismatch, NotPublished
-├── QueryError: FieldError, RerankOff
+├── QueryError: FieldError
 ├── NotThere: CollectionMissing, DocumentMissing, JobMissing
-├── DocumentRefused: TypeNotRead, DocumentTooLarge
-├── QueueFull, StorageFull, JobRefused, JobConflict, NotReady, DeadlinePassed
-├── InsightsError: InsightsOff
-├── AnswerError: AnswersOff, EndpointFailed, EndpointSlow
+├── DocumentRefused, QueueFull, StorageFull, JobRefused, JobConflict
+├── NotConfigured, NotReady, DeadlinePassed, InsightsError
+├── AnswerError: EndpointFailed, EndpointSlow
 └── ClientError: Unavailable, Refused, Rejected
 """
 
@@ -19,13 +18,17 @@ from embedder.errors import PilotlightError
 class RagError(PilotlightError):
     """Base of the application's errors."""
 
+    status: int | None = None  # 500, and the error is not shown
+
 
 class SettingsError(RagError):
     """A setting, or a command line, that cannot be used: names it, the value, and what is allowed or was meant."""
 
 
 class QueryError(RagError):
-    """A query that cannot be answered as asked (400)."""
+    """A query that cannot be answered as asked."""
+
+    status = 400
 
 
 class FieldError(QueryError):
@@ -36,15 +39,10 @@ class FieldError(QueryError):
         self.field = field
 
 
-class RerankOff(QueryError):
-    """There is no cross-encoder to rank with (501)."""
-
-    def __init__(self) -> None:
-        super().__init__("reranking is not configured here: set rerank_model")
-
-
 class NotThere(RagError):
-    """Something that is asked for by its name and is not there (404); `field` is where the name was given."""
+    """Something that is asked for by its name and is not there; `field` is where the name was given."""
+
+    status = 404
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)
@@ -75,31 +73,29 @@ class JobMissing(NotThere):
 
 
 class DocumentRefused(RagError):
-    """A document that cannot be indexed as it was sent (400)."""
+    """A document that cannot be indexed as it was sent: its type is not read (415), it is too large (413), or else."""
 
-    def __init__(self, field: str, detail: str) -> None:
+    def __init__(self, field: str, detail: str, status: int = 400) -> None:
         super().__init__(f"{field} {detail}")
-        self.field = field
-
-
-class TypeNotRead(DocumentRefused):
-    """A document of a media type that is not read (415)."""
-
-
-class DocumentTooLarge(DocumentRefused):
-    """A document that is larger than documents may be (413)."""
+        self.field, self.status = field, status
 
 
 class QueueFull(RagError):
-    """Too many documents wait to be indexed (429)."""
+    """Too many documents wait to be indexed."""
+
+    status = 429
 
 
 class StorageFull(RagError):
-    """There is no room for a document (507)."""
+    """There is no room for a document."""
+
+    status = 507
 
 
 class JobRefused(RagError):
-    """A job that is not allowed as it is asked for (403)."""
+    """A job that is not allowed as it is asked for."""
+
+    status = 403
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field} {detail}")
@@ -107,15 +103,27 @@ class JobRefused(RagError):
 
 
 class JobConflict(RagError):
-    """A job that cannot be started or stopped as things are (409)."""
+    """A job that cannot be started or stopped as things are."""
+
+    status = 409
+
+
+class NotConfigured(RagError):
+    """Something that the settings of this server do not offer."""
+
+    status = 501
 
 
 class NotReady(RagError):
-    """The retriever cannot answer yet (503)."""
+    """The retriever cannot answer yet."""
+
+    status = 503
 
 
 class DeadlinePassed(RagError):
-    """The answer would have come too late (503)."""
+    """The answer would have come too late."""
+
+    status = 503
 
     def __init__(self) -> None:
         super().__init__("the server is too busy to answer in time: try again shortly")
@@ -136,12 +144,7 @@ class NotPublished(RagError):
 class InsightsError(RagError):
     """The record of what people ask cannot be kept, read or deleted."""
 
-
-class InsightsOff(InsightsError):
-    """What people ask is not kept (501)."""
-
-    def __init__(self) -> None:
-        super().__init__("what people ask is not kept here: set insights")
+    status = 503
 
 
 class DatasetError(RagError):
@@ -151,9 +154,7 @@ class DatasetError(RagError):
 class AnswerError(RagError):
     """A written answer could not be had."""
 
-
-class AnswersOff(AnswerError):
-    """No endpoint is set that writes answers (501)."""
+    status = 502
 
 
 class EndpointFailed(AnswerError):
@@ -161,7 +162,9 @@ class EndpointFailed(AnswerError):
 
 
 class EndpointSlow(AnswerError):
-    """The endpoint took too long (504)."""
+    """The endpoint took too long."""
+
+    status = 504
 
 
 class ClientError(RagError):

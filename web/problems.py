@@ -35,26 +35,6 @@ OPENAI_ERRORS = {  # status: type and code of OpenAI's API
     404: ("invalid_request_error", "model_not_found"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
 }
-STATUSES: dict[type[Exception], int] = {  # of our errors; the first that fits counts
-    errors.RerankOff: 501,
-    errors.InsightsOff: 501,
-    errors.AnswersOff: 501,
-    errors.QueryError: 400,
-    FilterError: 400,
-    errors.TypeNotRead: 415,
-    errors.DocumentTooLarge: 413,
-    errors.DocumentRefused: 400,
-    errors.QueueFull: 429,
-    errors.StorageFull: 507,
-    errors.NotThere: 404,
-    errors.JobRefused: 403,
-    errors.JobConflict: 409,
-    errors.NotReady: 503,
-    errors.InsightsError: 503,
-    errors.DeadlinePassed: 503,
-    errors.EndpointSlow: 504,
-    errors.AnswerError: 502,
-}
 FRAMING_PROBLEMS = {  # by the name of the server's error
     "LimitRequestLine": (414, "The address is longer than 8190 bytes; send long queries by POST."),
     "LimitRequestHeaders": (431, "The request has too many headers, or one that is too long."),
@@ -138,9 +118,9 @@ def problem_of(error: Exception) -> dict[str, object]:
         return problem(error.code, detail, field=field)
     if isinstance(error, errors.DeadlinePassed):
         current_app.extensions["metrics"].refuse("deadline")
-    for kind, status in STATUSES.items():
-        if isinstance(error, kind):
-            return problem(status, str(error), field=field)
+    status = 400 if isinstance(error, FilterError) else getattr(error, "status", None)
+    if status is not None:
+        return problem(status, str(error), field=field)
     if isinstance(error, errors.KeysError):
         log.error("%s", error)
         return problem(503, "The server cannot read the file that says who may do what; see its log.")

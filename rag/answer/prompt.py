@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from indexer.generation.lexical.analysis import STEMMERS, is_spaceless, is_stop_word, words
-from rag.errors import AnswersOff, SettingsError
+from rag.errors import NotConfigured, SettingsError
 from rag.query.results import Hit, text_of
 from rag.settings import Settings
 
@@ -26,10 +26,10 @@ class Endpoint:
 
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint":
-        """Return the endpoint of the settings. Raises AnswersOff where there is none, SettingsError if it is wrong."""
+        """Return the endpoint of the settings. Raises NotConfigured without one, SettingsError if it is wrong."""
         url = settings.answer_url.strip().rstrip("/")
         if not url:
-            raise AnswersOff("written answers are not configured: set answer_url and answer_model")
+            raise NotConfigured("written answers are not configured: set answer_url and answer_model")
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SettingsError("answer_url must be an http or https address, such as http://127.0.0.1:8080/v1")

@@ -26,7 +26,7 @@ from indexer.generation.lexical.lexical_query import LexicalQuery, Terms, matche
 from indexer.generation.rows import TermHits
 from indexer.stores.store import Searchable
 from rag.decoding import decode
-from rag.errors import FieldError, RerankOff
+from rag.errors import FieldError, NotConfigured
 from rag.query.explain import Match, explain
 from rag.query.headings import sample_headings
 from rag.query.ranking import (
@@ -135,12 +135,12 @@ class Retriever:
 
         Raises:
             QueryError: the query cannot be answered as asked.
-            RerankOff: it is to be reranked, and there is no cross-encoder.
+            NotConfigured: it is to be reranked, and there is no cross-encoder.
             FilterError: its filter cannot be read.
         """
         _check(request)
         if request.rerank and self._reranker is None:
-            raise RerankOff
+            raise NotConfigured("reranking is not configured here: set rerank_model")
         generation = self.generation
         only = in_force(request.only, generation.manifest) if request.filter else None
         # tokenize
@@ -214,7 +214,7 @@ class Retriever:
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""
-        assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises RerankOff
+        assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises NotConfigured
         began = time.perf_counter()
         best = self._choose(search, ranking, k=RERANKED).indices
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]

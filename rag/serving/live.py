@@ -15,7 +15,7 @@ from indexer.generation.layout import DEFAULT
 from indexer.generation.manifest import Manifest
 from indexer.sources.folder import open_original
 from rag import deadline
-from rag.errors import CollectionMissing, DocumentMissing, NotReady, NotThere, RerankOff
+from rag.errors import CollectionMissing, DocumentMissing, NotConfigured, NotReady, NotThere
 from rag.query.headings import is_suggested_for, suggestions
 from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Relevance, Suggestion
@@ -109,10 +109,10 @@ class LiveRetriever(Follower):
         return self._model().embed_queries(queries)
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
-        """Score how well each text answers a query, after all searches that wait. Raises RerankOff."""
+        """Score how well each text answers a query, after all searches that wait. Raises NotConfigured."""
         self._model()
         if self.reranker is None:
-            raise RerankOff
+            raise NotConfigured("reranking is not configured here: set rerank_model")
         rows = self.reranker.model.pairs(query, texts)
         return Relevance(self.reranker.score(rows), sum(map(len, rows)))
 

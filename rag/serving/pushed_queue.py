@@ -32,12 +32,10 @@ from indexer.sources.pushed_store import SOURCE, Change, PushedStore
 from indexer.urls import has_user, normalise
 from rag.errors import (
     DocumentRefused,
-    DocumentTooLarge,
     JobConflict,
     NotThere,
     QueueFull,
     StorageFull,
-    TypeNotRead,
 )
 from rag.messages import Push
 from rag.serving.job_manager import RUNNER, start_process, writing
@@ -76,17 +74,17 @@ class PushedQueue:
     def put(self, sent: Push) -> dict[str, Any]:
         """Accept a document in place of what its address had; it is on the disk when this returns the change.
 
-        Raises DocumentRefused, TypeNotRead or DocumentTooLarge for what cannot be used, JobConflict where nothing can
+        Raises DocumentRefused for what cannot be used, JobConflict where nothing can
         be indexed, QueueFull where too much waits, StorageFull without room.
         """
         store, settings = self._store(sent.collection), self._settings
         content_type, _, parameter = sent.content_type.lower().partition(";")
         charset = parameter.strip().removeprefix("charset=").strip('"') or None
         if content_type.strip() not in CONTENT_TYPES:
-            raise TypeNotRead("content_type", f"{content_type[:80]!r} is not read")
+            raise DocumentRefused("content_type", f"{content_type[:80]!r} is not read", 415)
         body = base64.b64decode(sent.base64 or "") if sent.text is None else sent.text.encode()
         if len(body) > settings.max_bytes:
-            raise DocumentTooLarge("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes")
+            raise DocumentRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)
         page = Page(
             url=_address(sent.url),
             source=SOURCE,

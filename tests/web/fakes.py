@@ -16,9 +16,9 @@ from rag.errors import (
     JobConflict,
     JobMissing,
     JobRefused,
+    NotConfigured,
     NotReady,
     NotThere,
-    RerankOff,
 )
 from rag.query.explain import Explanation, Match, Part, Step
 from rag.query.request import Filter, SearchRequest
@@ -175,7 +175,7 @@ class FakeRetriever:
 
     def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
         if self.rerank_model is None:
-            raise RerankOff
+            raise NotConfigured("reranking is not configured here: set rerank_model")
         self._check("default")
         model = DummyCrossEncoder()
         rows = model.pairs(query, texts)

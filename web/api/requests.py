@@ -11,7 +11,7 @@ from msgspec import structs
 from werkzeug.exceptions import BadRequest, HTTPException, UnsupportedMediaType
 
 from rag.decoding import decode, quoted, refuse_unknown
-from rag.errors import FieldError, InsightsOff
+from rag.errors import FieldError, NotConfigured
 from rag.insights.store import Recorder, Via
 from rag.query.request import (
     DAYS,
@@ -53,10 +53,10 @@ def retriever() -> LiveRetriever:
 
 
 def recorder() -> Recorder:
-    """Return the recorder of searches. Raises InsightsOff where there is none."""
+    """Return the recorder of searches. Raises NotConfigured where there is none."""
     found: Recorder | None = current_app.extensions["insights"]
     if found is None:
-        raise InsightsOff
+        raise NotConfigured("what people ask is not kept here: set insights")
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rag.answer.completion import Finished, complete
 from rag.answer.prompt import Endpoint
-from rag.errors import AnswersOff, EndpointFailed, SettingsError
+from rag.errors import EndpointFailed, NotConfigured, SettingsError
 from rag.settings import load
 from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint
 
@@ -79,7 +79,7 @@ def test_a_refusal_is_logged_without_the_key(server, caplog):
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({}, AnswersOff, "set answer_url and answer_model"),
+        ({}, NotConfigured, "set answer_url and answer_model"),
         ({"answer_url": "127.0.0.1:8080"}, SettingsError, "answer_url must be"),
         ({"answer_url": "http://"}, SettingsError, "answer_url must be"),
         ({"answer_url": "http://h/v1"}, SettingsError, "answer_model must name"),

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import asdict, astuple
 
 from rag import deadline
-from rag.errors import RerankOff
+from rag.errors import NotConfigured
 from rag.query.request import SearchRequest
 from rag.query.results import headed
 from rag.query.retriever import Retriever
@@ -104,5 +104,5 @@ def test_short_of_time_fewer_are_read_and_that_is_said(retriever, model, monkeyp
 
 
 def test_without_a_cross_encoder_it_is_refused(site, retriever):
-    with pytest.raises(RerankOff, match="set rerank_model"):
+    with pytest.raises(NotConfigured, match="set rerank_model"):
         asked(Retriever(retriever.generation, retriever.embedder))
