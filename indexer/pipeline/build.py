@@ -34,7 +34,7 @@ from indexer.read.reader_process import ReaderPool, most_at_once
 from indexer.records import Document, Failure, Item, Known, Page, PageRecord, Skip
 from indexer.sources.addresses import full_name, refuse_secret
 from indexer.sources.git import Mirrors
-from indexer.sources.pushed_store import SOURCE, PushedReader, PushedStore
+from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import Reading, read_sources
 from indexer.sources.templates import Templates
 
@@ -95,7 +95,7 @@ def build(
     ):
         last = pushed.last()
         before = earlier.manifest.sources if earlier.manifest else ()
-        if not sources or pushed.count or SOURCE in (*sources, *before):
+        if not sources or pushed.facts().documents or SOURCE in (*sources, *before):
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
         plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
         mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
@@ -165,7 +165,7 @@ class _Build:
     """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
     def __init__(
-        self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedReader, mirrors: Mirrors, journal: Journal
+        self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedStore, mirrors: Mirrors, journal: Journal
     ) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._embedder = embedder
@@ -221,7 +221,7 @@ class _Build:
         resting = self._earlier.resting(plan.sources, plan.config.refresh or ())
         rested: set[str] = set()
         for record in self._earlier.pages() if resting else ():
-            if record.source in resting and not self._pushed.has(record.url):
+            if record.source in resting and not self._pushed.has_here(record.url):
                 rested.add(record.url)
                 yield Known(record), None
         reading = Reading(

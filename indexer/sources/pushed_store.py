@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -99,15 +99,21 @@ class PushedStore:
     Methods raise sqlite3.Error or OSError where the disk is full or failing, or others keep the file for too long.
     """
 
-    def __init__(self, index_dir: Path) -> None:
-        """Take the folder of the collection, which has to be there before anything is accepted."""
-        self._index_dir = index_dir
+    def __init__(self, index_dir: Path, database: sqlite3.Connection | None = None) -> None:
+        """Take the folder of the collection, which has to be there before anything is accepted; see `read`."""
+        self._index_dir, self._database = index_dir, database
         self._path = index_dir / PUSHED / _DATABASE
 
     @property
     def is_there(self) -> bool:
         """Return whether anything was ever sent."""
         return self._path.exists()
+
+    @contextmanager
+    def read(self) -> Iterator[Self]:
+        """Give the store over one connection until the end of the block, for a build."""
+        with self._connected() as database:
+            yield type(self)(self._index_dir, database)
 
     def put(self, page: Page) -> Change:
         """Accept a document in place of what its address had; it is on the disk when this returns."""
@@ -118,24 +124,22 @@ class PushedStore:
     def remove(self, url: str) -> Change:
         """Accept that the document of an address is to go; what was stated of it stays, and with it who may be told."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        with self.read() as reader:
-            last = reader.described(url)
+        last = self.described(url)
         content_type, stated = (last.content_type, json.dumps(last.stated)) if last else ("", "[]")
         return self._accept(url, _DELETE, now, ("", content_type, None, stated, now, None))
 
     def last(self) -> int:
         """Return the number of the last change that was accepted, 0 if there was none."""
-        with self.read() as reader:
-            return reader.last()
+        return int(self._one("SELECT coalesce(max(id), 0) FROM changes")[0])
 
     def is_waiting(self) -> bool:
         """Return whether a change waits."""
-        return bool(self._rows("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1"))
+        return self._one("SELECT 1 FROM changes WHERE state = 'queued' LIMIT 1") is not None
 
     def change(self, number: int) -> Change | None:
         """Return a change that is remembered."""
-        found = self._rows(f"{_CHANGE} WHERE id = ?", number)
-        return Change(*found[0]) if found else None
+        found = self._one(f"{_CHANGE} WHERE id = ?", number)
+        return Change(*found) if found else None
 
     def changes(self, most: int) -> list[Change]:
         """Return the latest changes, the last one first."""
@@ -144,19 +148,17 @@ class PushedStore:
     def facts(self) -> QueueFacts:
         """Return how much there is, and how much waits."""
         queued = "(SELECT count(*) AS queued, min(at) FROM changes WHERE state = 'queued')"
-        [row] = self._rows(f"SELECT * FROM {queued}, totals")  # noqa: S608 - no input
-        return QueueFacts(*row)
+        return QueueFacts(*self._one(f"SELECT * FROM {queued}, totals"))  # noqa: S608 - no input
 
     def failed(self) -> int:
         """Return how many documents could not be read, and were not sent again or withdrawn since."""
         failed = f"SELECT count(*) FROM changes WHERE state = 'failed' AND NOT EXISTS ({_NEWER})"  # noqa: S608 - no input
-        return int(self._rows(failed)[0][0])
+        return int(self._one(failed)[0])
 
     def has(self, url: str) -> bool:
         """Return whether there is a document of an address: here, or in a live generation that came from elsewhere."""
-        with self.read() as here:
-            if here.was_told(url):
-                return here.has(url)
+        if self.was_told(url):
+            return self.has_here(url)
         try:
             path = self._index_dir / GENERATIONS / current_id(self._index_dir) / DOCUMENTS
         except IndexMissing:
@@ -164,6 +166,31 @@ class PushedStore:
         with closing(open_read_only(path)) as pages:
             found = pages.execute("SELECT 1 FROM pages WHERE url = ? AND source = ?", (url, SOURCE))
             return found.fetchone() is not None
+
+    def has_here(self, url: str) -> bool:
+        """Return whether a document of an address was sent and not withdrawn."""
+        return self._one("SELECT 1 FROM documents WHERE url = ? AND body IS NOT NULL", url) is not None
+
+    def was_told(self, url: str) -> bool:
+        """Return whether a document of an address was ever sent or withdrawn."""
+        return self._one("SELECT 1 FROM documents WHERE url = ?", url) is not None
+
+    def listed(self) -> Iterator[tuple[str, str, str]]:
+        """Yield address, content hash and media type of every document, in the order of the addresses."""
+        columns = "url, content_hash, content_type, body IS NULL"
+        some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
+        last = ""
+        while rows := self._rows(some, last):
+            yield from (row[:3] for row in rows if not row[3])
+            last = rows[-1][0]
+
+    def page(self, url: str) -> Page | None:
+        """Return the document of an address, None if it was withdrawn."""
+        return self._page(url, "body") if self.has_here(url) else None
+
+    def described(self, url: str) -> Page | None:
+        """Return what is known of the document of an address without its body, also of one that was withdrawn."""
+        return self._page(url, "x''")
 
     def trouble(self, detail: str) -> None:
         """Note why what waits could not be indexed."""
@@ -203,12 +230,6 @@ class PushedStore:
             old = "DELETE FROM changes WHERE state != 'queued' AND id <= (SELECT max(id) FROM changes) - ?"
             database.execute(old, (KEPT,))
 
-    @contextmanager
-    def read(self) -> Iterator["PushedReader"]:
-        """Open what there is for a build, until the end of the block; nothing where nothing was ever sent."""
-        with self._connected() as database:
-            yield PushedReader(database)
-
     def _accept(self, url: str, action: str, at: str, facts: tuple[Any, ...]) -> Change:
         self._make()
         *_, body = facts
@@ -221,9 +242,22 @@ class PushedStore:
             number = database.execute(noted, (url, action, at, QUEUED)).lastrowid
         return Change(int(number or 0), url, action, at, QUEUED, None, None)
 
+    def _page(self, url: str, column: str) -> Page | None:
+        columns = f"content_type, charset, stated, pushed_at, content_hash, {column}"
+        found = f"SELECT {columns} FROM documents WHERE url = ? AND stated != '[]'"  # noqa: S608 - names of columns
+        row = self._one(found, url)
+        if row is None:
+            return None
+        content_type, charset, stated, pushed_at, content_hash, body = row
+        page = Page(url, SOURCE, body, content_type, charset, None, None, pushed_at, content_hash=content_hash)
+        return replace(page, stated=msgspec.json.decode(stated, type=Stated))
+
     def _rows(self, query: str, *values: object) -> list[Any]:
         with self._connected() as database:
             return database.execute(query, values).fetchall()
+
+    def _one(self, query: str, *values: object) -> Any:
+        return next(iter(self._rows(query, *values)), None)
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -235,6 +269,9 @@ class PushedStore:
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """Give a connection for one use: the file may have been dropped with its collection, and made anew."""
+        if self._database is not None:
+            yield self._database
+            return
         if self.is_there:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)
@@ -265,57 +302,3 @@ class PushedStore:
             os.replace(new, self._path)
             sync(folder)
             sync(self._index_dir)
-
-
-class PushedReader:
-    """The documents as a build sees them: each as it is when it is asked for, over one connection."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-
-    @property
-    def count(self) -> int:
-        """Return the number of documents."""
-        return int(self._one("SELECT documents FROM totals")[0])
-
-    def last(self) -> int:
-        """Return the number of the last change that was accepted, 0 if there was none."""
-        return int(self._one("SELECT coalesce(max(id), 0) FROM changes")[0])
-
-    def has(self, url: str) -> bool:
-        """Return whether there is a document of an address."""
-        return self._one("SELECT 1 FROM documents WHERE url = ? AND body IS NOT NULL", url) is not None
-
-    def was_told(self, url: str) -> bool:
-        """Return whether a document of an address was ever sent or withdrawn."""
-        return self._one("SELECT 1 FROM documents WHERE url = ?", url) is not None
-
-    def listed(self) -> Iterator[tuple[str, str, str]]:
-        """Yield address, content hash and media type of every document, in the order of the addresses."""
-        columns = "url, content_hash, content_type, body IS NULL"
-        some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
-        last = ""
-        while rows := self._database.execute(some, (last,)).fetchall():
-            yield from (row[:3] for row in rows if not row[3])
-            last = rows[-1][0]
-
-    def page(self, url: str) -> Page | None:
-        """Return the document of an address, None if it was withdrawn."""
-        return self._page(url, "body") if self.has(url) else None
-
-    def described(self, url: str) -> Page | None:
-        """Return what is known of the document of an address without its body, also of one that was withdrawn."""
-        return self._page(url, "x''")
-
-    def _page(self, url: str, column: str) -> Page | None:
-        columns = f"content_type, charset, stated, pushed_at, content_hash, {column}"
-        found = f"SELECT {columns} FROM documents WHERE url = ? AND stated != '[]'"  # noqa: S608 - names of columns
-        row = self._one(found, url)
-        if row is None:
-            return None
-        content_type, charset, stated, pushed_at, content_hash, body = row
-        page = Page(url, SOURCE, body, content_type, charset, None, None, pushed_at, content_hash=content_hash)
-        return replace(page, stated=msgspec.json.decode(stated, type=Stated))
-
-    def _one(self, query: str, *values: object) -> Any:
-        return self._database.execute(query, values).fetchone()

@@ -20,7 +20,7 @@ from indexer.sources.addresses import SCHEME, address_kind
 from indexer.sources.bucket import read_objects
 from indexer.sources.folder import read_path
 from indexer.sources.git import Mirrors, read_repository
-from indexer.sources.pushed_store import SOURCE, PushedReader
+from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.templates import Items, Templates
 from indexer.urls import normalise
 
@@ -35,7 +35,7 @@ class Reading:
     services: CrawlServices = field(default_factory=CrawlServices)
     templates: Templates | None = None  # learns the templates of sources, and attaches them to pages
     rested: Collection[str] = ()  # addresses of pages that are indexed without being read
-    pushed: PushedReader | None = None
+    pushed: PushedStore | None = None
     mirrors: Mirrors | None = None  # of remote repositories; without them, only local ones are read
     no_images: str = OCR_OFF  # why images are not read; empty if they are
 
@@ -121,13 +121,13 @@ def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors 
     return crawl(context, services)
 
 
-def read_pushed(context: SourceContext, documents: PushedReader) -> Iterator[Item]:
+def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
     """Yield every document that was sent and not withdrawn, in the order of their addresses.
 
     Pushed documents of the index that are not in the store, such as those of an imported index, stay as they are.
     """
     earlier = context.earlier
-    context.report_due(documents.count)
+    context.report_due(documents.facts().documents)
     for url, content_hash, content_type in documents.listed():
         record, is_mail = earlier.unchanging_page(url), reader_of(content_type) == MAIL
         if record is not None and record.content_hash == content_hash:
