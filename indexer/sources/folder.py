@@ -9,13 +9,14 @@ nearest one counts; one that cannot be read is a list of nobody.
 import errno
 import os
 import stat
+import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from indexer.decoding import one_line
@@ -28,12 +29,17 @@ from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageReco
 from indexer.source_context import SourceContext
 from indexer.urls import folder_above
 
+if TYPE_CHECKING:
+    from watchfiles._rust_notify import RustNotify
+
 INSIDE = "!/"  # between the address of an archive or e-mail and the name of a member
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
 _MAX_LIST = 100_000  # bytes of an access list
+_QUIET = 300  # milliseconds without a change after which changes are reported
+_MAX_WAIT = 5_000  # milliseconds after which they are reported in any case
 
 
 class Tree:
@@ -285,3 +291,64 @@ def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[st
     except (OSError, RuntimeError, ValueError) as error:
         raise gone from error
     return one_line(path.name), os.fdopen(handle, "rb")
+
+
+class Watcher:
+    """Observes sources until it is closed; a path that is not there yet is left out.
+
+    Names that begin with a dot are ignored, as the build ignores them, but those of access lists are not. All below
+    `ignored` is: an index that lies in a folder it is made from must not set off a build by being written.
+    """
+
+    def __init__(self, sources: Iterable[str], ignored: Path) -> None:
+        """Begin to observe folders and files. Raises SourceError."""
+        self._ignored = ignored.expanduser().absolute()
+        self._observed: dict[str, tuple[Path, RustNotify]] = {}
+        for source in sources:
+            self.renew(source)
+
+    def renew(self, source: str) -> None:
+        """Observe a source again, which may have been removed and put back. Raises SourceError."""
+        if source in self._observed:
+            self._observed.pop(source)[1].close()
+        from watchfiles._rust_notify import RustNotify  # loaded only to watch
+
+        root = Path(source).expanduser().absolute()
+        if not root.exists():
+            return
+        is_folder = root.is_dir()
+        place = root if is_folder else root.parent  # editors replace a file, which ends a watch on the file itself
+        try:
+            self._observed[source] = root, RustNotify([str(place)], False, False, _QUIET, is_folder, False)
+        except (OSError, RuntimeError) as error:
+            advice = "have systemd or cron run index again instead"
+            raise SourceError(f"cannot watch {source}: {error}; {advice}") from error
+
+    def wait(self, seconds: float | None) -> set[str]:
+        """Return the sources that have changed; none after so many seconds. None waits until something changes."""
+        end = time.monotonic() + (float("inf") if seconds is None else seconds)
+        while True:
+            changed = {source for source, (root, notify) in self._observed.items() if self._has_changed(root, notify)}
+            if changed or time.monotonic() > end:
+                return changed
+            if not self._observed:
+                time.sleep(_QUIET / 1_000)
+
+    def close(self) -> None:
+        """Stop observing."""
+        for _, notify in self._observed.values():
+            notify.close()
+        self._observed.clear()
+
+    def _has_changed(self, root: Path, notify: "RustNotify") -> bool:
+        found = notify.watch(_MAX_WAIT, _QUIET, _QUIET, None)
+        return isinstance(found, set) and any(self._concerns(root, Path(name)) for _, name in found)
+
+    def _concerns(self, root: Path, path: Path) -> bool:
+        if path == root:
+            return True
+        if not path.is_relative_to(root):  # beside a file
+            return False
+        steps = path.relative_to(root).parts
+        hidden = any(step.startswith(".") for step in (steps[:-1] if path.name == FILE else steps))
+        return not hidden and not path.is_relative_to(self._ignored)

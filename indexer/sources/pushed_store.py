@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -73,10 +73,6 @@ class Change:
     reason: str | None  # why it was skipped or failed
     generation: str | None  # the one that was live when it was dealt with
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
@@ -87,10 +83,6 @@ class QueueFacts:
     documents: int  # all that were not withdrawn
     bytes: int  # of these
     error: str | None  # why what waits could not be indexed when it was last tried
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return asdict(self)
 
 
 class PushedStore:

@@ -30,8 +30,8 @@ from indexer.pipeline.report import BuildReport
 from indexer.publish.collections import list_collections, live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.addresses import address_kind
+from indexer.sources.folder import Watcher
 from indexer.sources.pushed_store import PushedStore
-from indexer.sources.watch import Watcher
 from rag.query.served_model import check_fingerprint
 from rag.serving.pushed_queue import pushed_folders
 from rag.settings import Settings

@@ -14,6 +14,7 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -130,7 +131,7 @@ class PushedQueue:
         """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
         store = PushedStore(self._folder(collection))
         changes = [_described(change, collection) for change in store.changes(MOST_SHOWN)]
-        return {"collection": collection, **store.facts().as_dict(), "failed": store.failed(), "changes": changes}
+        return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
 
     def waiting(self) -> dict[str, dict[str, Any]]:
         """Return how much waits, for how long, and has failed, JSON-ready, by collection that was ever pushed to."""
@@ -139,7 +140,7 @@ class PushedQueue:
             store = PushedStore(folder)
             facts = store.facts()
             waits = (now - datetime.fromisoformat(facts.oldest)).total_seconds() if facts.oldest else 0.0
-            found[name] = facts.as_dict() | {"failed": store.failed(), "oldest_seconds": max(0.0, waits)}
+            found[name] = asdict(facts) | {"failed": store.failed(), "oldest_seconds": max(0.0, waits)}
         return found
 
     def _folder(self, collection: str) -> Path:
@@ -223,4 +224,4 @@ def _stated(sent: Push) -> Stated:
 
 
 def _described(change: Change, collection: str) -> dict[str, Any]:
-    return {**change.as_dict(), "collection": collection, "document": document_id(change.url)}
+    return {**asdict(change), "collection": collection, "document": document_id(change.url)}

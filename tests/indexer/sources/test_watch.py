@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.sources.watch import Watcher
+from indexer.sources.folder import Watcher
 
 SOON, NEVER = 20.0, 1.0  # seconds; the first only passes where a test fails
 
