@@ -16,9 +16,8 @@ from werkzeug.sansio.response import Response as AnyResponse
 from rag.errors import SettingsError
 from rag.insights.store import Recorder
 from rag.messages import Live, Status
-from rag.serving.job_manager import JobManager
+from rag.serving.jobs import JobManager, PushedQueue
 from rag.serving.live import LiveRetriever
-from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings, load
 from web import metrics, openapi, problems
 from web.api import documents, openai, search

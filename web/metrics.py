@@ -20,8 +20,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from rag.query.results import Answer
+from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
-from rag.serving.pushed_queue import PushedQueue
 from web import logs
 from web.guards.limits import SHARED_FOLDER
 from web.openapi import Content, Operation

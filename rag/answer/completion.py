@@ -1,25 +1,90 @@
-"""Text that an endpoint writes, as it is written: the client's side of OpenAI's chat completions, streamed."""
+"""Answers in words: an endpoint writes them from the hits of a search, as OpenAI's chat completions, streamed."""
 
 import asyncio
 import json
 import logging
+import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple
 
 import httpx
 
-from rag.answer.prompt import Endpoint
+from rag.answer.prompt import Endpoint, Exchange, messages, seen
+from rag.answer.support import CitationFilter, Embed, Evidence, StatementReader
 from rag.errors import EndpointFailed, EndpointSlow
-from rag.events import MEDIA_TYPE, EventDecoder
+from rag.events import MEDIA_TYPE, Event, EventDecoder, event_of
+from rag.query.results import Answer
 
 BEAT_SECONDS = 1.0  # of silence, after which a caller hears that nothing has come
 MOST_BYTES = 4_000_000  # of one answer, as it comes over the wire, where a word takes some hundreds
+MOST_STATEMENTS = 500  # of an answer that are judged
+NOTHING_FOUND = "nothing found"  # the finish_reason of an answer that no model was asked for
 
 log = logging.getLogger("pilotlight")
+
+
+def write_answer(
+    found: Answer,
+    endpoint: Endpoint,
+    question: str,
+    history: Sequence[Exchange] = (),
+    *,
+    embed: Embed | None = None,
+    support: float = 0.0,
+) -> Generator[Event | None, None, None]:
+    """Yield the events of an answer to a question: hits, then tokens with support, citations and done.
+
+    None comes where nothing else has for a second. Closing the iterator ends the call of the endpoint.
+
+    Args:
+        found: the search that was made for the question.
+        endpoint: what writes the answer.
+        question: as it was asked.
+        history: what was asked and answered before.
+        embed: embeds statements, to be compared with the hits; None: words alone are compared.
+        support: from which likeness on a hit supports a statement; 0: nothing is said of that.
+
+    Raises:
+        EndpointFailed: the endpoint cannot be reached, or fails.
+        EndpointSlow: it took too long.
+    """
+    start = time.perf_counter()
+    yield event_of("hits", found.as_dict())
+    filtered, statements, judged = CitationFilter(len(found.hits)), StatementReader(), 0
+    evidence = Evidence(found.hits, seen(found.hits), embed, support) if support and found.hits else None
+    first_token: float | None = None  # milliseconds
+    reason = NOTHING_FOUND
+    with closing(complete(endpoint, messages(question, found.hits, history))) as written:
+        for piece in written if found.hits else ():
+            if piece is None:
+                yield None
+                continue
+            is_last = isinstance(piece, Finished)
+            reason = piece.reason if isinstance(piece, Finished) else reason
+            text = filtered.feed("" if isinstance(piece, Finished) else piece, is_last=is_last)
+            if text:
+                first_token = first_token or _milliseconds_since(start)
+                yield event_of("token", {"text": text})
+            for statement in statements.feed(text, is_last=is_last) if evidence else ():
+                judged += 1
+                if evidence and judged <= MOST_STATEMENTS and (of := evidence.judge(statement)):
+                    yield event_of("support", of._asdict() | {"score": round(of.score, 4)})
+    cited = [(number, found.hits[number - 1]) for number in filtered.cited]
+    citations = [
+        {"number": number, "id": hit.id, "url": hit.url, "title": hit.title, "section": hit.section}
+        for number, hit in cited
+    ]
+    yield event_of("citations", {"citations": citations})
+    took = {"first_token": first_token, "answer": _milliseconds_since(start)}
+    yield event_of("done", {"finish_reason": reason, "took_ms": took})
+
+
+def _milliseconds_since(start: float) -> float:
+    return round((time.perf_counter() - start) * 1000, 3)
 
 
 class Finished(NamedTuple):
@@ -28,7 +93,7 @@ class Finished(NamedTuple):
     reason: str
 
 
-def complete(endpoint: Endpoint, messages: Sequence[dict[str, str]]) -> Generator[str | Finished | None, None, None]:
+def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[str | Finished | None, None, None]:
     """Yield the text that the model writes to a chat, piece by piece, and Finished at the end.
 
     None comes whenever nothing else has for BEAT_SECONDS. Closing the iterator ends the call at once.
@@ -39,7 +104,7 @@ def complete(endpoint: Endpoint, messages: Sequence[dict[str, str]]) -> Generato
     """
     pieces: SimpleQueue[str | Finished | Exception] = SimpleQueue()
     loop = asyncio.new_event_loop()  # where the call can be ended at any moment
-    task = loop.create_task(_call(endpoint, messages, pieces.put))
+    task = loop.create_task(_call(endpoint, chat, pieces.put))
 
     def run() -> None:
         with suppress(asyncio.CancelledError):  # nobody waits for the answer any more
@@ -66,12 +131,12 @@ def complete(endpoint: Endpoint, messages: Sequence[dict[str, str]]) -> Generato
 
 
 async def _call(
-    endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Callable[[str | Finished | Exception], None]
+    endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Callable[[str | Finished | Exception], None]
 ) -> None:
     """Make the call; hand over its error, if it has one."""
     try:
         async with asyncio.timeout(endpoint.timeout):
-            await _stream(endpoint, messages, put)
+            await _stream(endpoint, chat, put)
     except (TimeoutError, httpx.TimeoutException):
         put(EndpointSlow(f"the answer endpoint did not finish within {endpoint.timeout:g} seconds"))
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
@@ -81,12 +146,10 @@ async def _call(
         put(error)
 
 
-async def _stream(
-    endpoint: Endpoint, messages: Sequence[dict[str, str]], put: Callable[[str | Finished], None]
-) -> None:
+async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Callable[[str | Finished], None]) -> None:
     headers = {"Accept": MEDIA_TYPE, "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-    body = {"model": endpoint.model, "messages": list(messages), "stream": True}
+    body = {"model": endpoint.model, "messages": list(chat), "stream": True}
     async with (
         httpx.AsyncClient(timeout=endpoint.timeout) as client,
         client.stream("POST", endpoint.url, json=body, headers=headers) as response,

@@ -1,4 +1,4 @@
-"""Whether passages support the statements of an answer: by likeness in meaning, by words, and by numbers and names.
+"""The citations of an answer, and whether passages support its statements: by meaning, words, numbers and names.
 
 A passage and its negation are alike in all of these, so this does not say whether they state the same. Text of a model
 is read in linear time: each statement, of at most LONGEST characters, is looked for once.
@@ -43,6 +43,12 @@ _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
 _GROUPED = re.compile(r"[.,'’\u00a0\u202f](?=\d{3}(?!\d))")  # 1,000 and 1.000 are one number here
 _NAME = re.compile(r"(?<![\w-])(?:--?[A-Za-z][\w-]*+|[A-Z]\d++|[^\W_]++_\w++|[A-Z]?[a-z]++[A-Z]\w*+|[A-Z]{3,}+(?!\w))")
 
+_INSIDE = re.compile(r"[\d^,;–\- \t]{0,120}+")
+_BLANKS = 8  # before a citation, that go with it where it is taken out
+_TOKEN = re.compile(rf"```|`|\n|[ \t]{{0,{_BLANKS}}}\[({_INSIDE.pattern})\]")
+_LONGEST_TOKEN = _BLANKS + 122
+_CITED = re.compile(r"(\d++)(?:[ \t]*+[-–][ \t]*+(\d++))?")
+
 log = logging.getLogger("pilotlight")
 
 
@@ -53,6 +59,54 @@ class Statement(NamedTuple):
     end: int
     text: str  # without marks of lists, emphasis and citations
     cited: tuple[int, ...]
+
+
+class CitationFilter:
+    """Passes text on with every citation written [n], for n from 1 to count; others are taken out.
+
+    Brackets in code are left alone: there, `[0]` is an index. `cited` has the numbers in the order of their first use.
+    Each piece is read once, with what was held back of those before: less than a token.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._held = ""  # what may still become a token
+        self._fenced = False  # inside a block of code
+        self._inline = False  # inside code within a line
+        self.cited: list[int] = []
+
+    def feed(self, text: str, *, is_last: bool = False) -> str:
+        """Take the next piece of text; return what can be shown now."""
+        text = self._held + text
+        cut = len(text)
+        if not is_last:
+            least = max(0, cut - _LONGEST_TOKEN)
+            bracket = text.rfind("[", least)
+            if bracket >= 0 and _INSIDE.fullmatch(text, bracket + 1):
+                cut = bracket
+            elif text.endswith("`"):
+                cut -= (len(text) - len(text.rstrip("`"))) % 3
+            least = max(0, cut - _BLANKS)
+            while cut > least and text[cut - 1] in " \t":
+                cut -= 1
+        self._held = text[cut:]
+        return _TOKEN.sub(self._replace, text[:cut])
+
+    def _replace(self, found: re.Match[str]) -> str:
+        mark = found[0]
+        if mark == "```":
+            self._fenced, self._inline = not self._fenced, False
+        elif mark == "`":
+            self._inline = not self._inline and not self._fenced
+        elif mark == "\n":
+            self._inline = False
+        elif not self._fenced and not self._inline:
+            ranges = [(int(first), int(last or first)) for first, last in _CITED.findall(found[1])]
+            numbers = [number for first, last in ranges for number in range(max(1, first), min(last, self._count) + 1)]
+            self.cited += [number for number in dict.fromkeys(numbers) if number not in self.cited]
+            space = mark[: mark.index("[")] if numbers else ""
+            return space + "".join(f"[{number}]" for number in numbers) if ranges else mark  # a box to tick, say
+        return mark
 
 
 class StatementReader:

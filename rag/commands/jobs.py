@@ -22,7 +22,7 @@ from indexer import memory
 from indexer.errors import ParseError
 from indexer.pipeline.progress import Progress
 from indexer.read.reader_process import borrowed
-from rag.serving.job_manager import END, JOB, PROGRESS, write
+from rag.serving.jobs import END, JOB, PROGRESS, write
 from rag.settings import load
 
 _NICE_JOB, _NICE_PUSHED = 10, 5  # searches come first, then documents that somebody waits for

@@ -33,7 +33,7 @@ from indexer.sources.addresses import address_kind
 from indexer.sources.folder import Watcher
 from indexer.sources.pushed_store import PushedStore
 from rag.query.served_model import check_fingerprint
-from rag.serving.pushed_queue import pushed_folders
+from rag.serving.jobs import pushed_folders
 from rag.settings import Settings
 from rag.settings_file import ConfiguredSource
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -32,9 +31,7 @@ TOKEN = "PILOTLIGHT_MILVUS_TOKEN"  # noqa: S105 - the name of the variable that 
 
 def milvus_at(address: str) -> "MilvusStore":
     """Return the store at `milvus://HOST:PORT/NAME`. Nothing is connected to yet; raises StoreAddressError."""
-    if address.lower().startswith("milvus+lite:"):
-        raise StoreAddressError("milvus+lite was removed: the index folder is the store of one machine")
-    if "://" not in address:
+    if "://" not in address or address.lower().startswith("milvus+lite:"):
         raise StoreAddressError(
             f"{address[:80]} is no address of Milvus, such as milvus://HOST:19530/NAME; a folder is named by --index"
         )
@@ -72,16 +69,12 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
     """
     if isinstance(store, FolderStore):
         return roll_back_folder(store.folder, generation_id)
-    if generation_id is None:
-        generation_id = next(iter(older_ids(store)), None)
-        if generation_id is None:
-            raise IndexMissing(f"{store.name} has no generation older than the live one ({live_id(store) or 'none'})")
-    elif generation_id not in (ids := [each.id for each in store.published()]):
-        raise IndexMissing(
-            f"there is no generation {generation_id!r} in {store.name}; there are: {', '.join(ids) or 'none'}"
-        )
-    store.make_live(generation_id)
-    return generation_id
+    ids = older_ids(store) if generation_id is None else [each.id for each in store.published()]
+    if not ids or generation_id not in (None, *ids):
+        what = f"generation {generation_id!r}" if generation_id else "generation older than the live one"
+        raise IndexMissing(f"there is no {what} in {store.name}; there are: {', '.join(ids) or 'none'}")
+    store.make_live(generation_id or ids[0])
+    return generation_id or ids[0]
 
 
 def live_id(store: Store) -> str | None:
@@ -170,7 +163,7 @@ class Publisher:
                 return
             title = f"publishing to {store.name}"
             with step_timer(sys.stderr, title, quiet=self._quiet) as step, writer_lock(folder):
-                start, manifest = time.monotonic(), read_manifest(generation_folder(folder, name))
+                manifest = read_manifest(generation_folder(folder, name))
                 step("writing and comparing passages")
                 store.write(manifest, scan(folder, name))
                 store.make_live(name)
@@ -181,13 +174,7 @@ class Publisher:
                 "publishes it, also where nothing has changed"
             ) from error
         lost = f"{store.name} does not keep tokens: its searches rank without late interaction"
-        self.done |= {
-            "copied": True,
-            "documents": manifest.counts.documents,
-            "chunks": manifest.counts.chunks,
-            "seconds": round(time.monotonic() - start, 2),
-            "warnings": [lost] if TOKENS in manifest.files else [],
-        }
+        self.done |= {"copied": True, "warnings": [lost] if TOKENS in manifest.files else []}
 
 
 def publisher_of(settings: Settings, *, quiet: bool = True) -> Publisher | None:

@@ -20,7 +20,7 @@ from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer
 from rag.serving.access import KeyFile
 from rag.serving.builds import PushedBuilder
-from rag.serving.pushed_queue import PushedQueue
+from rag.serving.jobs import PushedQueue
 from rag.settings import Settings
 from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint

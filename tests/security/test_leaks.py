@@ -16,8 +16,8 @@ from rag.errors import KeysError
 from rag.messages import Push
 from rag.query.request import Filter
 from rag.serving.access import KeyFile, Part, reader_names
+from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
-from rag.serving.pushed_queue import PushedQueue
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.endpoint import fake_endpoint

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rag.errors import NotReady
 from rag.messages import Push
 from rag.query.results import Answer
-from rag.serving.pushed_queue import PushedQueue
+from rag.serving.jobs import PushedQueue
 from rag.settings import load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until

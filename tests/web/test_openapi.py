@@ -16,7 +16,7 @@ from schemathesis.engine.events import FatalError, NonFatalError, ScenarioFinish
 
 from rag.insights.store import Recorder
 from rag.serving.access import KeyFile
-from rag.serving.pushed_queue import PushedQueue
+from rag.serving.jobs import PushedQueue
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit

@@ -11,8 +11,7 @@ from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline, messages
 from rag.errors import DocumentRefused, FieldError, JobMissing, JobRefused
-from rag.serving.job_manager import JobManager
-from rag.serving.pushed_queue import PushedQueue
+from rag.serving.jobs import JobManager, PushedQueue
 from web.api.requests import collection_field, read_json, read_query, retriever
 from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, ConcurrencyLimit
 from web.guards.scoped_retriever import OUTSIDE, may_write

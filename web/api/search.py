@@ -151,7 +151,7 @@ def answer() -> Response:
         text = search_text(asked.query, exchanges, MAX_QUERY_CHARS)
         found = requests.run(structs.replace(asked.search, query=text), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
-        from rag.answer.answer_writer import write_answer  # brings an HTTP client, which not every server needs
+        from rag.answer.completion import write_answer  # brings an HTTP client, which not every server needs
 
         seen = requests.retriever()
         embed = None if asked.mode == "lexical" else lambda texts: seen.embed(texts).vectors

@@ -11,7 +11,7 @@ from msgspec import Meta
 from rag.errors import InsightsError, NotReady
 from rag.insights.report import MOST_DAYS, Report, report
 from rag.messages import InCollection, Request
-from rag.serving.pushed_queue import PushedQueue
+from rag.serving.jobs import PushedQueue
 from web.api.requests import read_query, recorder, retriever, settings
 from web.display_urls import Link, Places, distinct, link_to
 from web.metrics import Metrics

@@ -1,6 +1,6 @@
 import pytest
 
-from rag.answer.answer_writer import CitationFilter
+from rag.answer.support import CitationFilter
 
 CASES = [
     ("A partial index [1].", "A partial index [1].", [1]),

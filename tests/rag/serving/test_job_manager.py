@@ -8,7 +8,7 @@ from indexer.generation.layout import current_id
 from indexer.publish.collections import writer_lock
 from indexer.urls import is_below, places
 from rag.errors import JobConflict, JobRefused
-from rag.serving.job_manager import JobManager
+from rag.serving.jobs import JobManager
 from rag.settings import load
 from tests.rag.conftest import wait_for
 

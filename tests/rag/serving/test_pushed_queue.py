@@ -17,8 +17,8 @@ from rag.errors import FingerprintMismatch
 from rag.messages import Push
 from rag.query.request import SearchRequest
 from rag.serving.builds import PushedBuilder
+from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
-from rag.serving.pushed_queue import PushedQueue
 from rag.settings import Settings, load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from indexer.sources.pushed_store import PushedStore
 from rag.serving.access import KeyFile
-from rag.serving.pushed_queue import PushedQueue
+from rag.serving.jobs import PushedQueue
 from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem
@@ -99,10 +99,10 @@ def test_what_cannot_be_used_is_named(index, field):
 
 def test_limits(index, monkeypatch):
     sender = client_for(index)
-    monkeypatch.setattr("rag.serving.pushed_queue.MOST_BYTES", 15)
+    monkeypatch.setattr("rag.serving.jobs.MOST_BYTES", 15)
     assert sender.post(URL, json=PAGE).status_code == 202
     assert "more than 15 bytes" in str(assert_problem(sender.post(URL, json=PAGE | {"url": "https://b.test/"}), 507))
-    monkeypatch.setattr("rag.serving.pushed_queue.MOST_QUEUED", 1)
+    monkeypatch.setattr("rag.serving.jobs.MOST_QUEUED", 1)
     answer = sender.post(URL, json=PAGE)
     assert assert_problem(answer, 429)["detail"].startswith("1 changes wait")
     assert answer.headers["Retry-After"] == "2"

@@ -1,0 +1,431 @@
+"""What a server has done in processes of their own: builds that it is asked for, and the indexing of pushed documents.
+
+All that is known of them lies in folders, so that every worker can begin them, and tell what became of them:
+
+INDEX/jobs/lock        held while a job is begun or stopped
+INDEX/jobs/<id>/lock   held for as long as the job's process lives, however it ends
+    job.json           what was asked for
+    pid, cancel        its process; there once it was told to stop
+    progress.json      how far it is
+    end.json           how it ended, with the report of the build
+    log.txt            what it said
+INDEX/pushed/documents.sqlite   what was sent to the default collection; each collection has a file of its own
+INDEX/pushed/lock, log.txt      of the process that indexes what was sent to any of them
+"""
+
+import base64
+import dataclasses
+import fcntl
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from indexer.decoding import one_line
+from indexer.errors import BuildLocked, IndexUnwritable, SourceError
+from indexer.generation.documents import document_id
+from indexer.generation.layout import (
+    COLLECTIONS,
+    DEFAULT,
+    GENERATIONS,
+    JOBS,
+    LOCK,
+    PUSHED,
+    collection_dir,
+    current_id,
+    is_collection_name,
+)
+from indexer.generation.manifest import is_generation_id, read_manifest
+from indexer.publish.collections import live_id, writer_lock
+from indexer.publish.publish import check_space, disk_errors, prepare
+from indexer.read.access_list import readers_of
+from indexer.read.extraction import collect, day_of, language_of
+from indexer.read.formats import CONTENT_TYPES
+from indexer.records import Page, Stated
+from indexer.sources.addresses import full_name, refuse_secret
+from indexer.sources.pushed_store import SOURCE, Change, PushedStore
+from indexer.urls import has_user, is_below, normalise, places
+from rag.errors import DocumentRefused, JobConflict, JobMissing, JobRefused, NotThere, QueueFull, StorageFull
+from rag.messages import Push
+from rag.settings import Settings
+
+RUNNER = (sys.executable, "-m", "rag.commands.jobs")
+JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
+KEPT = 20  # jobs that have ended
+MOST_BYTES = 10_000_000_000  # of the documents of one collection
+MOST_QUEUED = 10_000  # changes of one collection that wait
+MOST_SHOWN = 100  # changes that are listed
+_LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
+_UNPRINTABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")  # which no address has, and no file that can be named
+_BEGUN = {"running", "cancelling"}
+
+log = logging.getLogger("pilotlight")
+
+
+class JobManager:
+    """Begins jobs, tells how far they are, and stops them. Any number of processes may do so at once."""
+
+    def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
+        """Take the command that does a job, given its folder."""
+        self._settings = settings
+        self._runner = runner
+        self._folder = settings.index_dir / JOBS
+
+    def start(
+        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = DEFAULT
+    ) -> dict[str, Any]:
+        """Begin to build a collection from sources, none for those of the live index; return the job as `get` does.
+
+        Those that the index has not had lie below `job_sources`. `add` keeps the sources of the live index as well;
+        `full` reads and cuts pages again that have not changed. Nothing is waited for. Raises JobRefused for what is
+        not allowed, JobConflict where a job is under way, another process is building, or there is no source, and
+        StorageFull.
+        """
+        names, within = self._checked(sources, add, collection)
+        folder = collection_dir(self._settings.index_dir, collection)
+        with writing(self._settings.index_dir, folder):
+            self._folder.mkdir(exist_ok=True)
+            with self._locked():
+                jobs = self.all()
+                if running := [job["id"] for job in jobs if job["state"] in _BEGUN]:
+                    raise JobConflict(f"job {running[0]} is running: wait for it to end, or cancel it")
+                try:
+                    with writer_lock(folder, is_brief=True):
+                        pass
+                except BuildLocked as error:
+                    raise JobConflict(str(error)) from error
+                for job in jobs[KEPT - 1 :]:
+                    shutil.rmtree(self._folder / job["id"])
+                created = datetime.now(UTC)
+                job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+                asked = {"collection": collection, "sources": names, "add": add, "full": full, "within": within}
+                self._begin(
+                    self._folder / job_id, asked | {"id": job_id, "created_at": f"{created:%Y-%m-%dT%H:%M:%SZ}"}
+                )
+        return self.get(job_id)
+
+    def _begin(self, folder: Path, job: dict[str, Any]) -> None:
+        """Start the process of a job; where that fails, nothing of the job stays."""
+        try:
+            folder.mkdir()
+            # inherited, and so held until the process ends, from before anybody can know of the job
+            with (folder / LOCK).open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                write(folder / JOB, job)
+                settings = dataclasses.replace(self._settings, collection=job["collection"])
+                pid = start_process([*self._runner, str(folder)], settings, lock, folder / "log.txt")
+                (folder / "pid").write_text(str(pid))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return the jobs that are remembered, newest first."""
+        try:
+            names = sorted(filter(is_generation_id, os.listdir(self._folder)), reverse=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        jobs = []
+        for name in names:
+            with suppress(JobMissing):  # just begun, or just forgotten
+                jobs.append(self.get(name))
+        return jobs
+
+    def get(self, job_id: str) -> dict[str, Any]:
+        """Return a job, JSON-ready: what was asked for, its state, progress, report and error. Raises JobMissing."""
+        folder = self._folder / job_id
+        asked: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
+        if asked is None:
+            raise JobMissing(job_id)
+        lives = _is_held(folder / LOCK)
+        end: dict[str, Any] | None = _read(
+            folder / END
+        )  # after the look at the lock: a process writes this before it gives the lock back
+        told_to_stop = (folder / CANCEL).exists()
+        if end is None and lives:
+            end = {"state": "cancelling" if told_to_stop else "running"}
+        elif end is None:
+            why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
+            end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
+        asked.pop("within", None)  # what the operator allows is not for those who ask
+        unknown = {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None}
+        return asked | unknown | end
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
+        if self.get(job_id)["state"] in _BEGUN:
+            with self._locked():
+                if self.get(job_id)["state"] in _BEGUN:  # its process lives then, and has this number
+                    (self._folder / job_id / CANCEL).touch()
+                    with suppress(ProcessLookupError):
+                        os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
+                    return self.get(job_id)
+        raise JobConflict(f"job {job_id} has ended")
+
+    def _checked(self, sources: Sequence[str], add: bool, collection: str) -> tuple[list[str], dict[str, list[str]]]:
+        """Full names of sources, and where those must stay that the index has not had before."""
+        if not is_collection_name(collection):
+            raise JobRefused("collection", "is not a name that a collection can have")
+        if any(map(_UNPRINTABLE.search, sources)):
+            raise JobRefused("sources", "must not contain control characters")
+        try:
+            for source in sources:
+                refuse_secret(source)
+        except SourceError as error:
+            raise JobRefused("sources", "must not have a user name or password in an address") from error
+        folder = collection_dir(self._settings.index_dir, collection)
+        own = []
+        if live_id(folder):
+            own = read_manifest(folder / GENERATIONS / current_id(folder)).sources
+        if not sources and (add or not own):
+            why = "add needs sources" if own else "sources must name what to read: nothing is indexed there yet"
+            raise JobConflict(why)
+        names = list(dict.fromkeys(map(full_name, sources)))
+        allowed = places(self._settings.job_sources)
+        new = [name for name in names if name not in own]
+        for name in new:
+            if not is_below(name, allowed):
+                raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
+        return names, {name: list(allowed) for name in new}
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep others from beginning or stopping a job meanwhile, which takes a moment."""
+        with (self._folder / LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+class PushedQueue:
+    """Accepts documents, and has them indexed. Any number of processes may do so at once."""
+
+    def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
+        """Take the command that indexes what waits."""
+        self._settings = settings
+        self._runner = runner
+        self._wake = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="pilotlight-pushed", daemon=True)
+
+    def start(self) -> None:
+        """See from now on that what waits is indexed. Returns at once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Leave that to others; the process that indexes goes on until nothing waits."""
+        self._closed.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def put(self, sent: Push) -> dict[str, Any]:
+        """Accept a document in place of what its address had; it is on the disk when this returns the change.
+
+        Raises DocumentRefused for what cannot be used, JobConflict where nothing can be indexed, QueueFull where too
+        much waits, StorageFull without room.
+        """
+        store, settings = self._store(sent.collection), self._settings
+        content_type, _, parameter = sent.content_type.lower().partition(";")
+        charset = parameter.strip().removeprefix("charset=").strip('"') or None
+        if content_type.strip() not in CONTENT_TYPES:
+            raise DocumentRefused("content_type", f"{content_type[:80]!r} is not read", 415)
+        body = base64.b64decode(sent.base64 or "") if sent.text is None else sent.text.encode()
+        if len(body) > settings.max_bytes:
+            raise DocumentRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)
+        page = Page(
+            url=_address(sent.url),
+            source=SOURCE,
+            body=body,
+            content_type=content_type.strip(),
+            charset=charset if sent.text is None else "utf-8",
+            etag=None,
+            last_modified=None,
+            fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            stated=_stated(sent),
+        )
+        with writing(settings.index_dir, self._folder(sent.collection), len(body)):
+            facts = store.facts()
+            if facts.queued >= MOST_QUEUED:
+                raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
+            if facts.bytes + len(body) > MOST_BYTES:
+                raise StorageFull(f"the documents of this collection would have more than {MOST_BYTES:,} bytes")
+            change = store.put(page)
+        self._wake.set()
+        return _described(change, sent.collection)
+
+    def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
+        """Accept that a document that was pushed is to go. Raises NotThere where there is none, and as `put`."""
+        store, address = self._store(collection), _address(url)
+        with writing(self._settings.index_dir, self._folder(collection)):
+            if not store.has(address):
+                text = f"no document was pushed to collection {collection!r} for {address[:200]}"
+                raise NotThere(f"{text}; what a site or folder gave goes with its source", "url")
+            change = store.remove(address)
+        self._wake.set()
+        return _described(change, collection)
+
+    def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
+        """Return a change and what became of it, JSON-ready. Raises NotThere, or DocumentRefused."""
+        store = PushedStore(self._folder(collection))
+        is_number = number.isascii() and number.isdecimal() and len(number) <= 18
+        found = store.change(int(number)) if is_number else None
+        if found is None:
+            raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or has forgotten it")
+        return _described(found, collection)
+
+    def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
+        """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
+        store = PushedStore(self._folder(collection))
+        changes = [_described(change, collection) for change in store.changes(MOST_SHOWN)]
+        return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
+
+    def waiting(self) -> dict[str, dict[str, Any]]:
+        """Return how much waits, for how long, and has failed, JSON-ready, by collection that was ever pushed to."""
+        now, found = datetime.now(UTC), {}
+        for name, folder in pushed_folders(self._settings.index_dir).items():
+            store = PushedStore(folder)
+            facts = store.facts()
+            waits = (now - datetime.fromisoformat(facts.oldest)).total_seconds() if facts.oldest else 0.0
+            found[name] = asdict(facts) | {"failed": store.failed(), "oldest_seconds": max(0.0, waits)}
+        return found
+
+    def _folder(self, collection: str) -> Path:
+        if not is_collection_name(collection):
+            raise DocumentRefused("collection", "is not a name that a collection can have")
+        return collection_dir(self._settings.index_dir, collection)
+
+    def _store(self, collection: str) -> PushedStore:
+        """The store of a collection that can be changed from here."""
+        folder, settings = self._folder(collection), self._settings
+        if settings.store and (collection != DEFAULT or live_id(folder) is None):
+            raise JobConflict(
+                f"{settings.store} holds one collection, which is built in the folder {settings.index}: "
+                "push documents to the server that has that folder"
+            )
+        return PushedStore(folder)
+
+    def _keep(self) -> None:
+        while not self._closed.is_set():
+            try:
+                folders = pushed_folders(self._settings.index_dir).values()
+                if any(PushedStore(folder).is_waiting() for folder in folders):
+                    self._run()
+            except (OSError, sqlite3.Error) as error:  # which may pass
+                log.warning("what was pushed cannot be looked at: %s", error)
+            self._wake.wait(_LOOK)
+            self._wake.clear()
+
+    def _run(self) -> None:
+        """Start the process that indexes, unless it lives."""
+        folder = self._settings.index_dir / PUSHED
+        folder.mkdir(exist_ok=True)
+        # inherited, and so held until the process ends, however it does
+        with suppress(BlockingIOError), (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            start_process(self._runner, self._settings, lock, folder / "log.txt")
+
+
+@contextmanager
+def writing(index_dir: Path, folder: Path, size: int = 0) -> Iterator[None]:
+    """Make the folders of an index and a collection; raise StorageFull where there is no room for so many bytes."""
+    try:
+        with disk_errors(index_dir):
+            prepare(index_dir)
+            prepare(folder)
+            check_space(folder, size)
+            yield
+    except IndexUnwritable as error:
+        raise StorageFull(str(error)) from error
+
+
+def start_process(command: Sequence[str], settings: Settings, lock: IO[str], log: Path) -> int:
+    """Start a process that builds, with the settings and a lock that it holds until it ends; return its number."""
+    with log.open("w") as written:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=written,
+            stderr=written,
+            env=os.environ | settings.as_environment(),
+            start_new_session=True,  # so that a signal to the server is not one to the build
+            pass_fds=[lock.fileno()],
+        )
+    threading.Thread(target=process.wait, name="pilotlight-build", daemon=True).start()  # no zombie stays
+    return process.pid
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Put a file in its place whole."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(content), encoding="utf-8")
+    os.replace(new, path)
+
+
+def _read(path: Path) -> Any:
+    with suppress(FileNotFoundError):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with suppress(FileNotFoundError), path.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def pushed_folders(index_dir: Path) -> dict[str, Path]:
+    """Return the folders of the collections that anything was pushed to, published or not, by name."""
+    try:
+        names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    folders = {name: collection_dir(index_dir, name) for name in (DEFAULT, *names)}
+    return {name: folder for name, folder in folders.items() if PushedStore(folder).is_there}
+
+
+def _address(url: str) -> str:
+    """Return an address as documents are known by. Raises DocumentRefused."""
+    address = normalise("", url)
+    if address is None or has_user(url):
+        raise DocumentRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
+    if "#" in url:
+        raise DocumentRefused("url", "must not have a fragment: a document has one address, which hits add anchors to")
+    return address
+
+
+def _stated(sent: Push) -> Stated:
+    pairs = [(name, v) for name, of in sent.metadata.items() for v in ([of] if isinstance(of, str) else of or ())]
+    if wrong := [name for name, value in pairs if not collect([(name, value)])]:
+        raise DocumentRefused("metadata", f"has a name or value that is empty or too long: {wrong[0][:80]!r}")
+    if sent.date is not None and day_of(sent.date) != sent.date:
+        raise DocumentRefused("date", "must be a day such as 2026-01-31")
+    readers = None
+    if sent.access is not None:
+        given = {name: names for name, names in msgspec.structs.asdict(sent.access).items() if names is not None}
+        try:
+            readers = readers_of(given)
+        except ValueError as error:
+            raise DocumentRefused("access", str(error)) from error
+    language = language_of(sent.language)
+    return Stated(one_line(sent.title or ""), language, sent.date, tuple(collect(pairs).items()), readers)
+
+
+def _described(change: Change, collection: str) -> dict[str, Any]:
+    return {**asdict(change), "collection": collection, "document": document_id(change.url)}
