@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from indexer.read.html.html_tree import Element, fold
 from indexer.read.tables import Cell, column_names, find_head, spread
@@ -68,6 +68,7 @@ class SectionDraft:
     list_path: tuple[str, ...] | None = None  # of a term: path of the section its list stands in
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
+    leads: bool = False  # says in a line what the page is about, and belongs to what follows
     emptied: bool = False  # had something that is not text
     title: Block | None = None  # its heading, as a line of text
     blocks: list[Block] = field(default_factory=list)
@@ -139,13 +140,23 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def join_parts(parts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Make sections of parts, in order; what is too short to stand alone joins its neighbours."""
+    """Make sections of parts, in order; what is too short to stand alone joins its neighbours.
+
+    A part that only points elsewhere, like "See also", is left out.
+    """
+    filled = [part for part in parts if part.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
-    for part in parts:
-        if not part.blocks:
+    for part, following in zip_longest(filled, filled[1:]):
+        size = sum(len(block.text) for block in part.blocks)
+        linked, length = sum(block.linked for block in part.blocks), sum(block.length for block in part.blocks)
+        if size < 300 and linked > _LINK_SHARE * length and len(filled) > 1:
             continue
-        is_short = sum(len(block.text) for block in part.blocks) < _SHORT
+        if part.leads and following is not None:
+            following.blocks[:0] = part.blocks
+            following.anchor = following.anchor or part.anchor
+            continue
+        is_short = size < _SHORT
         path = part.list_path if is_short and not part.resumes and part.list_path is not None else part.path
         home = homes.get(path) if part.resumes and is_short else None
         if home is None and joined and joined[-1].path == path and (part.resumes or path != part.path):

@@ -145,6 +145,8 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
+        elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
+            self._parts[-1].leads = True
         elif name == "li":
             self._bullet = ""
         elif name in _LISTS and self._lists:

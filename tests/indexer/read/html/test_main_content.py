@@ -203,6 +203,17 @@ def test_many_siblings_cost_little() -> None:
     assert len(extract("<p>word</p>" * 50_000).sections[0].text) == 50_000 * 6 - 2
 
 
+def test_parts_that_say_nothing_alone() -> None:
+    """On its own, "CREATE INDEX — define a new index" answers every question about indexes and says nothing."""
+    markup = (
+        '<div class="refnamediv" id="REF"><h2>CREATE INDEX</h2><p>CREATE INDEX — define a new index</p></div>'
+        "<div class=refsynopsisdiv><h2>Synopsis</h2><pre>CREATE INDEX name</pre></div>"
+        "<h2>See Also</h2><p><a href=x>ALTER INDEX</a>, <a href=y>DROP INDEX</a></p>"
+    )
+    assert sections(markup) == [(("Synopsis",), "REF", "CREATE INDEX — define a new index\n\nCREATE INDEX name")]
+    assert text("<h1>Links</h1><a href=x>only a link</a>") == "only a link"
+
+
 TABLES = {
     "rows of a group": (
         "<tr><th>Zone<th>Ticket<th>Price<tbody><tr><th scope=row rowspan=2>Harbour<td>Day<td>6<tr><td>Week<td>19",
