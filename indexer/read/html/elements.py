@@ -8,29 +8,22 @@ from indexer.read.html.html_tree import Element, HtmlTree, fold
 from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, is_noise, is_permalink
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
-MAY_BE_CODE = _PREFORMATTED | {"div", "code"}  # names of elements that are worth to be asked about
+MAY_BE_CODE = _PREFORMATTED | {"div"}  # names of elements that are worth to be asked about
 _LINES = frozenset({"div", "p", "li", "tr", "ol", "ul", "table"})  # elements that begin and end a line
-_PRE_STYLE = re.compile(r"white-space\s*:\s*(?:pre(?:\s|;|$|-wrap)|break-spaces)", re.IGNORECASE)
 _ONLY_CLASS = {"class"}  # attributes of an element that only colours its text
-_IN_SIGNATURES = frozenset({"span", "a", "wbr", "b", "i", "em", "strong"})
 _NOT_IN_LINES = frozenset("p pre ul ol dl table section h1 h2 h3 h4 h5 h6".split())
 _PILCROWS = frozenset("¶ § 🔗".split())
 
 
 def is_code(tag: Element) -> bool:
     """Return whether an element's white space is shown as it is."""
-    if tag.name in _PREFORMATTED:
-        return True
-    if "style" in tag.attributes and tag.name in ("div", "code") and _PRE_STYLE.search(tag.attributes["style"]):
-        return True
-    return tag.name == "div" and (_is_fragment(tag) or _is_signature(tag))
+    return tag.name in _PREFORMATTED or _is_fragment(tag)
 
 
 def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
     """Return a block of code and the places of the ids in it; empty if it only numbers the lines of another."""
     pieces: list[str] = []
     ids: list[tuple[int, str]] = []  # place of the piece that follows an id, the id
-    numbers: list[tuple[int, int]] = []  # place of a piece that begins a line and is only a number, the number
     loose = tag.name != "pre" and _is_fragment(tag)
     # what else it has are explanations of names, which a pointer opens
     lines_only = [node for node in tag.tags if _is_line(node)] if loose else None
@@ -53,18 +46,11 @@ def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
             continue
         if not is_coloured and (anchor := node.anchor) is not None:
             ids.append((len(pieces), anchor))
-        begins = not pieces or pieces[-1][-1:] == "\n"
-        if begins and (number := node.first_text().strip()).isdecimal() and len(node.children) == 1:
-            numbers.append((len(pieces), int(number)))
         if node.name in _LINES:
-            if not begins:
+            if pieces and pieces[-1][-1:] != "\n":
                 pieces.append("\n")
             todo.append((len(pieces),))
         todo += reversed(node.children)
-    lines = sum(piece.count("\n") for piece in pieces) if len(numbers) > 1 else 0
-    if lines <= len(numbers) + 1 and _counts([number for _, number in numbers]):
-        for place, _ in numbers:
-            pieces[place] = ""
     whole = "".join(pieces)
     text = clean(whole)
     if _numbers_lines(tag, text):
@@ -97,36 +83,12 @@ def _is_line(tag: Element) -> bool:
     return tag.name == "div" and "line" in classes(tag)
 
 
-def _is_signature(tag: Element) -> bool:
-    """Return whether nearly all of an element's words are in spans that colour them, with white space that is meant."""
-    first = tag.children[0] if tag.children else ""
-    if not isinstance(first, Element) or first.name != "span" or first.attributes.keys() != _ONLY_CLASS:
-        return False
-    coloured = bare = 0
-    spaces = False
-    for node in tag.children:
-        if isinstance(node, str):
-            bare += len(node.strip())
-            spaces = spaces or "\u00a0" in node or "\n" in node
-        elif node.name == "span" and node.attributes.keys() == _ONLY_CLASS:
-            text = node.short_text(2_000)
-            if text is None or any(below.name not in _IN_SIGNATURES for below in node.elements()):
-                return False
-            coloured += len(text.strip())
-        elif node.name not in _IN_SIGNATURES:
-            return False
-    last = tag.children[-1]
-    return spaces and bare <= 0.3 * coloured and not (isinstance(last, str) and last.endswith("\n"))
-
-
-def _counts(numbers: list[int]) -> bool:
-    return len(numbers) > 1 and all(number == numbers[0] + place for place, number in enumerate(numbers))
-
-
 def _numbers_lines(tag: Element, text: str) -> bool:
     """Return whether a block stands in a table beside another, and only numbers its lines."""
     lines = text.split()
-    if not lines or not all(map(str.isdecimal, lines)) or not (len(lines) == 1 or _counts(list(map(int, lines)))):
+    if not lines or not all(line.isdecimal() and len(line) < 9 for line in lines):
+        return False
+    if any(int(number) - int(lines[0]) != place for place, number in enumerate(lines)):
         return False
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None)
     beside = cell.parent.tags if cell is not None and cell.parent is not None else ()

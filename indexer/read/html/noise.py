@@ -20,10 +20,9 @@ NOISE_ROLES = frozenset(
     "dialog alertdialog tooltip switch checkbox radio slider progressbar log timer doc-toc doc-pagelist".split()
 )
 _CODE = frozenset({"code", "kbd", "samp"})
-_TELLING = HEADINGS | _CODE | {"div", "p", "a"}
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
-_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form", "summary"})  # by what is in or around them
+_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form"})  # by what is in or around them
 _TITLES = frozenset({"dt", *HEADINGS})
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -43,7 +42,6 @@ _IN_LINES = frozenset(
     "a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split()
 )
 _BUTTON = 30  # characters of a button
-_TOGGLE = 3  # words of what opens and closes a part of a page that is open already
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 
@@ -66,9 +64,9 @@ def holds(tag: Element, names: Collection[str]) -> bool:
 def is_noise(tag: Element) -> bool:
     """Return whether an element and all below it is navigation, decoration, hidden, or not text at all."""
     name = tag.name
-    parent = tag.parent if name in ("footer", "summary") else None
     if name in _NEVER:
-        return name != "footer" or parent is None or parent.name not in ("blockquote", "figure")
+        parent = tag.parent if name == "footer" else None
+        return parent is None or parent.name not in ("blockquote", "figure")
     attributes = tag.attributes
     if "class" in attributes and has_noise_class(tag):
         return True
@@ -88,10 +86,7 @@ def is_noise(tag: Element) -> bool:
         return not any(around.name in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
         return not _is_box(tag)
-    if name == "form":  # some systems wrap the whole page in one
-        return not holds(tag, _PAGE_PARTS)
-    # a summary that opens and closes a part of the page, which is open already, and says only that
-    return parent is not None and "open" in parent.attributes and not holds(tag, _TELLING) and _is_brief(tag)
+    return not holds(tag, _PAGE_PARTS)  # of a form: some systems wrap the whole page in one
 
 
 def _is_contents(tag: Element) -> bool:
@@ -103,11 +98,6 @@ def _is_contents(tag: Element) -> bool:
     if len(links) < 2 or not all(link.get("href").startswith("#") for link in links):
         return False
     return sum(len(link.text().strip()) for link in links) > _LINKED * len("".join(tag.text().split()))
-
-
-def _is_brief(tag: Element) -> bool:
-    text = tag.short_text(_BUTTON)
-    return text is not None and len(text.split()) <= _TOGGLE
 
 
 def _is_box(tag: Element) -> bool:
@@ -158,8 +148,7 @@ def _is_control(link: Element) -> bool:
     if "href" not in attributes:
         return "onclick" in attributes and not _is_in_sentence(link)
     href = attributes["href"]
-    is_script = href.startswith("javascript:") or (href == "#" and "onclick" in attributes)
-    if is_script or (href == "#" and ("class" in attributes or "id" in attributes) and _is_brief(link)):
+    if href.startswith("javascript:") or (href == "#" and "onclick" in attributes):
         return not _is_in_sentence(link)
     return is_permalink(link)
 
