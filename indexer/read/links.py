@@ -281,7 +281,6 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
         remove_comments=True,
         remove_pis=True,
     )
-    has_address = False
     for event, element in events:
         name, parent = _name(element), element.getparent()
         if parent is None:
@@ -295,7 +294,6 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
                 raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
             continue
         if event == "start":
-            has_address = has_address and name not in _ENTRIES
             continue
         above = _name(parent)
         if above in _ENTRIES:
@@ -303,23 +301,12 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
             if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
                 address = element.get("href", "")
             if address := urljoin(element.base or "", address.strip()):
-                has_address = True
                 yield above, address
                 continue
         if name in _ENTRIES:  # done with: memory does not grow with the list
-            if not has_address and (address := _identifier(element)):
-                yield name, address
             element.clear()
             while element.getprevious() is not None:
                 del parent[0]
-
-
-def _identifier(entry: etree._Element) -> str:
-    """Return the address by which an entry without a link is known, empty if there is none."""
-    ids = [child for child in entry if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"]
-    about = [value for key, value in entry.attrib.items() if key.endswith("}about")]
-    texts = map(str.strip, (*about, *(child.text or "" for child in ids)))
-    return next((text for text in texts if text.startswith(("http://", "https://"))), "")
 
 
 def _name(element: etree._Element) -> str:

@@ -129,8 +129,8 @@ class Size:
 Sizes = dict[int, Size]  # by the id of an element
 
 
-def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE) -> Sizes:
-    """Measure an element and all below that have text; where few blocks are as long as a sentence, shorter ones do."""
+def measure(root: Element, *, with_noise: bool = True) -> Sizes:
+    """Measure an element and all below that have text."""
     order: list[tuple[Element, Element | None]] = []
     todo: list[tuple[Element, Element | None]] = [(root, None)]
     sizes: Sizes = {}
@@ -149,7 +149,7 @@ def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE
         if element.name == "a" and "href" in element.attributes:
             size.linked, size.own_linked, size.prose = size.text, size.own, 0
         is_block = element.name in _BLOCKS
-        if is_block and size.own - size.own_linked >= sentence and size.own_linked <= _LINKED * size.own:
+        if is_block and size.own - size.own_linked >= _SENTENCE and size.own_linked <= _LINKED * size.own:
             size.prose += size.own
             size.has_prose = True
         if parent is None:
@@ -162,8 +162,6 @@ def measure(root: Element, *, with_noise: bool = True, sentence: int = _SENTENCE
         if not is_block:
             around.own += size.own
             around.own_linked += size.own_linked
-    if sentence == _SENTENCE and sizes[id(root)].prose < _ENOUGH:
-        return measure(root, with_noise=with_noise, sentence=_SENTENCE // 2)
     return sizes
 
 
@@ -226,8 +224,7 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
                     leads.append(node)
                 if size is None or node.name == "h1" or not size.has_prose or size.own != size.text or kind_of(node):
                     continue
-                if sum(map(str.isdigit, node.text())) < 0.1 * size.own:  # no line of dates and the like
-                    leads.append(node)
+                leads.append(node)
         if sum(sizes[id(lead)].own for lead in leads) > 0.3 * sizes[id(part)].prose:
             break
         found[:0] = leads

@@ -151,8 +151,8 @@ _NOT_EMPTY = frozenset(
 def is_drawn(tree: HtmlTree) -> bool:
     """Return whether a page loads scripts and has no text worth indexing without them.
 
-    Its main part is empty; or there are hardly any words outside of navigation; or few, and a message to those without
-    scripts, or an empty element to fill and no block of text. Short pages are drawn in vain rather than lost.
+    There are hardly any words outside of navigation; or few, and a message to those without scripts, or an empty
+    element to fill and no block of text. Short pages are drawn in vain rather than lost.
     """
     if not any(
         script.get("type").partition(";")[0].strip().lower() in _JAVASCRIPT
@@ -160,10 +160,6 @@ def is_drawn(tree: HtmlTree) -> bool:
         for script in tree.named("script")
     ):
         return False
-    main = [element for element in tree.elements if element.name == "main" or element.get("role") == "main"]
-    main = main or [element for element in tree.elements if element.get("id") in ("main-content", "content", "main")]
-    if len(main) == 1 and not _has_content(main[0]):
-        return True
     length, has_block, has_mount = 0, False, False
     todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(tree.body.children)]
     while todo:

@@ -101,13 +101,12 @@ def _is_contents(tag: Element) -> bool:
 
 
 def _is_box(tag: Element) -> bool:
-    """Return whether an aside stands among the text and says something, other than where to go or what to fill in."""
-    if not ("epub:type" in tag.attributes or tag.get("role").startswith("doc-")):
-        is_inside = any(around.name in ("main", "article") or around.get("role") == "main" for around in tag.parents())
-        around = tag.parent.children[:LOOKED_AT] if tag.parent is not None else []
-        before = [node for node in takewhile(lambda node: node is not tag, around) if isinstance(node, Element)]
-        if not is_inside and (tag not in around or not before or before[-1].name not in _FLOW):
-            return False
+    """Return whether an aside stands in the main part and says something, other than where to go or what to fill in."""
+    is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
+    if not is_note and all(
+        around.name not in ("main", "article") and around.get("role") != "main" for around in tag.parents()
+    ):
+        return False
     return not holds(tag, _FIELDS) and not is_menu(tag, 0.5 if tag.short_text(_LABEL) is not None else _LINKED)
 
 

@@ -274,7 +274,6 @@ PIXEL = '<noscript><img height=1 width=1 style="display:none" src="https://t.tes
 
 DRAWN = {
     "react": f"{HEAD}<noscript>You need to enable JavaScript to run this app.</noscript><div id=root></div>",
-    "words around an empty main part": f"{HEAD}<div><p>{WORDS * 9}</div><div role=main><div></div></div>{APP}",
     "blazor": f"{HEAD}<div id=app>Loading...</div><div id=blazor-error-ui>An unhandled error has occurred. "
     f"<a href='' class=reload>Reload</a></div>{APP}",
     "svelte": f"{HEAD}<div style='display: contents'><script>import('/_app/start.js')</script></div>",

@@ -113,11 +113,6 @@ def test_boxes_in_the_main_part_are_text(box: str) -> None:
     assert "YES" in text(page(box))
 
 
-def test_an_aside_that_follows_text_is_text_without_a_main_part() -> None:
-    assert "YES" in text(f"<body><h1>T</h1>{PROSE}<aside>YES</aside><p>More.</p></body>")
-    assert "NO" not in text(f"<body><h1>T</h1><div>{PROSE}</div><aside>NO</aside></body>")
-
-
 def test_hidden_text_that_is_left_out_is_noted() -> None:
     notes.take()
     text(page(f"<div hidden>{PROSE} {PROSE}</div>"))
