@@ -51,19 +51,17 @@ _SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts 
 _FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/ld+json"})  # types of links and scripts
 
 
-def publication(tree: HtmlTree) -> tuple[bool, bool]:
-    """Return whether a page says that it is made to be shown by other sites or followed, and that it is an article."""
-    is_published = is_article = False
+def is_published(tree: HtmlTree) -> bool:
+    """Return whether a page says that it is made to be shown by other sites, or followed."""
     for element in tree.elements:
         attributes = element.attributes
         if element.name == "meta":
             key = attributes.get("property", "") or attributes.get("name", "")
             if key.startswith(("og:", "article:", "fb:", "twitter:")):
-                is_published = True
-                is_article |= key.startswith("article:") or attributes.get("content") == "article"
-        elif element.name in ("link", "script"):
-            is_published |= attributes.get("type", "") in _FEEDS
-    return is_published, is_article
+                return True
+        elif element.name in ("link", "script") and attributes.get("type", "") in _FEEDS:
+            return True
+    return False
 
 
 def kind_of(element: Element) -> str:
@@ -103,7 +101,6 @@ _BLOCKS = frozenset(
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
 _SENTENCE = 80  # characters of a block that is prose
 _LINKED = 0.5  # share of the text of a block inside links above which it is no prose
-_ENOUGH = 400  # characters of prose that a page keeps when a box is removed that has more
 _MOST = 0.5  # share of the prose of a page above which a box is no furniture
 _ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
 
@@ -165,28 +162,26 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
     return sizes
 
 
-def main_part(body: Element, marked: Callable[[Sizes], Element | None], *, is_article: bool) -> Element:
+def main_part(body: Element, marked: Callable[[Sizes], Element | None]) -> Element:
     """Remove the furniture in a page, and return what holds its text; `marked` finds what the page marks as that."""
     sizes = measure(body)
     unwrap(body, sizes)
-    _remove_boxes(body, sizes, is_article=is_article)
+    _remove_boxes(body, sizes)
     sizes = measure(body, with_noise=False)
     start = marked(sizes) or body
     whole = sizes[id(start)]
-    named: list[tuple[int, int, Element]] = []
+    named: list[Element] = []
     times = Counter[str]()
-    for place, element in enumerate([start, *start.elements()]):
+    for element in [start, *start.elements()]:
         size = sizes.get(id(element))
         if size is None or not size.prose or element.name not in _BLOCKS:
             continue
         times[element.get("class")] += 1
         is_enough = size.prose >= max(1, 0.5 * whole.prose) and size.bare >= 0.3 * whole.bare
         if is_enough and (is_text(element, surely=True) or is_text(element, surely=False)):
-            named.append((size.text, -place, element))
-    unique = (tag for _, _, tag in sorted(named) if times[tag.get("class")] == 1 or not tag.get("class"))
-    part = next(unique, start)
-    is_sure = part is not start and is_text(part, surely=True)
-    while (inner := _inner(part, sizes, is_article=is_article and not is_sure)) is not None:
+            named.append(element)
+    part = next((tag for tag in reversed(named) if times[tag.get("class")] == 1 or not tag.get("class")), start)
+    while (inner := _inner(part, sizes)) is not None:
         part = inner
     part.children[:0] = _leads(part, start, sizes)
     return part
@@ -210,7 +205,7 @@ def unwrap(body: Element, sizes: Sizes) -> None:
 
 
 def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
-    """Find the title and the little prose that stand before a part, such as the lead of an article."""
+    """Find the title, code and prose that stand before a part, such as the lead of an article."""
     found: list[Element] = []
     inner = part
     for around in part.parents(3):
@@ -220,34 +215,20 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
         for block in takewhile(lambda node: node is not inner, around.children):  # noqa: B023 - used at once
             for node in [block, *block.elements()] if isinstance(block, Element) and id(block) in sizes else ():
                 size = sizes.get(id(node))
-                if size is not None and node.name == "h1" and not size.linked:
-                    leads.append(node)
-                if size is None or node.name == "h1" or not size.has_prose or size.own != size.text or kind_of(node):
+                if size is None:
                     continue
-                leads.append(node)
-        if sum(sizes[id(lead)].own for lead in leads) > 0.3 * sizes[id(part)].prose:
-            break
+                is_prose = size.has_prose and size.own == size.text and not kind_of(node)
+                if node.name == "pre" or (not size.linked if node.name == "h1" else is_prose):
+                    leads.append(node)
         found[:0] = leads
         inner = around
     return found
 
 
-def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
+def _remove_boxes(start: Element, sizes: Sizes) -> None:
     """Remove boxes whose names say that they are furniture, but none that hold most of the page, alone or together."""
-    is_prose = sizes[id(start)].prose >= _ENOUGH
-
-    def weight(element: Element) -> int:
-        size = sizes[id(element)]
-        return size.prose if is_prose else size.bare
-
-    def is_furniture(kind: str, size: Size) -> bool:
-        """Return whether a box with a name of this kind is furniture; a vague name counts for short boxes only."""
-        if kind in ("comments", "strong") or size.linked > (0.25 if is_article else _LINKED) * size.text:
-            return True
-        return (not size.prose or size.text < 200) and (kind == "poster" or is_article)
-
-    total = left = weight(start)
-    boxes: list[tuple[Element, Element, str]] = []  # what a box is in, the box, its name
+    total = left = sizes[id(start)].bare
+    boxes: list[tuple[Element, Element, str, int]] = []  # what a box is in, the box, its name, its text outside links
     weights = Counter[str]()  # by name
     todo = [start]
     while todo:
@@ -257,30 +238,31 @@ def _remove_boxes(start: Element, sizes: Sizes, *, is_article: bool) -> None:
             if size is None:
                 continue
             kind = "" if size.is_titled else kind_of(node)
-            if kind and is_furniture(kind, size) and total - weight(node) >= _MOST * total:
+            is_poster = kind == "poster" and (not size.prose or size.text < 200)
+            is_furniture = kind in ("comments", "strong") or is_poster or size.linked > _LINKED * size.text
+            if kind and is_furniture and total - size.bare >= _MOST * total:
                 name = node.get("class") or node.get("id")
-                boxes.append((element, node, name))
-                weights[name] += weight(node)
+                boxes.append((element, node, name, size.bare))
+                weights[name] += size.bare
             else:
                 todo.append(node)
     gone: dict[int, Element] = {}  # by the id of a box, what it is in
-    for parent, box, name in boxes:
-        if total - weights[name] >= _MOST * total and left - weight(box) >= _MOST * total:
+    for parent, box, name, weight in boxes:
+        if total - weights[name] >= _MOST * total and left - weight >= _MOST * total:
             gone[id(box)] = parent
-            left -= weight(box)
+            left -= weight
     for parent in {id(parent): parent for parent in gone.values()}.values():
         parent.children = [node for node in parent.children if id(node) not in gone]
 
 
-def _inner(part: Element, sizes: Sizes, *, is_article: bool) -> Element | None:
-    """Return the element that holds nearly all of a part; outside of articles, only links may stand around it."""
+def _inner(part: Element, sizes: Sizes) -> Element | None:
+    """Return the element that holds nearly all of a part."""
     whole = sizes[id(part)]
     for node in part.tags:
         inner = sizes.get(id(node)) if node.name in _BLOCKS and node.name not in _NO_TEXT else None
         if inner is not None and inner.prose and inner.prose >= 0.85 * whole.prose:
             is_all = inner.prose == whole.prose and inner.is_titled == whole.is_titled
-            is_way = is_all and whole.linked - inner.linked >= 0.4 * (whole.text - inner.text)
-            return node if is_way or (is_article and inner.bare >= _MOST * whole.bare) else None
+            return node if is_all or inner.bare >= _MOST * whole.bare else None
     return None
 
 
@@ -293,5 +275,5 @@ def layout_cell(tree: HtmlTree) -> Element | None:
     cell, sizes = None, measure(tree.body)
     while part is not None:
         cell = part if part.name == "td" else cell
-        part = _inner(part, sizes, is_article=False)
+        part = _inner(part, sizes)
     return cell

@@ -5,10 +5,10 @@ from itertools import islice
 
 from indexer.decoding import decode
 from indexer.read.extraction import collect, first_day, language_of
-from indexer.read.html.articles import Sizes, layout_cell, main_part, measure, publication, unwrap
+from indexer.read.html.articles import Sizes, is_published, layout_cell, main_part, measure, unwrap
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
-from indexer.read.html.noise import classes, is_noise
+from indexer.read.html.noise import is_noise
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.unfold import unfold
 from indexer.read.html.walk import Walker
@@ -36,13 +36,13 @@ def extract(
     tree = tree or prepare(parse_html(markup), markup)
     is_stripped = template is not None and strip(tree, template)
     body = tree.body
-    is_published, is_article = publication(tree) if is_page and not is_stripped else (False, False)
-    if is_published:
-        container = main_part(body, lambda sizes: _container(tree, sizes), is_article=is_article)
+    is_single = is_page and not is_stripped and is_published(tree)
+    if is_single:
+        container = main_part(body, lambda sizes: _container(tree, sizes))
     else:
         container = _container(tree) or (layout_cell(tree) if is_page else None) or body
     walker = Walker(container)
-    if not is_published and walker.text_length < _LOST * tree.characters:
+    if not is_single and walker.text_length < _LOST * tree.characters:
         texts = (node for node in body.nodes(("script",)) if isinstance(node, str))
         if walker.text_length < _LOST * sum(map(len, texts)):
             unwrap(body, measure(body))
@@ -66,24 +66,14 @@ def prepare(tree: HtmlTree, markup: str) -> HtmlTree:
 
 def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
     """Return the element that holds the page's own text: of a kind that occurs once, and with enough of the prose."""
-    found: dict[str, list[Element]] = {  # the first unique one wins
-        kind: [] for kind in ("main", "role", "article", "body", "document", "id")
-    }
+    found: dict[str, list[Element]] = {kind: [] for kind in ("main", "role", "article", "id")}
     for element in tree.elements:
-        name, attributes = element.name, element.attributes
-        if name in ("main", "article"):
-            found[name].append(element)
-        if not attributes:
-            continue
-        if "role" in attributes and attributes["role"] == "main":
+        if element.name in ("main", "article"):
+            found[element.name].append(element)
+        if element.get("role") == "main":
             found["role"].append(element)
-        if "id" in attributes and attributes["id"] in ("main-content", "content"):
+        if element.get("id") in ("main-content", "content"):
             found["id"].append(element)
-        if name == "div" and "class" in attributes:
-            names = classes(element)
-            for kind in ("body", "document"):
-                if kind in names:
-                    found[kind].append(element)
     unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
     if sizes is None:
         return next(iter(unique.values()), None)

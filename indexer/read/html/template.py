@@ -24,7 +24,6 @@ _BLOCKS = HEADINGS | frozenset(
     "address article aside blockquote center dd details div dl dt fieldset figure form header hgroup li main menu nav "
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
-_ENTRIES = frozenset({"li", "tr", "td", "th", "dt", "dd"})  # say something among others of their kind
 _SILENT = frozenset({"script", "style", "template", "noscript"})
 _LABEL = re.compile(r"\w+\s*:|[\s|·•,;()\[\]<>«»←→-]+")  # and what separates links
 _NUMBER = re.compile(r"\d+")
@@ -56,7 +55,6 @@ class _Unit(NamedTuple):  # a block, or a run of text and inline elements betwee
     parent: Element
     nodes: list[Element | str]
     block: Element | None = None
-    is_links: bool = False  # and may go from anywhere
 
 
 def find(tree: HtmlTree) -> dict[str, Any]:
@@ -70,13 +68,11 @@ def find(tree: HtmlTree) -> dict[str, Any]:
 
 
 def strip(tree: HtmlTree, template: Template) -> bool:
-    """Remove the template's text around a page's own, and its links anywhere; return whether there was any."""
+    """Remove the template's text around a page's own; return whether there was any."""
     found = list(_matches(tree.body, _ROOT, template))
     own = [place for place, match in enumerate(found) if match is None]
     first, last = (own[0], own[-1]) if own else (len(found), -1)
-    gone = [
-        match for place, match in enumerate(found) if match is not None and (match.is_links or not first < place < last)
-    ]
+    gone = [match for place, match in enumerate(found) if match is not None and not first < place < last]
     away = {id(node) for match in gone for node in match.nodes}
     for parent in {id(match.parent): match.parent for match in gone}.values():
         parent.children = [node for node in parent.children if id(node) not in away]
@@ -108,8 +104,7 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit 
             if here in template.at or here in template.places:
                 text, linked, bare = _measure(unit.nodes)
             if text and _hash(here, f"={text}") in template.texts:
-                is_entry = parent.name in _ENTRIES or (block is not None and block.name in _ENTRIES)
-                yield unit._replace(is_links=not is_entry and _is_linked(linked, bare, 0.8))
+                yield unit
                 continue
             if text and here in template.places and _is_linked(linked, bare, _LINKED):
                 yield unit
