@@ -62,32 +62,12 @@ def test_unknown_choices(values, error):
         Embeddings(EmbedderConfig(**values))
 
 
-def test_drop_in_for_langchain_faiss(reference):
-    # langchain-community warns once on import that it is archived; that is known and the reason it is an extra
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*langchain-community.*")
-        from langchain_community.vectorstores import FAISS
-    store = FAISS.from_texts(["cats and dogs", "a partial index of a table", "sailing"], reference)
-    assert store.similarity_search("index on some rows", k=1)[0].page_content == "a partial index of a table"
-
-
 def test_a_name_alone_is_enough(reference):
     named = Embeddings("all-MiniLM-L6-v2")
     assert named.config == EmbedderConfig()
     np.testing.assert_allclose(named.embed_query("cats"), reference.embed_query("cats"), atol=0.02)
     with pytest.raises(ModelError, match="no model at 'all-MiniLM-L7'"):
         Embeddings("all-MiniLM-L7")
-
-
-def test_errors_name_arguments_and_no_flags():
-    for config in (
-        EmbedderConfig("owner/model"),
-        EmbedderConfig(dimensions=4000),
-        EmbedderConfig(engine="eager", precision="int8"),
-    ):
-        with pytest.raises(EmbedderError) as error:
-            Embeddings(config)
-        assert "--" not in str(error.value)
 
 
 class QuietHandler(http.server.SimpleHTTPRequestHandler):

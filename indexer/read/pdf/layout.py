@@ -21,8 +21,6 @@ NEAR = 4  # pages before and after, in which a head comes again: it may change f
 _SHARE = 0.17  # of the height, at each edge
 _SAME_HEIGHT = 6.0  # points between heights that are one
 _DIGITS = re.compile(r"\d+")
-_NUMBER = re.compile(r"\d{1,5}|[ivxlc]{1,8}", re.IGNORECASE)
-_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 
 Unit = Line | Table
 
@@ -158,7 +156,6 @@ class Edge(NamedTuple):
     y: float
     text: str
     key: str  # its text without digits
-    ends: frozenset[int]  # numbers at its beginning and end
     numbers: frozenset[int]  # all of them, the first ones
     is_small: bool  # whether it is not much larger than the text
     is_apart: bool  # whether it is further from the next row than lines of text are
@@ -180,22 +177,11 @@ def edges_of(page: Page) -> list[Edge]:
                 continue
             is_small = max(line.size for line in row) <= 1.25 * usual
             is_apart = place + 1 < len(inwards) and abs(inwards[place + 1][0].base - base) > 1.6 * usual
-            words = text.split()
-            ends = {word.strip("[]()–—-.,:") for word in (words[0], words[-1])}
             numbers = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
-            at_ends = frozenset(map(_value, filter(_NUMBER.fullmatch, ends)))
             key = _DIGITS.sub("#", text).casefold()
             lines = tuple(map(id, row))
-            found.append(Edge(is_top, place, base, text, key, at_ends, numbers, is_small, is_apart, lines))
+            found.append(Edge(is_top, place, base, text, key, numbers, is_small, is_apart, lines))
     return found
-
-
-def _value(word: str) -> int:
-    """Return a number in Arabic or Roman digits."""
-    if word.isdecimal():
-        return int(word)
-    values = [_ROMAN[letter] for letter in word.lower()]
-    return sum(-one if one < after else one for one, after in zip(values, [*values[1:], 0], strict=True))
 
 
 def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int) -> set[int]:
@@ -236,9 +222,7 @@ def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
     alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
     if edge.is_apart and len(alike) >= 3:
         return True
-    return any(other.text == edge.text for _, other in near) or any(
-        number + pages in other.ends for pages, other in outer for number in edge.ends
-    )
+    return any(other.text == edge.text for _, other in near)
 
 
 def _is_page_number(text: str, page: int, count: int) -> bool:

@@ -121,23 +121,6 @@ def _is_like_a_word(text: str) -> bool:
     return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= 3 and is_cased and not is_list and has_vowel
 
 
-def is_printed_twice(words: Sequence[Word]) -> bool:
-    """Return whether words, or parts of them, are printed on top of each other."""
-    ends: dict[int, float] = {}  # by base line
-    for word in words:
-        base = round(word.base)
-        if word.left < ends.get(base, word.left) - 0.3 * word.size:
-            break
-        ends[base] = word.right
-    else:  # all lines go on to the right
-        return False
-    ordered = sorted((round(word.base), word.left, word.right, word.size, word.text) for word in words)
-    return any(
-        left < end - 0.3 * size and base == line and (before in text or text in before)
-        for (line, _, end, size, before), (base, left, _, _, text) in pairwise(ordered)
-    )
-
-
 def lines_of(words: Iterable[Word]) -> list[Line]:
     """Return the pieces of lines, from the top down and from left to right."""
     found: list[Line] = []

@@ -16,7 +16,7 @@ from indexer import notes
 from indexer.read.extraction import tidy
 from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, runs_of
 from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, read_annotations, words_in
-from indexer.read.pdf.lines import APART, Line, Word, is_printed_twice, lines_of, spaced_words
+from indexer.read.pdf.lines import APART, Line, Word, lines_of, spaced_words
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is analysed
 _MOST_WORDS = 30_000  # likewise
@@ -115,8 +115,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     frames: Frames = {}
     if not FROM_THE_RIGHT.search(text) and not APART.search(text):
         frames = _words(raw, text, edges, style)
-    if not frames or any(is_printed_twice(words) for _, words in frames.values()):
-        frames = {}
+    if not frames:
         for turn, glyphs in _glyphs(raw, text, edges).items():
             is_right, runs = runs_of(glyphs)
             frames[turn] = is_right, [Word(_written(run.text), *run[1:5], *style(run.place)) for run in runs]

@@ -322,8 +322,7 @@ def unruled(column: Sequence[Line | Table]) -> list[Line | Table]:
             is_item = len(row) == 2 and len(row[0].words) == 1 and len(row[0].text) <= 5
             is_item = is_item and row[1].left - row[0].right < 2.5 * row[1].size
             is_several = len(row) > 1 and not is_item
-            is_far = bool(run) and run[-1][0].base - row[0].base > 2.6 * row[0].size
-            if is_far if is_several else not (run and _is_cell_below(row[0], run[-1])):
+            if not is_several and not (run and _is_cell_below(row[0], run[-1])):
                 close()
             if is_several or run:
                 run.append(row)
@@ -351,8 +350,7 @@ def _spaced_table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] = ()) 
     is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _TEXT_LINES)
     cells: list[list[str]] = []
     if is_grid and (is_sure or max(map(len, split)) <= 8):
-        for group in split:
-            cells += group if len(group) > _TEXT_LINES and _is_full(group) else [_as_one(group)]
+        cells += map(_as_one, split)
     else:
         for row in rows:
             own = _cells(row, borders)

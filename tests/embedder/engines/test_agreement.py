@@ -24,28 +24,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning"),
 ]
 OTHER_LANGUAGES = """
-Der Server beantwortet Anfragen, ohne auf die Platte zu warten.|Wie lege ich einen Teilindex an?
-Nach einem Absturz wird das Protokoll von vorn gelesen.|Größere Tabellen brauchen größere Indizes, und zwar überall.
-Le serveur répond aux requêtes sans attendre le disque.|Comment créer un index partiel ?
-Après une panne, le journal est relu depuis le début.|L'été dernier, l'équipe a réécrit tout le système à la main.
-El servidor responde a las consultas sin esperar al disco.|¿Cómo se crea un índice parcial?
-Después de una caída se vuelve a leer el registro.|El niño comió una piña muy dulce en la montaña.
-Il server risponde alle richieste senza attendere il disco.|Perché l'indice è più piccolo della tabella?
-O servidor responde às consultas sem esperar pelo disco.|A manutenção começará amanhã às três da tarde.
-Сервер отвечает на запросы, не дожидаясь диска.|Как создать частичный индекс?
-После сбоя журнал читается с самого начала.|Большие таблицы требуют больших индексов.
-サーバーはディスクを待たずに問い合わせに答えます。|部分インデックスを作るにはどうすればよいですか。
-障害の後、ログは最初から読み直されます。|昨日は雨が降ったので、散歩に行きませんでした。
-服务器无需等待磁盘即可回答查询。|如何创建部分索引？
-崩溃之后,日志会从头开始重新读取。|较大的表需要较大的索引。
-서버는 디스크를 기다리지 않고 질의에 답합니다.|부분 인덱스를 어떻게 만드나요?
-يجيب الخادم عن الاستعلامات دون انتظار القرص.|كيف أنشئ فهرسًا جزئيًا؟
-השרת עונה לשאילתות בלי לחכות לדיסק.|איך יוצרים אינדקס חלקי?
-सर्वर डिस्क की प्रतीक्षा किए बिना प्रश्नों का उत्तर देता है।|आंशिक सूचकांक कैसे बनाएँ?
-Sunucu, diski beklemeden sorguları yanıtlar.|Kısmi bir dizin nasıl oluşturulur?
-Serwer odpowiada na zapytania, nie czekając na dysk.|Jak utworzyć indeks częściowy?
-Ο διακομιστής απαντά χωρίς να περιμένει τον δίσκο.|Πώς δημιουργώ ένα μερικό ευρετήριο;
-Máy chủ trả lời truy vấn mà không cần chờ đĩa.|Làm thế nào để tạo một chỉ mục một phần?
+Größere Tabellen brauchen größere Indizes, und zwar überall.|Comment créer un index partiel ?
+El niño comió una piña muy dulce en la montaña.|Perché l'indice è più piccolo della tabella?
+A manutenção começará amanhã às três da tarde.|Сервер отвечает на запросы, не дожидаясь диска.
+昨日は雨が降ったので、散歩に行きませんでした。|崩溃之后,日志会从头开始重新读取。|부분 인덱스를 어떻게 만드나요?
+يجيب الخادم عن الاستعلامات دون انتظار القرص.|השרת עונה לשאילתות בלי לחכות לדיסק.
+सर्वर डिस्क की प्रतीक्षा किए बिना प्रश्नों का उत्तर देता है।|Πώς δημιουργώ ένα μερικό ευρετήριο;
+Máy chủ trả lời truy vấn mà không cần chờ đĩa.|Serwer odpowiada na zapytania, nie czekając na dysk.
 """
 WORDS = ["the", "partial", "index", "of", "a", "table", "scans", "rows", "während", "naïve", "索引", "ключ", "x1", "42"]
 # Cosine to eager fp32: worst and mean over all texts.

@@ -35,7 +35,11 @@ _X86 = {
 }
 _ARM = list(library.ISAS["aarch64"])
 LENGTHS = [1, 2, 3, 14, 15, 16, 17, 31, 32, 33, LONGEST]
-here = cpu.detect()
+MODELS = {kind: (kind, {}, LENGTHS) for kind in ("bert", "mpnet", "modernbert")}
+MODELS |= {name: ("bert", sizes, [1, 5, 33]) for name, sizes in ODD_SIZES.items()}
+MODELS["odd modernbert"] = ("modernbert", ODD_MODERN, [1, 5, 33, 64])
+here = cpu.detect()  # what is here is run for real in test_native.py
+BOTH = [(isa, p) for isa in (*_X86, *_ARM) if isa not in here.isas for p in PRECISIONS if runs(isa, p)]
 
 
 @pytest.fixture(scope="module")
@@ -82,39 +86,16 @@ def agree(drivers, folder, isa, precision, model, lengths, dimensions=0):
     assert np.array_equal(alone[0, 0], together[-1])  # whatever batch it is in
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("isa", [*_X86, *_ARM])
-@pytest.mark.parametrize("kind", ["bert", "mpnet", "modernbert"])
-def test_every_length(make_model, drivers, folder, kind, isa, precision):
-    if isa in here.isas:
-        pytest.skip(f"{isa} is run for real in test_native.py")
-    if not runs(isa, precision):
-        pytest.skip(f"{isa} has no dot products of bytes")
-    agree(drivers, folder, isa, precision, make_model(kind), LENGTHS)
+@pytest.mark.parametrize(("isa", "precision"), BOTH)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_length_and_odd_sizes(make_model, drivers, folder, name, isa, precision):
+    kind, sizes, lengths = MODELS[name]
+    agree(drivers, folder, isa, precision, make_model(kind, **sizes), lengths)
 
 
-@pytest.mark.parametrize("isa", [*_X86, "neon_mmla"])
-@pytest.mark.parametrize("sizes", ODD_SIZES)
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_odd_sizes(make_model, drivers, folder, sizes, isa, precision):
-    if isa in here.isas:
-        pytest.skip(f"{isa} is run for real in test_native.py")
-    agree(drivers, folder, isa, precision, make_model("bert", **ODD_SIZES[sizes]), [1, 5, 33])
-
-
-@pytest.mark.parametrize("isa", [*_X86, "neon_mmla"])
-@pytest.mark.parametrize("precision", ["bf16", "int8"])
-def test_an_odd_modernbert(make_model, drivers, folder, isa, precision):
-    if isa in here.isas:
-        pytest.skip(f"{isa} is run for real in test_native.py")
-    agree(drivers, folder, isa, precision, make_model("modernbert", **ODD_MODERN), [1, 5, 33, 64])
-
-
-@pytest.mark.parametrize("isa", ["amx", "neon_mmla", "neon"])
+@pytest.mark.parametrize("isa", [isa for isa in ("amx", "neon_mmla", "neon") if isa not in here.isas])
 @pytest.mark.parametrize("name", MODULES)
 def test_what_follows_the_encoder(make_model, drivers, folder, tmp_path, name, isa):
-    if isa in here.isas:
-        pytest.skip(f"{isa} is run for real in test_native.py")
     model = with_modules(make_model("bert"), name, tmp_path)
     agree(drivers, tmp_path, isa, "fp32", model, [1, 5, 33, 64], MODULES[name][2])
 

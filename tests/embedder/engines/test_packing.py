@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from embedder.engines.build_worker import _bf16, build_native, write_weights
-from embedder.engines.plan import PackageKey
+from embedder.engines.build_worker import _bf16, write_weights
 from embedder.errors import ModelError
 from embedder.model.spec import read_spec
 from tests.embedder.engines.kernels import with_modules
@@ -82,21 +81,3 @@ def test_dense_modules_stay_in_fp32(make_model, tmp_path):
 def test_what_is_no_model_of_the_engine_is_told(make_model, tmp_path):
     with pytest.raises(ModelError, match="the native engine does not run electra"):
         write_weights(read_spec(make_model("electra")), "fp32", "x86_64", tmp_path)
-
-
-def test_a_library_that_is_there_is_not_compiled(make_model, tmp_path, monkeypatch):
-    """As in an installed wheel: no step says so, and no compiler is asked for."""
-    from embedder.engines import library, package
-
-    built = tmp_path / "built.so"
-    built.write_bytes(b"the library")
-    monkeypatch.setattr(library, "built_library", lambda machine: built)
-    monkeypatch.setattr(library, "_made_of", lambda path: library.sources_digest())
-    monkeypatch.setenv("CXX", "/nonexistent/g++")
-    steps = []
-    (tmp_path / "package").mkdir()
-    build_native(read_spec(make_model("bert")), "fp32", tmp_path / "package", steps.append)
-    assert steps == ["packing the weights"]
-    assert (tmp_path / "package" / library.LIBRARY).read_bytes() == b"the library"
-    key = PackageKey("m", "native", "f", "fp32", "x86_64", "", 0)
-    assert not package.needs_compiler(key)

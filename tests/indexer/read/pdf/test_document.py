@@ -101,7 +101,6 @@ def test_running_heads_and_page_numbers_are_left_out() -> None:
     [
         ("a narrow side-", "track until", "", "narrow sidetrack until"),
         ("a narrow side-", "track until", "A side-track is meant.", "narrow side-track until"),
-        ("pre-", "and postwar until", "", "pre- and postwar until"),
     ],
 )
 def test_hyphens_at_line_ends(first: str, second: str, elsewhere: str, expected: str) -> None:
