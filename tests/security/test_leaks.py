@@ -367,6 +367,3 @@ def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, part: P
 def test_every_method_of_a_retriever_is_narrowed() -> None:
     names = {name for name in vars(LiveRetriever) if not name.startswith("_")}
     assert names <= set(vars(ScopedRetriever))
-
-
-# MCP: arguments of every tool

@@ -2,7 +2,6 @@ import re
 
 import pytest
 
-from rag.answer import prompt
 from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Exchange, messages, neutralise, search_text
 from tests.web.fakes import make_hit
 
@@ -67,14 +66,6 @@ def test_a_conversation_is_data_too_and_bounded():
     assert len(content) < MOST_REMEMBERED + 300
     assert len(messages("why?", [], [Exchange("q" * 10_000, "")])[1]["content"]) < MOST_REMEMBERED + 300
     assert "conversation>" not in messages("why?", [make_hit(1)])[1]["content"]
-
-
-def test_of_a_long_conversation_only_what_is_told_is_looked_at(monkeypatch):
-    looked_at = []
-    monkeypatch.setattr(prompt, "_defused", lambda bracket: looked_at.append(bracket) or bracket[0])
-    spaces = "a" + " " * 19_990 + "b"  # a pattern that looked for a citation from each of them took a second
-    messages("why?", [], [Exchange("<" * 10_000, "<" * 20_000), Exchange("", spaces)])
-    assert len(looked_at) <= MOST_REMEMBERED + 1_500
 
 
 def test_passages_share_the_space():

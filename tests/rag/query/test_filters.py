@@ -59,11 +59,3 @@ def test_every_mode_finds_the_same(retriever: Retriever, mode: str) -> None:
     ]
     for fields, test in expected:
         assert found(retriever, fields, mode) == {number for number in range(PAGES) if test(number)}, fields
-
-
-def test_hits_carry_what_was_filtered_by(retriever: Retriever) -> None:
-    [hit, *_] = retriever.answer_query(
-        SearchRequest("cats", filter=Filter.parse({"language": "de", "date": {"from": "2024-01-01"}}))
-    ).hits
-    assert (hit.language, hit.date, hit.content_type) == ("de", "2024-06-30", "text/markdown")
-    assert hit.metadata == {"team": ["core", "k=v::"]}

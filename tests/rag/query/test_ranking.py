@@ -86,16 +86,6 @@ def test_one_search_keeps_its_order_and_what_repeats_is_ranked_lower(part):
     assert lower_boilerplate(ranking, np.zeros(4, np.uint8)).scores.tolist() == ranking.scores.tolist()
 
 
-def test_tokens_are_a_third_of_a_hybrid_ranking():
-    maxsim = maxsim_of({2: 0.8, 3: 0.6, 7: 0.4})
-    dense, lexical = found([(0.9, 7), (0.5, 2)]), words([(12.0, 3), (6.0, 7)])
-    ranking = fuse(dense, lexical, lambda rows: np.full(len(rows), 0.7, np.float32), maxsim)
-    # cosines 0, 0.5, 1; words 0, 1, 0.5; tokens 1, 0.5, 0
-    assert ranking.rows.tolist() == [3, 7, 2]
-    assert ranking.scores.tolist() == pytest.approx([2 / 3, 0.5, 1 / 3])
-    assert by_row(ranking, "tokens") == pytest.approx({2: 0.8, 3: 0.6, 7: 0.4})
-
-
 def test_what_was_read_comes_first():
     ranking = Ranking(np.arange(5), floats(9, 8, 7, 6, 5), {"dense": floats(1, 2, 3, 4, 5)})
     read = rerank(ranking, np.array([0, 2, 3]), floats(0, 1, 10), floats(0.1, 0.2, 0.3))
@@ -123,11 +113,6 @@ def test_at_most_so_many_of_a_document():
     choice = choose(ranked(6), facts([0, 0, 0, 1, 0, 1], signatures), k=6, per_document=2)
     assert choice.indices.tolist() == [0, 1, 3, 5]
     assert choice.left_out == {0: 2}
-
-
-def test_nothing_to_choose_from():
-    choice = choose(ranked(0), facts([], []), k=5, per_document=1)
-    assert (choice.indices.tolist(), choice.folded) == ([], {})
 
 
 def test_collapse_folds_near_duplicates_and_makes_no_chains():

@@ -10,7 +10,6 @@ from msgspec.structs import asdict, astuple
 from rag import deadline
 from rag.errors import NotConfigured
 from rag.query.request import SearchRequest
-from rag.query.results import headed
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
@@ -66,14 +65,6 @@ def test_the_order_is_by_both(retriever, mode):
     assert all(hit.scores["rerank"] is None for hit in plain.hits)
 
 
-def test_the_model_reads_headings_too_and_its_own_score_is_shown(retriever, model):
-    answer = asked(retriever, per_document=0)
-    best = answer.hits[0]
-    assert headed(best.title, best.section, best.text) in model.texts
-    logits = model.logits(model.pairs(QUERY, [headed(hit.title, hit.section, hit.text) for hit in answer.hits]))
-    assert [hit.scores["rerank"] for hit in answer.hits] == pytest.approx(model.activated(logits).tolist())
-
-
 def test_no_more_than_the_depth_is_read_and_the_rest_follows(retriever, monkeypatch):
     monkeypatch.setattr("rag.query.retriever.RERANKED", 3)
     plain = retriever.answer_query(SearchRequest(QUERY, per_document=0, k=20))
@@ -85,12 +76,6 @@ def test_no_more_than_the_depth_is_read_and_the_rest_follows(retriever, monkeypa
     assert [hit.scores["rerank"] is None for hit in answer.hits] == [False] * 3 + [True] * (len(ids) - 3)
     scores = [hit.score for hit in answer.hits]
     assert scores == sorted(scores, reverse=True)
-
-
-def test_pages_are_of_one_ranking(retriever):
-    whole = asked(retriever, per_document=0, k=12)
-    pages = [asked(retriever, per_document=0, k=4, offset=offset) for offset in (0, 4, 8)]
-    assert [hit.id for page in pages for hit in page.hits] == [hit.id for hit in whole.hits]
 
 
 def test_short_of_time_fewer_are_read_and_that_is_said(retriever, model, monkeypatch):

@@ -5,8 +5,8 @@ import pytest
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.lexical.lexical_query import read_query
-from rag.query.results import MOST_SHARES, Hit, count_facets, split_sentences
-from rag.query.retriever import coverage, is_close, mark_sentences
+from rag.query.results import Hit, count_facets, split_sentences
+from rag.query.retriever import is_close, mark_sentences
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 
@@ -36,11 +36,6 @@ def test_by_cosine_and_words(cosine: float | None, text: str, close: bool) -> No
         is_close(read_query(query).asked, [hit(0.1), hit(cosine, text, query)] if cosine else [hit(None, text, query)])
         is close
     )
-
-
-def test_words_of_title_and_headings_count() -> None:
-    assert coverage(read_query("partial index size").asked, make_hit(text="x", highlights=[])) == pytest.approx(2 / 3)
-    assert coverage(read_query("?!").asked, make_hit()) == 0
 
 
 @pytest.mark.parametrize(
@@ -110,12 +105,6 @@ def test_values_are_counted_most_frequent_first() -> None:
     assert pairs(found, "source") == [("https://a.example/", 3), ("/srv", 1)]
     assert pairs(found, "content_type") == [("text/html", 4)]
     assert pairs(found, "path") == []
-
-
-def test_only_the_most_frequent_values_are_named_and_equals_come_by_name() -> None:
-    found = [facts("https://a.example/", language=f"{letter}{other}") for letter in "zyx" for other in "cba" * 2]
-    assert pairs(found, "language")[:2] == [("xa", 2), ("xb", 2)]
-    assert len(pairs([facts(f"https://a.example/{number}/") for number in range(50)], "path")) == MOST_SHARES
 
 
 @pytest.mark.parametrize(

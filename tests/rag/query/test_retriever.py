@@ -12,7 +12,6 @@ from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, QueryError
 from rag.query.request import FURTHEST, Limits, SearchRequest
-from rag.query.results import as_text
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
 
@@ -76,20 +75,6 @@ def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypa
     monkeypatch.setattr(retriever.generation, "search_terms", spy)
     assert ask(retriever, "partial index of a table").hits == wanted
     assert [thread is not threading.current_thread() for thread in threads] == [takes_long]
-
-
-def test_as_dict_is_the_rest_body(retriever):
-    body = ask(retriever, "fsync", k=1).as_dict()
-    assert set(body) == {
-        "query", "hits", "next", "facets", "also_searched", "did_you_mean", "required", "excluded", "close", "reranked",
-        "took_ms", "generation", "search_id",
-    }  # fmt: skip
-    assert set(body["hits"][0]) == {
-        "rank", "id", "url", "title", "section", "text", "highlights", "score", "scores",
-        "language", "date", "content_type", "metadata", "duplicates", "section_text",
-        "document", "sentence", "more", "explanation",
-    }  # fmt: skip
-    assert "Durability" in as_text(body)
 
 
 @pytest.mark.parametrize(("mode", "silent"), [("dense", "lexical"), ("lexical", "dense")])
@@ -201,25 +186,6 @@ def test_the_last_page_says_so(many):
     assert ask(many, "zebra", mode="lexical").next is None
 
 
-@pytest.mark.parametrize("offset", [0, 5, 40])
-def test_a_page_is_fetched_at_once_and_judged_by_the_best_of_all(many, monkeypatch, offset):
-    fetched, expanded = [], []
-    chunks, section = many.generation.chunks, many.generation.section
-    monkeypatch.setattr(many.generation, "chunks", lambda rows: fetched.append(len(rows)) or chunks(rows))
-    monkeypatch.setattr(many.generation, "section", lambda row: expanded.append(row) or section(row))
-    best = ask(many, "vacuum alpha beta", k=60, expand="section").hits
-    fetched.clear(), expanded.clear()
-    judged = []
-    monkeypatch.setattr("rag.query.retriever.is_close", lambda query, hits, close: judged.extend(hits) or True)
-    page = ask(many, "vacuum alpha beta", k=20, offset=offset, expand="section")
-    assert len(fetched) == 1
-    assert len(expanded) == len(page.hits) == 20
-    assert [(hit.id, hit.section_text) for hit in page.hits] == [
-        (hit.id, hit.section_text) for hit in best[offset : offset + 20]
-    ]
-    assert [hit.id for hit in judged] == [hit.id for hit in best[:10]]
-
-
 def test_facets_count_documents(many):
     assert ask(many, "vacuum").facets is None
     first = ask(many, "vacuum alpha", k=5, facets=True).facets
@@ -242,15 +208,3 @@ def test_a_sentence_is_marked_where_no_word_matches_and_a_vector_spares_the_mode
     assert hit.text[slice(*hit.sentence)] == "Owls hunt at night."
     assert answer.took_ms["embed"] == 0
     assert all(hit.sentence is None for hit in ask(retriever, "zebra", k=4).hits)
-
-
-@pytest.mark.parametrize(("query", "embedded"), [("owls", 0), ("birds", 1 + 2)])
-def test_a_search_by_words_embeds_only_where_a_hit_has_nothing_to_mark(site, query, embedded):
-    text = "# Birds\n\nSparrows sing at dawn. Owls hunt at night.\n"
-    (site.source / "birds.md").write_text(text, encoding="utf-8")
-    site.build()
-    retriever = opened(site)
-    answer = ask(retriever, query, mode="lexical", sentences=True)
-    [hit] = answer.hits
-    assert bool(hit.highlights) is (hit.sentence is None) is (answer.took_ms["embed"] == 0) is (embedded == 0)
-    assert retriever.embedder.encoded == embedded  # the query, and the sentences to choose from

@@ -94,20 +94,6 @@ def callers(embedder, monkeypatch):
     made.pool.shutdown()
 
 
-def test_a_lone_query_runs_at_once_in_its_own_thread():
-    threads = []
-
-    class Noting(DummyEmbedder):
-        def encode(self, texts, *, role="document"):
-            threads.append(threading.current_thread())
-            return super().encode(texts, role=role)
-
-    batcher = QueryBatcher(Noting())
-    for text in ("first", "second"):
-        assert np.array_equal(batcher.encode([text])[0], vector_of(text))
-    assert threads == [threading.current_thread()] * 2
-
-
 def test_a_run_is_bounded_in_texts_and_tokens(callers, embedder):
     long = "nine letters " * 4  # 52 characters, so at most 54 tokens
     callers.lead("first", embedder)

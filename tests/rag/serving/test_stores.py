@@ -5,17 +5,16 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 
-from indexer.errors import IndexMissing, StoreAddressError, StoreUnreachable
+from indexer.errors import IndexMissing, StoreUnreachable
 from indexer.generation.layout import current_id
 from indexer.pipeline.progress import progress_for
 from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
 from rag.commands.indexing import IndexRequest, index_sources
-from rag.errors import FingerprintMismatch, NotPublished, NotReady, SettingsError
+from rag.errors import FingerprintMismatch, NotPublished, NotReady
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.serving.store_access import Publisher, check_servable, milvus_at, roll_back
@@ -218,15 +217,3 @@ def test_generations_rollback_and_verification_of_a_store(site, target, settings
     assert text.endswith("is intact")
     with pytest.raises(IndexMissing):
         verify_verb(settings, generation="20200101T000000-000000")
-
-
-@pytest.mark.parametrize(
-    ("changed", "error", "said"),
-    [
-        ({"collection": "manuals"}, SettingsError, "holds one collection"),
-        ({"store": "redis://host/x"}, StoreAddressError, "redis://"),
-    ],
-)
-def test_a_store_that_cannot_be(settings, changed, error, said):
-    with pytest.raises(error, match=said):
-        rollback(replace(settings, **changed), None)
