@@ -12,8 +12,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.generation.documents import once
 from indexer.generation.layout import DEFAULT
-from indexer.generation.manifest import Manifest
-from indexer.sources.folder import open_original
+from indexer.sources.folder import INSIDE, open_original
 from rag import deadline
 from rag.errors import CollectionMissing, DocumentMissing, NotConfigured, NotReady, NotThere
 from rag.query.headings import is_suggested_for, suggestions
@@ -118,14 +117,37 @@ class LiveRetriever(Follower):
 
     def document(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document that a filter allows with its passages, JSON-ready. Raises DocumentMissing."""
-        return self._document(id, collection, filter)[0]
+
+        def look(retriever: Retriever) -> dict[str, Any] | None:
+            generation = retriever.generation
+            return next(generation.documents(in_force(filter, generation.manifest), id), None)
+
+        found = self._ask(collection, look)
+        if found is None:
+            raise DocumentMissing(id, collection)
+        return found
 
     def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
-        """Open the file that a document was read from; see `open_original`. Raises NotThere."""
-        found, manifest = self._document(id, collection, filter)
-        within = manifest.settings.get("crawl", {}).get("within", {})
+        """Open the file that a document was read from; see `open_original`.
+
+        An archive, an e-mail or any other file in which several documents lie is not for callers below a filter, who
+        may not see all of them. Raises NotThere.
+        """
+        found = self.document(id, collection, filter)
+        url, source = found["url"], found["source"]
+
+        def look(retriever: Retriever) -> tuple[bool, Sequence[str]]:
+            generation = retriever.generation
+            is_whole = in_force(filter, generation.manifest) is None
+            inside = Filter(url_prefix=(url + INSIDE.removesuffix("/"),))
+            is_open = is_whole or (INSIDE not in url and next(generation.documents(inside), None) is None)
+            return is_open, generation.manifest.settings.get("crawl", {}).get("within", {}).get(source, ())
+
+        is_open, within = self._ask(collection, look)
         try:
-            return open_original(found["url"], found["source"], within.get(found["source"], ()))
+            if not is_open:
+                raise SourceError("the file holds several documents, and is for those who may see all of them")
+            return open_original(url, source, within)
         except SourceError as error:
             raise NotThere(str(error)) from error
 
@@ -157,19 +179,6 @@ class LiveRetriever(Follower):
             return documents if first is None else chain([first], documents)
 
         return self._ask(collection, begin)
-
-    def _document(self, id: str, collection: str, filter: Filter | None) -> tuple[dict[str, Any], Manifest]:
-        """Return a document that a filter allows, with the manifest. Raises as `document` does."""
-
-        def look(retriever: Retriever) -> tuple[dict[str, Any] | None, Manifest]:
-            generation = retriever.generation
-            only = in_force(filter, generation.manifest)
-            return next(generation.documents(only, id), None), generation.manifest
-
-        found, manifest = self._ask(collection, look)
-        if found is None:
-            raise DocumentMissing(id, collection)
-        return found, manifest
 
     def _ask(self, collection: str, ask: Callable[[Retriever], Found]) -> Found:
         """Ask the retriever of a collection, waiting for it while the process starts."""

@@ -3,6 +3,7 @@
 import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from email.message import EmailMessage
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -15,7 +16,7 @@ from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.collections import drop_collection
 from indexer.publish.publish import roll_back
 from rag.errors import CollectionMissing, DocumentMissing, NotReady, NotThere
-from rag.query.request import SearchRequest
+from rag.query.request import Filter, SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
@@ -185,26 +186,40 @@ def test_a_hit_leads_to_its_document_in_every_generation(site, live):
 def test_originals_are_those_of_documents_and_of_what_holds_them(site, live):
     with zipfile.ZipFile(site.source / "old notes.zip", "w") as archive:
         archive.writestr("deep/zebra.md", "# Zebras\n\nStripes of the zebra, in an archive.\n")
+    (site.source / "line\nfeed.md").write_text("# Emu\n\nFeathers of the emu.\n")
+    message = EmailMessage()
+    message["Subject"] = "Okapi"
+    message.set_content("The okapi has legs.")
+    message.add_attachment("Attached gnu horns.", filename="gnu.txt")
+    (site.source / "okapi.eml").write_bytes(bytes(message))
     site.build()
     live.start()
-    hits = {
-        query: live.search(SearchRequest(query, k=1, mode="lexical")).hits[0]
-        for query in ("dead tuples", "zebra stripes")
+    ids = {
+        query: live.search(SearchRequest(query, k=1, mode="lexical")).hits[0].document
+        for query in ("dead tuples", "zebra stripes", "emu feathers", "okapi legs", "gnu horns")
     }
-    name, file = live.original(hits["zebra stripes"].document)
-    with file:
-        assert name == "old notes.zip"
-        assert file.read() == (site.source / name).read_bytes()
-    name, file = live.original(hits["dead tuples"].document)
-    file.close()
-    path = site.source / name
-    assert path.as_uri() == hits["dead tuples"].url.partition("#")[0]
+    below = Filter.parse({"language": "en"}), Filter(readers=frozenset({"user:ann"}))
+    for query, shown in {
+        "dead tuples": "vacuum.md", "emu feathers": "line feed.md",
+        "zebra stripes": "old notes.zip", "okapi legs": "okapi.eml", "gnu horns": "okapi.eml",
+    }.items():  # fmt: skip
+        name, file = live.original(ids[query])
+        with file:
+            assert name == shown
+            assert file.read() == (site.source / name.replace("line ", "line\n")).read_bytes()
+        live.original(ids[query], filter=below[1])[1].close()  # no document has an access list
+        if name.endswith(".md"):
+            live.original(ids[query], filter=below[0])[1].close()
+        else:  # what else is in the file may not be for the caller
+            with pytest.raises(NotThere, match="holds several documents"):
+                live.original(ids[query], filter=below[0])
+    path = site.source / "vacuum.md"
     secret = site.source.parent / "secret.txt"
     secret.write_text("outside")
     path.unlink()
     path.symlink_to(secret)
     with pytest.raises(NotThere, match="not where it was"):
-        live.original(hits["dead tuples"].document)
+        live.original(ids["dead tuples"])
     with pytest.raises(DocumentMissing):
         live.original("0" * 32)
 
