@@ -104,14 +104,10 @@ def _sides(path: Any, parts: int, matrix: Matrix) -> Iterator[Rule | Upright]:
         if pdfium.FPDFPathSegment_GetClose(segment):
             figures[-1].append(figures[-1][0])
     sides = [tuple(zip(*points, strict=True)) for points in figures]
-    boxes = [(min(xs), min(ys), max(xs), max(ys)) for xs, ys in sides]
     if stroke.value:
         ends = [pair for points in figures for pair in pairwise(points)]
-    elif len(boxes) == 2 and all(abs(a - b) <= _THIN for a, b in zip(*boxes, strict=True)):  # a frame
-        west, south, east, north = boxes[0]
-        ends = list(pairwise(((west, south), (east, south), (east, north), (west, north), (west, south))))
     else:
-        ends = [((west, south), (east, north)) for west, south, east, north in boxes]
+        ends = [((min(xs), min(ys)), (max(xs), max(ys))) for xs, ys in sides]
     yield from filter(None, (_line(*pair) for pair in ends))
 
 

@@ -91,8 +91,7 @@ def test_running_heads_and_page_numbers_are_left_out() -> None:
     ]
     found = [section.text for section in read(drawn(*pages), None).sections]
     assert len(found) == 4
-    assert found == ["\n".join(BODY)] * 4 or all("Zoo" not in one and one.startswith("Sentence 0") for one in found)
-    assert all(one.endswith("nearly so.") for one in found)
+    assert all(one.startswith("Sentence 0") and one.endswith("nearly so.") for one in found)
     assert "Zoo guide 1" in read(drawn(pages[0]), None).sections[0].text  # one page tells nothing
 
 

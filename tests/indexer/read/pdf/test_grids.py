@@ -29,14 +29,6 @@ def outlined(*cells: Cell) -> str:
     return "\n".join((*boxes, *boxed(*cells).splitlines()[4::5]))
 
 
-def framed(*cells: Cell) -> str:
-    """The same, each box as a frame that is filled between two rectangles."""
-    frames = (f"{60 + 90 * column} {700 - 20 * (row + rows)} {90 * columns} {20 * rows} re "
-              f"{61 + 90 * column} {701 - 20 * (row + rows)} {90 * columns - 2} {20 * rows - 2} re f*"
-              for row, column, rows, columns, _ in cells)  # fmt: skip
-    return "\n".join((*frames, *boxed(*cells).splitlines()[4::5]))
-
-
 def read_text(page: str) -> str:
     return "\n".join(section.text for section in read(drawn(page), None).sections)
 
@@ -49,9 +41,7 @@ ROWS: tuple[Cell, ...] = (
 EXPECTED = "Zone | Ticket | Fare\nZone 1 | Day | 2.50\nZone 1 | Week | 9.00\nZone 2 | on request | on request"
 
 
-@pytest.mark.parametrize(
-    "page", [boxed(*ROWS), boxed(*ROWS, gap=2.5), outlined(*ROWS), framed(*ROWS)], ids=("joined", "gap", "box", "frame")
-)
+@pytest.mark.parametrize("page", [boxed(*ROWS), boxed(*ROWS, gap=2.5), outlined(*ROWS)], ids=("joined", "gap", "box"))
 def test_a_cell_is_in_every_row_and_column_that_it_spans(page: str) -> None:
     [section] = read(drawn(page), None).sections
     assert section.text == EXPECTED
