@@ -82,7 +82,7 @@ def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
     """Return what is nearest to a word, 1 being equal; None where nothing is near."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, list(known), n=1, cutoff=least)), None)
+    return next(iter(get_close_matches(word[:100], list(known), n=1, cutoff=least)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

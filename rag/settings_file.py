@@ -1,7 +1,6 @@
 """`pilotlight.toml`: settings, and the sources of an index with what each is read like."""
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from indexer.config import OWN, CrawlLimits, own_names
 from indexer.credentials import Basic, Credential, InEnvironment, InFile, Place, site_of
+from indexer.decoding import load_toml
 from indexer.errors import ConfigError, SourceError
 from indexer.read.extraction import collect
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
@@ -58,10 +58,10 @@ def read_settings_file(path: Path) -> SettingsFile:
     Raises SettingsError naming the file, the place in it and what is allowed.
     """
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = load_toml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(f"cannot read {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     for name in BY_NAME.keys() & content.keys():
         raise SettingsError(f"{path}: move {name} into the table [settings]")

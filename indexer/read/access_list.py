@@ -5,12 +5,11 @@ must not make a document public.
 """
 
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import accumulate, takewhile
 from typing import Any
 
-from indexer.decoding import visible
+from indexer.decoding import load_toml, visible
 from indexer.filter import folded
 from indexer.records import Readers
 
@@ -64,11 +63,10 @@ def readers_of(given: object) -> Readers:
 def read_list(body: bytes) -> Readers:
     """Read the file of a list, as `readers_of` does. Raises ValueError."""
     try:
-        return readers_of(tomllib.loads(body.decode("utf-8-sig")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        given = load_toml(body.decode("utf-8-sig"))
+    except ValueError as error:
         raise ValueError(f"is not valid TOML ({error})") from None
-    except RecursionError:
-        raise ValueError("is not valid TOML (too deep)") from None
+    return readers_of(given)
 
 
 def checked_names(names: Any) -> Readers:

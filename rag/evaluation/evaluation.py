@@ -4,7 +4,6 @@ Measures are those of ir-measures, with the definitions of trec_eval.
 """
 
 import csv
-import json
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import closing
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import ir_measures
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from ir_measures import RR, R, nDCG
@@ -32,6 +32,8 @@ Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
 Figures = dict[str, npt.NDArray[np.float64]]  # measure: a figure for each query, from 0 to 1
 
+_LONGEST = 10_000_000  # bytes of a document or query
+_MOST_RELEVANT = 1_000_000
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
 
@@ -45,11 +47,15 @@ class Dataset:
     judgements: Judgements
 
 
+class _Row(msgspec.Struct):
+    id: str = msgspec.field(name="_id")
+    text: str
+    title: str | None = None
+
+
 def read_dataset(folder: Path) -> Dataset:
     """Read corpus.jsonl, queries.jsonl and qrels/test.tsv. Raises DatasetError naming the file and line."""
-    corpus = {
-        row["_id"]: f"{row.get('title', '')} {row['text']}".strip() for row in _json_lines(folder / "corpus.jsonl")
-    }
+    corpus = {row.id: f"{row.title or ''} {row.text}".strip() for row in _json_lines(folder / "corpus.jsonl")}
     queries, judgements = read_questions(folder)
     if not corpus:
         raise DatasetError(f"{folder} has no documents: is it in BEIR's layout?")
@@ -63,29 +69,33 @@ def read_questions(folder: Path) -> tuple[dict[str, str], Judgements]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, delimiter="\t"):
-                judgements.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
-    except (OSError, KeyError, ValueError, TypeError) as error:
+                relevance = int(row["score"])
+                if abs(relevance) > _MOST_RELEVANT:
+                    raise ValueError(f"a score is over {_MOST_RELEVANT:,}")
+                judgements.setdefault(row["query-id"], {})[row["corpus-id"]] = relevance
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         raise DatasetError(
             f"{path} cannot be read ({error}): it needs query-id, corpus-id and score columns"
         ) from error
-    queries = {row["_id"]: row["text"] for row in _json_lines(folder / "queries.jsonl") if row["_id"] in judgements}
+    queries = {row.id: row.text for row in _json_lines(folder / "queries.jsonl") if row.id in judgements}
     if not queries:
         raise DatasetError(f"{folder} has no judged queries: is it in BEIR's layout?")
     return queries, judgements
 
 
-def _json_lines(path: Path) -> list[dict[str, Any]]:
+def _json_lines(path: Path) -> Iterator[_Row]:
+    decoder, number = msgspec.json.Decoder(_Row), 0
     try:
-        with path.open(encoding="utf-8") as file:
-            rows = [json.loads(line) for line in file]
+        with path.open("rb") as file:
+            while line := file.readline(_LONGEST + 1):
+                number += 1
+                if len(line) > _LONGEST:
+                    raise ValueError(f"it has over {_LONGEST:,} bytes")
+                yield decoder.decode(line)
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror or error}; is the folder in BEIR's layout?") from error
-    except ValueError as error:
-        raise DatasetError(f"{path} is not JSON Lines: {error}") from error
-    for number, row in enumerate(rows, start=1):
-        if not isinstance(row, dict) or "_id" not in row or "text" not in row:
-            raise DatasetError(f"{path} line {number} has no _id and text: is it in BEIR's layout?")
-    return rows
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise DatasetError(f"{path} line {number} is not JSON with _id and text, as BEIR has it: {error}") from error
 
 
 def evaluate(

@@ -14,7 +14,6 @@ import re
 import secrets
 import stat
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import decode
 
+from indexer.decoding import load_toml
 from indexer.generation.layout import is_collection_name
 from indexer.urls import is_loopback as is_loopback  # for packages that may not look below this one
 from rag.errors import KeysError, SettingsError
@@ -382,7 +382,7 @@ class AccessRules:
         return Rights("write" if written else "read", sees, writes)
 
     def _read(self) -> tuple["_Rule", ...]:
-        tables = tomllib.loads(self._path.read_text(encoding="utf-8")).get("access", [])
+        tables = load_toml(self._path.read_text(encoding="utf-8")).get("access", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise SettingsError(f"{self._path}: access must be a list of tables: write [[access]]")
         return tuple(_rule(table, f"{self._path}: access {place}") for place, table in enumerate(tables, 1))

@@ -1,6 +1,7 @@
 """Settings: where a value comes from, what is allowed, and what is refused with what takes its place."""
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,9 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
     ("text", "error"),
     [
         ("x = ", "not valid TOML"),
+        ("x = " + "[" * 5_000, "not valid TOML: it is too deep"),
+        (".".join("a" * 100_000) + " = 1", "not valid TOML: a name has over 32 parts"),
+        ("#" * 1_000_001, "not valid TOML: it has over 1,000,000 characters"),
         ("color = 1", "unknown name 'color'; use one of: settings, source"),
         ('model = "x"', "move model into the table .settings."),
         ("[settings]\ncolor = 1", "settings: unknown name 'color'"),
@@ -187,6 +191,16 @@ def test_what_a_file_cannot_say(tmp_path: Path, text: str, error: str) -> None:
     assert "\n" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
     assert "h1dden" not in str(caught.value)
+
+
+def test_a_file_is_read_in_linear_time(tmp_path: Path) -> None:
+    def seconds(count: int) -> float:
+        began = time.process_time()
+        configured(tmp_path, "".join(f"[[source]]\npath = 'x{number}'\n" for number in range(count)))
+        return time.process_time() - began
+
+    seconds(10)
+    assert min(seconds(2_000) for _ in range(2)) < 3 * min(seconds(1_000) for _ in range(2))
 
 
 def test_a_file_that_is_not_there_or_has_a_value_that_no_setting_can_have(tmp_path: Path) -> None:

@@ -54,10 +54,15 @@ def test_tokens(folder, mode, says):
     [
         ("corpus.jsonl", None, "cannot read .*corpus.jsonl: No such file"),
         ("corpus.jsonl", "", "no documents"),
-        ("corpus.jsonl", '{"_id": "a", "text": "t"}\n{"no": 1}', "line 2 has no _id"),
-        ("queries.jsonl", "{", "queries.jsonl is not JSON Lines"),
+        ("corpus.jsonl", '{"_id": "a", "text": "t"}\n{"no": 1}', "line 2 is not JSON with _id and text"),
+        ("corpus.jsonl", "[" * 100_000, "line 1 is not JSON"),
+        ("corpus.jsonl", '{"_id": "a", "text": "' + "x" * 10_000_000, "line 1 .* over 10,000,000 bytes"),
+        ("corpus.jsonl", '{"_id": "a", "text": "\\ud800"}', "line 1 is not JSON"),
+        ("queries.jsonl", '{"_id": ["a"], "text": "t"}', "queries.jsonl line 1 .* Expected `str`"),
         ("qrels/test.tsv", "a\tb\n1\t2\n", "test.tsv cannot be read"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv cannot be read"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t" + "9" * 20, "a score is over"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n" + "q" * 200_000 + "\td1\t1\n", "field larger than"),
     ],
 )
 def test_bad_folders_are_told_by_file(folder, file, content, told):
