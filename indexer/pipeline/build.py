@@ -201,7 +201,7 @@ class _Build:
                 elif isinstance(item, Known):
                     self._add_known(item)
                 else:
-                    report.failed.append(item)
+                    report.fail(item)
                 plan.progress.page()
         for number, url, _ in self._earlier.documents():
             if number not in self._still_there:
@@ -264,7 +264,7 @@ class _Build:
         if isinstance(result, Unwanted):
             return self._skip(page.url, str(result))
         if isinstance(result, ParseError):
-            self._report.failed.append(Failure(page.url, str(result)))
+            self._report.fail(Failure(page.url, str(result)))
             return f"{_FAILED}{result}"
         stated = self._plan.config.metadata.get(page.source, {})
         metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.metadata)
@@ -286,7 +286,7 @@ class _Build:
         """Take over a page that was not read, because it is unchanged or out of reach."""
         record = known.record
         if known.kept is not None:
-            self._report.kept.append(Failure(record.url, known.kept))
+            self._report.keep(Failure(record.url, known.kept))
         if record.noindex:
             outcome = self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
         elif is_indexed(record.outcome) and not self._earlier.is_trusted:  # cut again the passages there are of it
@@ -303,7 +303,7 @@ class _Build:
     def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> str:
         """Do with a page what the build before did; return its outcome."""
         if record.outcome.startswith(_FAILED):
-            self._report.failed.append(Failure(record.url, record.outcome.removeprefix(_FAILED)))
+            self._report.fail(Failure(record.url, record.outcome.removeprefix(_FAILED)))
         elif not is_indexed(record.outcome):
             self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
         else:

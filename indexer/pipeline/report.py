@@ -9,13 +9,16 @@ from typing import Any
 
 import msgspec
 
-from indexer.decoding import one_line
+from indexer.decoding import one_line, shorten
 from indexer.errors import counted
 from indexer.generation.manifest import Counts
 from indexer.records import NO_SCANS, Failure, ScanCounts, Skip
 
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
+_MOST_LISTED = 1_000  # pages that failed, and that were kept
+_MOST_GROUPS = 300  # reasons, and notes: a hostile site can make one for each page
+_LONGEST = 300  # characters of one
 STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
 _FIELDS = (
     "generation published documents chunks fetched new changed gone unchanged kept embedded carried "
@@ -87,7 +90,7 @@ class BuildReport:
         self.ocr = NO_SCANS  # of the documents that were read this time
         self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; fetch is time spent waiting for it
         self.stopwatch = Stopwatch()
-        self._skips: dict[str, Tally] = {}  # by reason: of a hostile site they are too many to keep
+        self._skips: dict[str, Tally] = {}  # by reason
         self._notes: dict[str, Tally] = {}  # by text
 
     @property
@@ -102,12 +105,26 @@ class BuildReport:
 
     def skip(self, skip: Skip) -> None:
         """Note what was left out."""
-        self._skips.setdefault(skip.reason, Tally()).add(skip.url)
+        _count(self._skips, skip.reason, skip.url)
+
+    def fail(self, failure: Failure) -> None:
+        """Note a page that could not be read; those over the most that are listed are counted as left out."""
+        self._list(self.failed, failure, "failed")
+
+    def keep(self, failure: Failure) -> None:
+        """Note a page that could not be read and stays as it was before."""
+        self._list(self.kept, failure, "kept")
+
+    def _list(self, failures: list[Failure], failure: Failure, name: str) -> None:
+        if len(failures) < _MOST_LISTED:
+            failures.append(Failure(failure.url, shorten(one_line(failure.reason), _LONGEST)))
+        else:
+            self.skip(Skip(failure.url, f"{name}, after the first {_MOST_LISTED:,}"))
 
     def note(self, url: str, texts: Iterable[str]) -> None:
         """Count notes on a page."""
         for text in texts:
-            self._notes.setdefault(one_line(text), Tally()).add(url)
+            _count(self._notes, text, url)
 
     def scanned(self, scans: ScanCounts) -> None:
         """Note what OCR found in a document."""
@@ -177,6 +194,13 @@ def _failures(name: str, failures: Sequence[Failure]) -> list[str]:
     if len(failures) > _FAILURES_SHOWN:
         lines.append(f"  and {len(failures) - _FAILURES_SHOWN:,} more")
     return lines
+
+
+def _count(tallies: dict[str, Tally], text: str, url: str) -> None:
+    text = shorten(one_line(text), _LONGEST)
+    if text not in tallies and len(tallies) >= _MOST_GROUPS:
+        text = "other reasons"
+    tallies.setdefault(text, Tally()).add(url)
 
 
 def _groups(tallies: Mapping[str, Tally]) -> tuple[ReasonGroup, ...]:

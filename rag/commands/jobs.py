@@ -40,9 +40,10 @@ class NotedProgress(Progress):
         self._noted = 0.0
 
     def note(self) -> None:
-        """Write it now."""
+        """Write it now, unless the disk is full."""
         self._noted = time.monotonic()
-        write(self._path, self.as_dict())
+        with suppress(OSError):
+            write(self._path, self.as_dict())
 
     def _changed(self) -> None:
         if time.monotonic() - self._noted >= _NOTE_S:

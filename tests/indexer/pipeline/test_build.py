@@ -30,7 +30,7 @@ from indexer.pipeline.report import STAGES, BuildReport, Stopwatch
 from indexer.publish.collections import writer_lock
 from indexer.read.ocr.pages import Ocr
 from indexer.read.reader_process import ReaderProcess
-from indexer.records import Document, Page, Skip
+from indexer.records import Document, Failure, Page, Skip
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 from tests.indexer.server import Reply, Site
@@ -193,6 +193,25 @@ def test_building_imports_only_what_it_needs() -> None:
 def test_settings_that_make_no_sense(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(IndexerError, match="must be"):
         make()
+
+
+def test_a_report_of_a_hostile_site_is_small() -> None:
+    report = BuildReport()
+    for number in range(5_000):
+        url, reason = f"http://a.test/{number}", f"{number} is {'x' * 5_000} not read"
+        report.skip(Skip(url, reason))
+        report.note(url, [reason])
+        report.fail(Failure(url, reason))
+        report.keep(Failure(url, reason))
+    content = report.as_dict()
+    assert len(json.dumps(content)) < 1_500_000
+    assert (len(content["failed"]), len(content["kept"]), len(content["notes"])) == (1_000, 1_000, 301)
+    assert sum(group["count"] for group in content["skipped"]) == 5_000 + 2 * 4_000
+    assert content["notes"][0] == {
+        "reason": "other reasons",
+        "count": 4_700,
+        "examples": [f"http://a.test/{n}" for n in (300, 301, 302)],
+    }
 
 
 def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
