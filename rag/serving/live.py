@@ -12,7 +12,6 @@ from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.generation.documents import once
 from indexer.generation.layout import DEFAULT
-from indexer.sources.folder import INSIDE, open_original
 from rag import deadline
 from rag.errors import CollectionMissing, DocumentMissing, NotConfigured, NotReady, NotThere
 from rag.query.headings import is_suggested_for, suggestions
@@ -133,6 +132,8 @@ class LiveRetriever(Follower):
         An archive, an e-mail or any other file in which several documents lie is not for callers below a filter, who
         may not see all of them. Raises NotThere.
         """
+        from indexer.sources.folder import INSIDE, open_original  # with parsers, which no search needs
+
         found = self.document(id, collection, filter)
         url, source = found["url"], found["source"]
 
