@@ -1,5 +1,4 @@
 import threading
-import time
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -111,14 +110,6 @@ def test_robots_keeps_us_out_of_pages_and_redirects(site: Site, limits: CrawlLim
         "/door": "redirect to a page that robots.txt disallows",
     }
     assert not any(hit.startswith("/private") for hit in site.hits)
-
-
-def test_crawl_delay_of_the_site_is_taken_over(site: Site, limits: CrawlLimits) -> None:
-    site.routes["/robots.txt"] = "User-agent: *\nCrawl-delay: 1\n"
-    site.pages(index=link("/a"), a="a")
-    began = time.monotonic()
-    assert run(site, limits)[0] == ["/", "/a"]
-    assert time.monotonic() - began >= 1
 
 
 def test_redirects_give_the_final_address_once(site: Site, limits: CrawlLimits) -> None:

@@ -23,22 +23,6 @@ def get(site: Site, path: str = "/p", limits: CrawlLimits = SMALL) -> bytes:
         return fetcher.get(site.url + path).body
 
 
-def test_answers_with_type_charset_and_headers(site: Site) -> None:
-    site.routes["/p"] = Reply(b"x", 200, {"Content-Type": 'Text/HTML; charset="ISO-8859-1"', "ETag": '"e"'})
-    with closing(Fetcher(SMALL)) as fetcher:
-        answer = fetcher.get(f"{site.url}/p")
-    assert (answer.url, answer.body, answer.content_type) == (f"{site.url}/p", b"x", "text/html")
-    assert (answer.charset, answer.headers["etag"]) == ("ISO-8859-1", '"e"')
-    assert all(agent.startswith("Pilotlight/") for agent in site.agents)
-
-
-def test_five_redirects_are_followed_and_six_are_not(site: Site) -> None:
-    site.routes |= {f"/{i}": redirect(f"/{i + 1}") for i in range(7)} | {"/6": "end"}
-    assert get(site, "/1") == b"end"
-    with pytest.raises(FetchError, match="more than 5 redirects"):
-        get(site, "/0")
-
-
 def drip(handler: BaseHTTPRequestHandler, head: bytes, part: bytes, pause: Callable[[], bool]) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n" + head)
     while not pause():

@@ -1,6 +1,5 @@
 """Documents that were sent, as a source of an index."""
 
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -102,30 +101,6 @@ def test_what_the_sender_states_goes_first(pushed):
     pushed.build()
     with closing(Generation.open(pushed.index)) as generation:
         assert next(iter(generation.documents()))["metadata"]["team"] == "nobody"
-
-
-def test_order_holds_whoever_sends(pushed):
-    """Several threads send, replace and withdraw the same addresses: what had the highest number is what is there."""
-    sent: dict[int, tuple[str, str | None]] = {}
-
-    def send(thread: int) -> None:
-        for turn in range(6):
-            name, text = f"page{turn % 3}", f"Text {thread} {turn}."
-            is_put = (thread + turn) % 3 > 0
-            sent[pushed.put(name, text) if is_put else pushed.remove(name)] = (name, text if is_put else None)
-
-    threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
-    pushed.put("first", "The first text.")
-    for thread in threads:
-        thread.start()
-    pushed.build()  # while they do
-    for thread in threads:
-        thread.join()
-    pushed.build()
-    last = {"first": "The first text."} | {name: text for _, (name, text) in sorted(sent.items())}
-    assert len(sent) == 24
-    assert pushed.texts() == {f"https://wiki.test/{name}": text for name, text in last.items() if text}
-    assert pushed.store.facts().queued == 0
 
 
 def test_one_that_cannot_be_read_says_so_and_keeps_nobody(pushed):

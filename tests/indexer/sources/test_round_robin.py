@@ -7,7 +7,6 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.errors import SourceError
 from indexer.records import Page, Skip
 from indexer.sources.reading import Reading, read_sources
 from tests.indexer.crawl.test_crawler import link
@@ -75,12 +74,3 @@ def test_sources_on_one_host_take_turns_as_its_rules_ask(sites: list[Site]) -> N
     skips = [item.reason for item in items if isinstance(item, Skip)]
     first, other, x, second = f"{sites[0].url}/a/", f"{sites[1].url}/", f"{sites[0].url}/x", f"{sites[0].url}/b/"
     assert (pages, skips, most) == ([first, other, x, second], ["already read"], 1)
-
-
-def test_one_that_cannot_be_read_stops_the_others(sites: list[Site]) -> None:
-    sites[0].pages(index=link(*(f"/{number}" for number in range(50))))
-    for number in range(50):
-        sites[0].routes[f"/{number}"] = f"{number}"
-    with pytest.raises(SourceError, match=r"robots\.txt|HTTP 404"):
-        list(read_sources([sites[0].url, sites[1].url], Reading(limits())))
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("fetch")]
