@@ -11,7 +11,6 @@ import shutil
 import signal
 import ssl
 import subprocess
-import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -40,6 +39,7 @@ _BLOCK = 512  # bytes that `ulimit -f` counts in
 _MAX_PACKS = 20  # of updates, after which everything is fetched again, and unneeded objects go
 _LEFTOVERS = "objects/pack/tmp_*"  # of fetches that were cut off
 _SECONDS, _FETCH_SECONDS = 60.0, 3_600.0  # time limits of commands
+_LATE = -signal.SIGKILL
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -84,11 +84,17 @@ class Git:
 
     @contextmanager
     def start(
-        self, *arguments: str, config: Config | None = None, most: int | None = None, stdin: int = subprocess.DEVNULL
+        self,
+        *arguments: str,
+        config: Config | None = None,
+        most: int | None = None,
+        seconds: float | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Start a command with these settings and yield its process, which is killed at the end.
 
-        No file that it writes may be larger than `most` bytes. Raises SourceError: it cannot be started.
+        No file that it writes may be larger than `most` bytes; after so many seconds it is killed, and returns `_LATE`.
+        Raises SourceError: it cannot be started.
         """
         lines = []
         for name, values in {**_SETTINGS, **(config or {})}.items():
@@ -114,7 +120,8 @@ class Git:
             "GIT_SSL_CAINFO": ssl.get_default_verify_paths().cafile or certifi.where(),
         }
         limits = f"ulimit -d {_MEMORY}; " + (f"ulimit -f {-(-most // _BLOCK)}; " if most is not None else "")
-        command = ["sh", "-c", f'{limits}exec "$0" "$@"', "git", f"--git-dir={self.folder}", *arguments]
+        limits += "exec " + (f"timeout -s KILL {seconds:g} " if seconds is not None else "")
+        command = ["sh", "-c", f'{limits}"$0" "$@"', "git", f"--git-dir={self.folder}", *arguments]
         try:
             os.write(settings, "".join(lines).encode("utf-8", "surrogateescape"))
             process = subprocess.Popen(
@@ -144,35 +151,19 @@ class Git:
 
         Raises SourceError: it takes longer than these seconds, or cannot be started.
         """
-        with self.start(*arguments, config=config, most=most) as process, ThreadPoolExecutor(1) as pool:
-            is_late = threading.Event()
-            with _ended_after(seconds, process, is_late):
-                errors = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT)
-                output = _pipe(process.stdout).read(_MAX_OUTPUT)
-                said = errors.result()
-                if len(said) == _MAX_OUTPUT:  # a server may send messages for ever
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        if is_late.is_set():
+        with (
+            self.start(*arguments, config=config, most=most, seconds=seconds) as process,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            said = pool.submit(_pipe(process.stderr).read, _MAX_OUTPUT)
+            output = _pipe(process.stdout).read(_MAX_OUTPUT)
+            errors = said.result()
+            if is_endless := len(errors) == _MAX_OUTPUT:  # a server may send messages for ever
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.returncode == _LATE and not is_endless:
             raise SourceError(f"git {arguments[0]} did not end within {seconds:,.0f} seconds")
-        return process.returncode == 0, output.decode("utf-8", "replace").strip(), said.decode("utf-8", "replace")
-
-
-@contextmanager
-def _ended_after(seconds: float, process: "subprocess.Popen[bytes]", is_late: threading.Event) -> Iterator[None]:
-    """Kill a process that runs for longer than the block may take; `is_late` is set then."""
-
-    def end() -> None:
-        is_late.set()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-    timer = threading.Timer(seconds, end)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+        return process.returncode == 0, output.decode("utf-8", "replace").strip(), errors.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,15 +345,13 @@ def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Gen
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
     """Yield the files of a commit, some at a time. Raises SourceError."""
-    is_late = threading.Event()
-    with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit) as process:
+    with git.start("ls-tree", "-r", "-l", "-z", "--full-tree", commit, seconds=_SECONDS) as process:
         output, rest = _pipe(process.stdout), b""
-        with _ended_after(_SECONDS, process, is_late):  # folders in folders may have no end
-            while piece := output.read(_PIECE):
-                *lines, rest = (rest + piece).split(b"\0")
-                yield map(_file, lines)
-            _, errors = process.communicate()
-    if is_late.is_set():
+        while piece := output.read(_PIECE):
+            *lines, rest = (rest + piece).split(b"\0")
+            yield map(_file, lines)
+        _, errors = process.communicate()
+    if process.returncode == _LATE:  # folders in folders may have no end
         raise SourceError(f"its folders cannot be listed within {_SECONDS:,.0f} seconds")
     if process.returncode:
         raise SourceError(_first_error(errors.decode("utf-8", "replace")))
