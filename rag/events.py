@@ -29,13 +29,18 @@ class EventDecoder:
     """Puts events together from text that comes in any pieces."""
 
     def __init__(self) -> None:
-        self._rest, self._name, self._size = "", "", 0
+        self._name, self._size = "", 0
+        self._rest: list[str] = []  # of a line without its end
         self._data: list[str] = []
 
     def feed(self, text: str) -> Iterator[Event]:
         """Take the next piece; give the events that are whole now. Raises ValueError for one without end."""
         self._size += len(text)
-        *lines, self._rest = (self._rest + text).replace("\r\n", "\n").split("\n")
+        head, has_end, rest = text.rpartition("\n")
+        lines = "".join([*self._rest, head]).split("\n") if has_end else []
+        if has_end:
+            self._rest = []
+        self._rest.append(rest)
         for line in lines:
             line = line.removesuffix("\r")
             name, _, value = line.partition(":")
@@ -47,7 +52,7 @@ class EventDecoder:
                 event, data = self._name or "message", self._data
                 self._name, self._data = "", []
                 if data:
-                    self._size = len(self._rest)
+                    self._size = len(rest)
                     yield Event(event, "\n".join(data))
         if self._size > _MOST_CHARACTERS:
             raise ValueError(f"an event has more than {_MOST_CHARACTERS:,} characters")

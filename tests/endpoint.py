@@ -21,13 +21,14 @@ def piece(text: str, reason: str | None = None) -> bytes:
 
 
 class FakeEndpoint:
-    """`steps` is what it streams; `status` and `content_type` of its answers; `requests` holds what it was asked."""
+    """`steps` is what it streams, with `status`, `content_type` and `encoding`; `requests` holds what it was asked."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}/v1"
         self.steps: list[Step] = []
         self.status = 200
         self.content_type = "text/event-stream; charset=utf-8"
+        self.encoding = ""
         self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.asked = threading.Event()
@@ -47,6 +48,8 @@ def fake_endpoint() -> Iterator[FakeEndpoint]:
             endpoint.asked.set()
             self.send_response(endpoint.status)
             self.send_header("Content-Type", endpoint.content_type)
+            if endpoint.encoding:
+                self.send_header("Content-Encoding", endpoint.encoding)
             self.end_headers()
             for step in endpoint.steps:
                 if isinstance(step, threading.Event):

@@ -1,16 +1,19 @@
+import gzip
 import logging
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from rag.answer.completion import Finished, complete
+from rag.answer.completion import MOST_BYTES, Finished, complete
 from rag.answer.prompt import Endpoint
 from rag.errors import EndpointFailed, NotConfigured, SettingsError
 from rag.settings import load
-from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint
+from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece
+from tests.rag.conftest import wait_for
 
 CHAT = [{"role": "user", "content": "why?"}]
 KEY = "sk-a-secret-of-the-operator"
@@ -58,6 +61,32 @@ def test_an_endpoint_that_speaks_something_else(server, steps, message):
     server.steps = steps
     with pytest.raises(EndpointFailed, match=message):
         list(complete(endpoint_of(server), CHAT))
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate, gzip"])
+def test_what_is_compressed_is_not_unpacked(server, encoding, status):
+    server.encoding, server.status = encoding, status
+    server.steps = [gzip.compress(bytes(100_000_000))]  # 97 KB
+    tracemalloc.start()
+    with pytest.raises(EndpointFailed, match="compresses" if status == 200 else "status 500"):
+        list(complete(endpoint_of(server), CHAT))
+    assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    tracemalloc.stop()
+    assert server.headers[0]["Accept-Encoding"] == "identity"
+
+
+def test_what_nobody_reads_is_bounded(server):
+    """An endpoint that writes without end, to a caller that has stopped reading."""
+    server.steps = [piece("word " * 100)] * 10_000  # 6 MB
+    pieces = complete(endpoint_of(server), CHAT)
+    next(pieces)
+    tracemalloc.start()
+    wait_for(lambda: not any(thread.name == "pilotlight-answer" for thread in threading.enumerate()))
+    assert tracemalloc.get_traced_memory()[1] < 2 * MOST_BYTES
+    tracemalloc.stop()
+    with pytest.raises(EndpointFailed, match="without end"):
+        list(pieces)
 
 
 def test_an_endpoint_that_does_not_stream(server):

@@ -1,9 +1,11 @@
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from rag.answer.support import LONGEST, Evidence, Statement, StatementReader, Support, Vectors
+from rag.answer.support import LONGEST, CitationFilter, Evidence, Statement, StatementReader, Support, Vectors
 from rag.errors import DeadlinePassed
+from rag.events import Event, EventDecoder
 from rag.query.results import Hit
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
@@ -45,12 +47,98 @@ def test_statements_in_whatever_pieces_they_come(step: int) -> None:
     assert [(TEXT[one.start : one.end], one.text, one.cited) for one in read(TEXT, step)] == SAID
 
 
-def test_statements_without_end_are_cut_in_linear_time() -> None:
-    """A model that is stuck writes them; these held up the whole process for a minute and a half."""
+def test_statements_without_end_are_cut() -> None:
     assert [len(one.text) for one in read("x" * 5000, 7)] == [LONGEST] * 5
     assert read("```\nnever closed. Not judged.", 2) == read("# A heading only", 2) == []
     assert "".join(one.text for one in read("." * 20_000, 4)) == "." * 20_000
     assert [one.text for one in read(f"Chapter one {'.' * 30_000} 3", 50_000)][-1].endswith(". 3")
+
+
+def cite(text: str, step: int) -> str:
+    filtered = CitationFilter(9)
+    shown = [filtered.feed(text[start : start + step]) for start in range(0, len(text), step)]
+    return "".join([*shown, filtered.feed("", is_last=True)])
+
+
+def decode(text: str, step: int) -> list[Event]:
+    decoder, text = EventDecoder(), f"data: {text}\n\n"
+    return [each for start in range(0, len(text), step) for each in decoder.feed(text[start : start + step])]
+
+
+UNITS = [
+    " ",
+    "\t",
+    "\n",
+    ".",
+    ". ",
+    "a. ",
+    "[",
+    "[1",
+    "[1]",
+    "[1] ",
+    "`",
+    "*",
+    "_",
+    "a",
+    "1",
+    "1,",
+    "> ",
+    "- ",
+    "。",
+    '"',
+]
+
+
+@pytest.mark.parametrize("step", [3, 1 << 20])
+@pytest.mark.parametrize("work", [read, cite, decode])
+def test_what_a_model_repeats_is_read_in_linear_time(work: Callable[[str, int], object], step: int) -> None:
+    """60,000 blanks held up a worker for a minute."""
+
+    def seconds(length: int) -> float:
+        began = time.process_time()
+        for unit in UNITS:
+            work(unit * (length // len(unit)), step)
+        return time.process_time() - began
+
+    seconds(1_000)
+    assert seconds(32_000) <= 3 * seconds(16_000) + 0.2
+
+
+CASES = [
+    ("A partial index [1].", "A partial index [1].", [1]),
+    ("It is small [2][1] and [2] fast.", "It is small [2][1] and [2] fast.", [2, 1]),
+    ("Nothing says so [4].", "Nothing says so.", []),
+    ("Zero [0] and -1 [-1] and many [99999999999999999].", "Zero and -1 [1] and many.", [1]),
+    ("Both [1, 3] and [2; 7].", "Both [1][3] and [2].", [1, 3, 2]),
+    ("A range [1-3] and [2–9].", "A range [1][2][3] and [2][3].", [1, 2, 3]),
+    ("A footnote [^2].", "A footnote [2].", [2]),
+    ("[9]", "", []),
+    ("Open at the end [1", "Open at the end [1", []),
+    ("A box [ ] and [x] and [link](url).", "A box [ ] and [x] and [link](url).", []),
+    (
+        "In code `a[0]` and\n```\nb[7] = c[1]\n```\nthen [7] [2].",
+        "In code `a[0]` and\n```\nb[7] = c[1]\n```\nthen [2].",
+        [2],
+    ),
+    ("An odd ` is forgotten\non the next line [7].", "An odd ` is forgotten\non the next line.", []),
+    ("Trailing spaces   ", "Trailing spaces   ", []),
+]
+
+
+@pytest.mark.parametrize(("text", "shown", "cited"), CASES)
+def test_citations_whole_and_letter_by_letter(text: str, shown: str, cited: list[int]) -> None:
+    for pieces in ([text], list(text), [text[:5], text[5:]]):
+        filtered = CitationFilter(3)
+        assert "".join(map(filtered.feed, pieces)) + filtered.feed("", is_last=True) == shown
+        assert filtered.cited == cited
+
+
+def test_what_cannot_become_a_citation_is_not_held_back() -> None:
+    filtered = CitationFilter(3)
+    assert filtered.feed("see [the manual") == "see [the manual"
+    assert filtered.feed(" [1") == ""
+    assert filtered.feed("]") == " [1]"
+    assert filtered.feed("[" + "1" * 200) == "[" + "1" * 200
 
 
 PUMP = make_hit(
