@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.http.errors import ParseException
+from gunicorn.util import close_graceful
 from gunicorn.workers.gthread import ThreadWorker
 
 from rag.errors import RagError
@@ -30,6 +31,7 @@ from web.problems import FRAMING_PROBLEMS, raw_response
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
 GRACE_S = 30
+LINGER_S = 0.5  # until a client closes a connection that the server has closed
 SPARE_THREADS = 16  # for probes and refusals while `queue` requests are in progress
 SWITCH_S = 0.001  # between threads; Python's 5 ms delays a new request behind one that computes
 YIELD_S = 0.0001  # for each connection that a worker has
@@ -55,6 +57,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         time.sleep(min(self.nr_conns, 20) * YIELD_S)
         super().accept(listener)
 
+    def handle(self, conn: Any) -> Any:
+        """Answer one request; close the connection here, which the main thread would wait for."""
+        keeps = super().handle(conn)
+        if not keeps:
+            close_graceful(conn.sock, timeout=LINGER_S)
+            conn.close = lambda graceful=False: None
+        return keeps
+
     def handle_exit(self, sig: int, frame: object) -> None:
         """Begin to stop, and say so at /readyz."""
         if self.alive and getattr(self, "wsgi", None):  # it may still be loading
@@ -77,13 +87,8 @@ class Server(BaseApplication):  # type: ignore[misc]
     """A gunicorn around the application that `load` returns; it runs in each worker, after the fork."""
 
     def __init__(self, load: Callable[[], Flask], options: dict[str, Any]) -> None:
-        self.load, self.options = load, options
+        self.load, self.load_config = load, lambda: [self.cfg.set(name, value) for name, value in options.items()]
         super().__init__()
-
-    def load_config(self) -> None:
-        """Hand the options to gunicorn."""
-        for name, value in self.options.items():
-            self.cfg.set(name, value)
 
 
 def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoReturn:
@@ -91,9 +96,8 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     try:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
-        # Python appends the address, which the line already names
-        reason = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
+    except OSError as error:
+        reason = str(error.strerror or error).partition(" (while")[0]  # the address, which the line names already
         _refuse(f"cannot listen on {settings.host} port {settings.port}: {reason}")
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # which accepted connections inherit
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
@@ -136,7 +140,8 @@ def main() -> NoReturn:
         _refuse(str(error))
     logs.configure(settings.log_format)
     if not is_loopback(settings.host) and not settings.proxies:
-        log.warning("without a reverse proxy (--proxies 0), serve %s to a trusted network only", settings.host)
+        message = "without a reverse proxy (--proxies 0), clients that are slow or many can hold all threads: serve %s "
+        log.warning(message + "to a trusted network only", settings.host)
     serve(settings)
 
 

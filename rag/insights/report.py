@@ -33,20 +33,20 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Ch
 _GROUPS = """
 WITH searched AS (
     SELECT * FROM searches WHERE seen AND id >= ? AND (? IS NULL OR collection = ?) ORDER BY id DESC LIMIT ?
-), judged AS (
-    SELECT s.*, coalesce(max(h.opened), 0) AS opened, coalesce(max(h.verdict), 0) AS best,
-        coalesce(min(h.verdict), 0) AS worst
-    FROM searched s LEFT JOIN hits h ON h.search = s.id GROUP BY s.id
+), told AS (
+    SELECT search, max(opened) AS opened, max(verdict) AS best, min(verdict) AS worst
+    FROM hits INDEXED BY told WHERE opened OR verdict GROUP BY search
 ), failed AS (
-    SELECT *, opened OR best > 0 AS answered, hits = 0 AS empty, hits AND NOT close AS far, worst < 0 AS bad,
-        hits AND worst >= 0 AND via IN ('page', 'box') AS unopened
-    FROM judged
+    SELECT *, coalesce(opened OR best > 0, 0) AS answered, hits = 0 AS empty, hits AND NOT close AS far,
+        coalesce(worst < 0, 0) AS bad, hits AND coalesce(worst, 0) >= 0 AND via IN ('page', 'box') AS unopened
+    FROM searched LEFT JOIN told ON search = id
 )
 SELECT {key}, query, max(id), count(*), sum(NOT answered AND (empty OR far OR bad OR unopened)),
     sum(NOT answered AND empty), sum(NOT answered AND far), sum(NOT answered AND bad), sum(NOT answered AND unopened),
-    sum(opened), sum(best > 0), round(avg(cosine), 3)
+    coalesce(sum(opened), 0), coalesce(sum(best > 0), 0), round(avg(cosine), 3)
 FROM failed GROUP BY 1 ORDER BY 3
 """
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST = 2  # searches in which a document was opened
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
 MARK = "from-insights.json"  # of a folder that was written here, and so may be written again
@@ -102,20 +102,22 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     """Add up the searches of some days in a store, today's included. Raises InsightsError, sqlite3.Error or OSError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
-    by_key: dict[str, list[tuple[str, str, Group]]] = {}  # key, question as it was last spelled
+    by_key: dict[str, list[tuple[Any, str, Group]]] = {}  # key, question as it was last spelled
     collections: list[str] = []
     if (folder / DATABASE).exists() or not folder.is_dir():  # where there is only a folder, nothing was asked yet
         first = first_id(since.timestamp())
         with closing(open_to_read(folder)) as connection:
             connection.create_function("question_key", 1, question_key, deterministic=True)
-            connection.create_function("day_of", 1, lambda id: f"{datetime.fromtimestamp(time_of(id), UTC):%Y-%m-%d}")
+            connection.create_function("day_of", 1, lambda id: int(time_of(id) // 86_400), deterministic=True)
             for key in ("''", "day_of(id)", "question_key(query)"):
                 found = connection.execute(_GROUPS.format(key=key), (first, collection, collection, MOST_READ))
                 by_key[key] = [(name, query, Group(*counts)) for name, query, _, *counts in found]
             names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
             collections = [name for (name,) in names]
     total, of_days, of_questions = by_key.values() if by_key else ([], [], [])
-    every_day = {f"{since + timedelta(days=place):%Y-%m-%d}": Group() for place in range(days)}
+    by_day = {day: group for day, _, group in of_days}
+    first_day = int(since.timestamp() // 86_400)
+    every_day = {*range(first_day, first_day + days), *by_day}
     questions = [(query, group) for _, query, group in of_questions]
 
     def by_need(question: tuple[str, Group]) -> tuple[int, int, str]:
@@ -129,7 +131,7 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
         total=total[0][2] if total else Group(),
         asked=sorted(questions, key=lambda each: (-each[1].asked, each[0]))[:LISTED],
         unanswered=sorted((each for each in questions if each[1].unanswered), key=by_need)[:LISTED],
-        days=sorted({**every_day, **{day: group for day, _, group in of_days}}.items()),
+        days=[(f"{_EPOCH + timedelta(days=day):%Y-%m-%d}", by_day.get(day, Group())) for day in sorted(every_day)],
     )
 
 

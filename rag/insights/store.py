@@ -27,8 +27,9 @@ What = Literal["seen", "opened", "good", "bad", "none"]
 DATABASE = "searches.sqlite"
 MOST_CHARACTERS = 500  # of a query
 WRITE_S = 0.5  # between two writes; what waits is lost if the process is killed
-MOST_WAITING = 2_000  # searches, of at most some hundred hits each, and as much feedback
+MOST_WAITING_BYTES = 16_000_000  # of searches and feedback that wait for the disk; more are dropped
 MOST_BYTES = 500_000_000  # of the store
+_FEEDBACK_SIZE = 1_000  # bytes, about
 _FEEDBACK_PATIENCE_S = 3.0  # until another worker has written the search
 _CLEAN_S = 60.0  # between two deletions
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
@@ -59,6 +60,7 @@ CREATE TABLE hits (
     PRIMARY KEY (search, rank)
 ) STRICT, WITHOUT ROWID;
 """
+_INDEX = "CREATE INDEX IF NOT EXISTS told ON hits (search) WHERE opened OR verdict"  # of few; the report joins them
 _ADD = "INSERT OR IGNORE INTO searches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_HIT = "INSERT OR IGNORE INTO hits (search, rank, passage, document) VALUES (?, ?, ?, ?)"
 
@@ -187,7 +189,13 @@ def _open(folder: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        connection.execute(_INDEX)
     return connection
+
+
+def _size(one: Searched) -> int:
+    """Return the bytes that a search takes while it waits, about."""
+    return 1_000 + 4 * len(one.query) + sum(250 + len(passage) + len(document) for passage, document in one.hits)
 
 
 class Recorder:
@@ -199,6 +207,8 @@ class Recorder:
         self._folder, self._days = folder, days
         self._searches: deque[Searched] = deque()
         self._feedback: deque[tuple[float, Feedback]] = deque()  # with the time of arrival
+        self._lock = threading.Lock()
+        self._room = MOST_WAITING_BYTES
         self._is_failing = False
         self._cleaned = -_CLEAN_S
         self._closed = threading.Event()
@@ -219,9 +229,6 @@ class Recorder:
 
         A search with `seen` False, which is made while somebody types, counts only once feedback comes.
         """
-        if len(self._searches) >= MOST_WAITING:
-            self.count("dropped", 1)
-            return None
         one = Searched(
             new_id(time.time()),
             request.collection,
@@ -233,15 +240,23 @@ class Recorder:
             answer.took_ms["total"],
             seen,
         )
+        if not self._has_room(_size(one)):
+            return None
         self._searches.append(one)
         return one.id
 
     def add_feedback(self, id: str, what: What, passage: str) -> None:
         """Take what became of a search; feedback on an unknown search is ignored."""
-        if len(self._feedback) >= MOST_WAITING:
+        if self._has_room(_FEEDBACK_SIZE):
+            self._feedback.append((time.monotonic(), Feedback(id, what, passage)))
+
+    def _has_room(self, size: int) -> bool:
+        with self._lock:
+            fits = size <= self._room
+            self._room -= size if fits else 0
+        if not fits:
             self.count("dropped", 1)
-            return
-        self._feedback.append((time.monotonic(), Feedback(id, what, passage)))
+        return fits
 
     def _run(self) -> None:
         while not self._closed.wait(WRITE_S):
@@ -265,7 +280,10 @@ class Recorder:
                     self._feedback.popleft()
                 self.count("written", len(searches))
                 oldest = time.monotonic() - _FEEDBACK_PATIENCE_S
-                self._feedback.extend((at, each) for at, each in feedback if each in unknown and at > oldest)
+                again = [(at, each) for at, each in feedback if each in unknown and at > oldest]
+                self._feedback.extend(again)
+                with self._lock:
+                    self._room += sum(map(_size, searches)) + _FEEDBACK_SIZE * (len(feedback) - len(again))
                 if is_due:
                     self._cleaned = time.monotonic()
                     store.retain(time.time(), self._days, MOST_BYTES)

@@ -220,6 +220,7 @@ READERS = {
     "the page": get("/?q=index&k=100") * 100,
     "the description": get("/openapi.json") * 100,
     "refusals": get("/api/v1/search?q=") * 1000,
+    "probes": get("/livez") * 1000,
 }
 
 

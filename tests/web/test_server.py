@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -146,6 +147,16 @@ def test_a_worker_that_hangs_costs_the_other_no_connection(running):
     for client in clients:
         client.close()
     assert running.stop()[0] == 0
+
+
+def test_clients_that_do_not_close_hold_up_nobody(shared):
+    shared.make_ready()
+    with ExitStack() as stack:
+        for _ in range(40):  # the server closes each, and must not wait for the client in the thread that accepts
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", shared.port), timeout=DEADLINE_S))
+            client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
+        for _ in range(4):
+            assert shared.on_its_own_connection("/livez").status_code == 200
 
 
 def test_taken_port_is_one_line_and_exit_2(tmp_path):

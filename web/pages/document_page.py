@@ -128,6 +128,7 @@ def original(id: str) -> Response:
         file.close()
         raise
     deadline.lift()
+    name = "".join(each if each.isprintable() else "_" for each in name)  # a header has no line feed
     response = Response(iter(partial(file.read, PIECE), b""), content_type="application/octet-stream")
     response.headers.set("Content-Disposition", "attachment", filename=name)
     response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"

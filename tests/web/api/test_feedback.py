@@ -141,12 +141,26 @@ def test_a_box_of_another_site_tells_what_was_seen_and_opened(tmp_path):
     assert kept.rows("SELECT query, via, seen FROM searches ORDER BY query") == [("v", "box", 0), ("vacuum", "box", 1)]
 
 
-def test_what_cannot_be_written_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr("rag.insights.store.MOST_WAITING", 3)
+def test_what_cannot_be_written_waits_within_a_bound_of_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr("rag.insights.store.MOST_WAITING_BYTES", 10_000)
     (tmp_path / "insights").write_text("in the way of the folder", encoding="utf-8")
     kept = Kept(tmp_path)
-    for _ in range(5):
-        assert kept.client.post(SEARCH, json={"query": "index"}).status_code == 200
+    ids = [kept.client.post(SEARCH, json={"query": "index"}).get_json()["search_id"] for _ in range(9)]
+    waiting = sum(id is not None for id in ids)
+    assert 1 <= waiting <= 5
+    assert ids[waiting:] == [None] * (9 - waiting)
+    for _ in range(20):
+        assert told(kept.client, search_id=ids[0], feedback="seen") == 204
+    assert len(kept.recorder._feedback) <= 10
     kept.recorder.close()
+    dropped = 9 + 20 - len(kept.recorder._feedback)
     metrics = kept.client.get("/metrics").text
-    assert 'pilotlight_insights_searches_total{outcome="dropped"} 5.0' in metrics
+    assert f'pilotlight_insights_searches_total{{outcome="dropped"}} {dropped}.0' in metrics
+
+
+def test_what_is_written_waits_no_longer(kept):
+    room = kept.recorder._room
+    for turn in range(5):
+        searched(kept.client, f"index {turn}")
+    assert len(kept.rows("SELECT id FROM searches")) == 5
+    assert kept.recorder._room == room

@@ -87,7 +87,7 @@ def test_a_long_document_is_shown_in_parts(client, retriever, address):
 
 
 def test_originals_are_handed_out_only_where_that_is_set(retriever, client, address, tmp_path):
-    file = tmp_path / "a “b”.html"
+    file = tmp_path / "a “b”\r\nX-Evil: 1.html"
     file.write_text("<script>alert(1)</script>")
     retriever.files[document_id(URL)] = file
     assert client.get(f"{address}/original").status_code == 501
@@ -97,6 +97,7 @@ def test_originals_are_handed_out_only_where_that_is_set(retriever, client, addr
         assert answer.data == file.read_bytes()
     assert answer.content_type == "application/octet-stream"
     assert answer.headers["Content-Disposition"].startswith("attachment; filename")
+    assert "X-Evil" not in answer.headers
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "sandbox" in answer.headers["Content-Security-Policy"]
     assert allowing.get("/document/nope/original").status_code == 404
