@@ -21,8 +21,6 @@ _OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
 _OF_REPOSITORIES = ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")
 _OF_BUCKETS = ("timeout", "max_bytes", "include", "exclude", "link_template")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
-_FIELD = re.compile(r"\{([^{}]*)\}")  # of a link template
-_LINE = re.compile(r"L(\d+)")  # anchors of programs, see `indexer.read.files.text`
 
 
 def own_names(source: str) -> tuple[str, ...]:
@@ -91,7 +89,7 @@ class CrawlLimits:
     render: str = "off"  # one of RENDER
     render_timeout: float = 15.0  # seconds in which the scripts of a page draw it
     render_bytes: int = 20_000_000  # bytes that they may load, after decompression
-    link_template: str = ""  # addresses of the files of a repository or bucket, see `indexer.link_template`
+    link_template: str = ""  # addresses of the files of a repository or bucket, see `link_of`
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
     def __post_init__(self) -> None:
@@ -117,7 +115,12 @@ class CrawlLimits:
         if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
             raise ConfigError(f"user_agent must be one line of printable ASCII, not {self.user_agent!r}")
         if self.link_template:
-            LinkTemplate(self.link_template)
+            example = link_of(self.link_template, b"x", "x")
+            if "{path}" not in self.link_template:
+                raise ConfigError("link_template needs {path}")
+            if "{" in example or "#" in example or normalise("", example) is None or has_user(example):
+                what = "an http or https address with {path} and, if you like, {ref}"
+                raise ConfigError(f"link_template must be {what}, not {self.link_template[:200]!r}")
         for source in self.own:
             self.of(source)
 
@@ -234,30 +237,6 @@ def matches(pattern: str, path: str) -> bool:
     return path.endswith(last) and len(path) - len(last) >= place if ends else path.find(last, place) >= 0
 
 
-class LinkTemplate:
-    """An address with `{path}`, and `{ref}` and `#…{line}` if it has them."""
-
-    def __init__(self, text: str) -> None:
-        """Take it apart. Raises ConfigError."""
-        self._address, _, self.fragment = text.partition("#")
-        example = _FIELD.sub("x", self._address)
-        fields = set(_FIELD.findall(text))
-        if fields - {"path", "ref", "line"} or "{" in example or "}" in example:
-            raise ConfigError(f"link_template knows {{path}}, {{ref}} and {{line}}, unlike {text[:200]!r}")
-        if normalise("", example) is None or has_user(example):
-            raise ConfigError(f"link_template must be an http or https address, not {text[:200]!r}")
-        if "{path}" not in self._address or "{line}" in self._address:
-            raise ConfigError("link_template needs {path} before #, and has {line} only after it")
-        if "#" in text and "{line}" not in self.fragment:
-            raise ConfigError("link_template may have #, followed by {line}, such as #L{line}, and nothing else")
-
-    def url(self, path: bytes, ref: str = "") -> str:
-        """Return the address of a file, without a line."""
-        given = {"path": quote(path), "ref": quote(ref)}
-        return _FIELD.sub(lambda field: given[field[1]], self._address)
-
-
-def line_anchor(fragment: str, anchor: str | None) -> str | None:
-    """Write an anchor of a line as a template's fragment has it."""
-    line = _LINE.fullmatch(anchor or "")
-    return fragment.replace("{line}", line[1]) if line and fragment else anchor
+def link_of(template: str, path: bytes, ref: str = "") -> str:
+    """Return the address that a link template gives to a file; lines have the anchors `#L12` in any case."""
+    return template.removesuffix("#L{line}").replace("{path}", quote(path)).replace("{ref}", quote(ref))

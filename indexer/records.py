@@ -94,7 +94,6 @@ class Page:
     left_out: str = "noindex"  # why it is not indexed, if it is not
     note: str = ""  # on what was guessed or not followed, counted as those of `indexer.notes`
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
-    line_fragment: str = ""  # how its address names a line, where not by L12, see `indexer.config`
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
     stated: Stated = NOTHING_STATED
     content_hash: str = ""  # SHA-256 hex of all that parsing reads of it, taken once, when it is empty
@@ -102,7 +101,7 @@ class Page:
 
     def __post_init__(self) -> None:
         if not self.content_hash:
-            more = "".join(f";{part}" for part in (self.language, self.line_fragment) if part)
+            more = f";{self.language}" if self.language else ""
             stated = f";{json.dumps(self.stated)}" if self.stated != NOTHING_STATED else ""
             head = f"{self.content_type};{self.charset}{more}{stated}\n"
             digest = hashlib.sha256(head.encode("utf-8", "replace"))

@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from indexer.config import line_anchor
 from indexer.decoding import is_binary, visible
 from indexer.encodings import GZIP
 from indexer.errors import ParseError
@@ -123,8 +122,6 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -
     if content.is_link_list:
         raise Unwanted("a list of links")
     sections = tuple(sorted((*content.sections, *scans.sections), key=_page_of) if scans.sections else content.sections)
-    if page.line_fragment:  # a link template spells anchors otherwise
-        sections = tuple(replace(each, anchor=line_anchor(page.line_fragment, each.anchor)) for each in sections)
     declared, stated = content.declared, page.stated
     confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
     name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # for a page without a title

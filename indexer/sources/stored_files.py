@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import quote
 
-from indexer.config import LinkTemplate
+from indexer.config import link_of
 from indexer.errors import SourceError
 from indexer.read.access_list import FILE
-from indexer.read.formats import MAIL, content_type_of, is_source_code, reader_of, refusal_of
+from indexer.read.formats import MAIL, content_type_of, reader_of, refusal_of
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
 
@@ -61,7 +61,6 @@ class StoredFiles:
         self._read_anyway = read_anyway
         # paths of access lists, without `FILE`: their files are left out, not opened to everybody
         self._lists = {file.path.removesuffix(_LIST) for file in files if file.path.endswith(_LIST)}
-        self._template = LinkTemplate(self._limits.link_template) if self._limits.link_template else None
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def wanted(
@@ -104,7 +103,7 @@ class StoredFiles:
         record = self._earlier.page_behind(self._name(path)) if self._earlier.is_trusted else None
         if record is None or reader in self._read_anyway:
             return []
-        is_same = record.source == self._source and record.etag == self._validator(path, version)
+        is_same = record.source == self._source and record.etag == f'"{version}"'
         if not is_same or record.url != self.url(path):
             return []
         return [Known(each) for each in (record, *(self._earlier.pages(f"{record.url}!/") if reader == MAIL else ()))]
@@ -133,24 +132,16 @@ class StoredFiles:
             body=body,
             content_type=content_type,
             charset=charset,
-            etag=self._validator(file.path, file.version),
+            etag=f'"{file.version}"',
             last_modified=last_modified,
             fetched_at=self._fetched_at,
             requested=self._name(file.path),
-            line_fragment=self._fragment(content_type),
         )
 
     def url(self, path: bytes) -> str:
         """Return the address of a file in hits."""
-        return self._template.url(path, self._ref) if self._template else self._name(path)
+        template = self._limits.link_template
+        return link_of(template, path, self._ref) if template else self._name(path)
 
     def _name(self, path: bytes) -> str:
         return f"{self._root}/{quote(path)}"
-
-    def _validator(self, path: bytes, version: str) -> str:
-        """Return a validator that changes with all that decides what is read from a file at one address."""
-        fragment = self._fragment(content_type_of(path.decode("utf-8", "replace")) or "")
-        return f'"{version}{fragment and f"#{fragment}"}"'
-
-    def _fragment(self, content_type: str) -> str:
-        return self._template.fragment if self._template and is_source_code(content_type) else ""

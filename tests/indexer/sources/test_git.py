@@ -25,7 +25,7 @@ from tests.indexer.sources.repositories import GitSite, Repository, serving
 
 pytestmark = pytest.mark.skipif(not version(), reason="git is not installed")
 LIMITS = CrawlLimits(allow_private=True, timeout=20.0, max_bytes=1000)
-TEMPLATE = "https://code.test/blob/{ref}/{path}#L{line}"
+TEMPLATE = "https://code.test/blob/{ref}/{path}"
 
 
 @pytest.fixture
@@ -146,9 +146,6 @@ def test_a_template_gives_addresses_with_lines(repository: Repository, work: Wor
     assert built(TEMPLATE) == (3, [f"https://code.test/blob/HEAD/{name}" for name in names])
     assert built(TEMPLATE) == (0, [f"https://code.test/blob/HEAD/{name}" for name in names])
     assert re.search(r"/a\.py#L\d+'", str(work.content()))
-    assert built(TEMPLATE.replace("#L", "#lines-")) == (1, [f"https://code.test/blob/HEAD/{name}" for name in names])
-    assert re.search(r"/a\.py#lines-\d+'", str(work.content()))
-    assert "#L" not in str(work.content())
     assert work.embedded == 0
 
 
