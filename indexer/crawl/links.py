@@ -111,10 +111,9 @@ def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> st
         return ""
     if answer["hrefs"]:
         return "it has only links to other hosts"
-    is_drawn = answer["is_blank"] and answer["has_script"]
-    return "it has no links" + (
-        " and hardly any text: its content is drawn by scripts, try --render" if is_drawn else ""
-    )
+    if answer["is_blank"] and answer["has_script"]:
+        return "it has no links and hardly any text: its content is drawn by scripts, try --render"
+    return "it has no links"
 
 
 class Robots:

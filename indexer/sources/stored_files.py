@@ -100,19 +100,18 @@ class StoredFiles:
     def known(self, path: bytes, version: str) -> list[Known]:
         """Return the records of a file of this version, and of its attachments; nothing if it is to be read."""
         reader = reader_of(content_type_of(path.decode("utf-8", "replace")) or "")
-        record = self._earlier.page_behind(self._name(path)) if self._earlier.is_trusted else None
+        record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
         if record is None or reader in self._read_anyway:
             return []
-        is_same = record.source == self._source and record.etag == f'"{version}"'
-        if not is_same or record.url != self.url(path):
+        if record.source != self._source or record.etag != f'"{version}"':
             return []
         return [Known(each) for each in (record, *(self._earlier.pages(f"{record.url}!/") if reader == MAIL else ()))]
 
     def kept(self, path: bytes, reason: str) -> list[Known]:
         """Return the records of a file, and of its members, that cannot be read this time."""
-        record = self._earlier.page_behind(self._name(path))
-        below = self._earlier.pages(f"{record.url if record else self.url(path)}!/")
-        records = [*([record] if record else []), *below]
+        url = self.url(path)
+        record = self._earlier.page(url)
+        records = [*([record] if record else []), *self._earlier.pages(f"{url}!/")]
         return [Known(replace(record, source=self._source), kept=reason) for record in records]
 
     def page(
@@ -135,13 +134,9 @@ class StoredFiles:
             etag=f'"{file.version}"',
             last_modified=last_modified,
             fetched_at=self._fetched_at,
-            requested=self._name(file.path),
         )
 
     def url(self, path: bytes) -> str:
         """Return the address of a file in hits."""
         template = self._limits.link_template
-        return link_of(template, path, self._ref) if template else self._name(path)
-
-    def _name(self, path: bytes) -> str:
-        return f"{self._root}/{quote(path)}"
+        return link_of(template, path, self._ref) if template else f"{self._root}/{quote(path)}"
