@@ -9,7 +9,6 @@ import math
 import threading
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import faiss as partly_typed
 import numpy as np
@@ -43,11 +42,9 @@ _CANDIDATES = 150  # scored exactly for a query, at least
 _TOGETHER = 1024  # codes scored at once: they stay in the cache
 _MARGIN = 1.3  # of candidates found over those expected to be needed
 _SCORED_ALONE = 20_000  # allowed rows up to which scoring each of them is faster than searching for them
-# Filtered search in an inverted file, see `_FilteredLists`
-_MORE = 1.6  # times the share of lists that is read without a filter: the k-th allowed row is farther away
-_CROWDED = 0.75  # power of the crowding: a root of it, 0.5, finds 0.957 of the nearest in a subject of 10 %
-_ALL = 0.4  # of the allowed rows to read, from which scoring all of them is as fast, and exact
-_NEAR = 512  # lists ranked at first; nearly always enough, and ranking them all takes longer
+# A filter and a query may be about different things: then the lists near the query hold few allowed rows.
+_FILTERED_SHARE = 4  # a quarter of all lists is read with a filter
+_FILTERED_MORE = 3  # times as many candidates as without one
 
 
 class VectorWriter:
@@ -167,7 +164,6 @@ class VectorReader:
             and all((part.ntotal, part.d, part.metric_type) == size for part in (index, store, base or store))
         ):
             raise corrupt(path, "is a vector index of another kind")
-        self._lists = _FilteredLists(base) if self.kind == "ivf" else None
         self.count = int(index.ntotal)
         self.dimension = int(index.d)
         self._codes = faiss.rev_swig_ptr(store.codes.data(), self.count * store.code_size)
@@ -214,11 +210,15 @@ class VectorReader:
         """Return allowed rows, ascending, that are probably among the nearest `wanted`, or all that are allowed."""
         if self.base is None or allowed.count <= _SCORED_ALONE:
             return allowed.rows()
-        if self._lists is not None:
-            return self._lists.search(query, wanted, allowed)
-        among = math.ceil(_MARGIN * wanted * allowed.total / allowed.count)
-        rows = self.base.search(query, min(among, self.count))[1][0]
-        rows = np.sort(rows[allowed.contains(rows)])
+        if self.kind == "ivf":
+            lists = max(self.base.nprobe, self.base.nlist // _FILTERED_SHARE)
+            params = faiss.SearchParametersIVF(sel=faiss.IDSelectorBitmap(allowed.mask), nprobe=lists)
+            rows = self.base.search(query, _FILTERED_MORE * wanted, params=params)[1][0]
+            rows = np.sort(rows[rows >= 0])
+        else:
+            among = math.ceil(_MARGIN * wanted * allowed.total / allowed.count)
+            rows = self.base.search(query, min(among, self.count))[1][0]
+            rows = np.sort(rows[allowed.contains(rows)])
         # Too few where the query and the filter are about different things.
         return rows if len(rows) >= min(wanted, allowed.count) else allowed.rows()
 
@@ -237,56 +237,6 @@ class VectorReader:
             scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
         order = np.lexsort((found, -scores))
         return scores[order], found[order]
-
-
-class _FilteredLists:
-    """Finds candidates among allowed rows in an inverted file.
-
-    A fixed number of lists fails where a filter and a query are about different things: the lists near the query then
-    hold few allowed rows, or none. So lists are read, nearest first and empty ones skipped, until they hold a share of
-    all that is allowed. The share grows with how few lists the allowed rows crowd into.
-    """
-
-    def __init__(self, index: Any) -> None:
-        self._index = index
-        self._quantizer = faiss.downcast_index(index.quantizer)
-        lists = index.invlists
-        self._sizes = np.array([lists.list_size(i) for i in range(index.nlist)], dtype=np.int64)
-        self._list_of = np.empty(index.ntotal, dtype=np.min_scalar_type(index.nlist))
-        for i in np.flatnonzero(self._sizes).tolist():
-            self._list_of[faiss.rev_swig_ptr(lists.get_ids(i), int(self._sizes[i]))] = i
-        # By filter: allowed rows of each list, how many of them to read, and a selector.
-        self._plans: WeakKeyDictionary[RowSet, tuple[Rows, float, Any]] = WeakKeyDictionary()
-
-    def search(self, query: Vectors, wanted: int, allowed: RowSet) -> Rows:
-        """Return `wanted` allowed rows that are probably among the nearest, or all, int64 (n,), ascending."""
-        plan = self._plans.get(allowed)
-        if plan is None:
-            counts = np.bincount(self._list_of[allowed.rows()], minlength=len(self._sizes))
-            crowding = _effective(self._sizes) / _effective(counts)
-            share = _MORE * self._index.nprobe / self._index.nlist * max(1.0, crowding) ** _CROWDED
-            plan = counts, min(1.0, share) * allowed.count, faiss.IDSelectorBitmap(allowed.mask)
-            self._plans[allowed] = plan
-        counts, enough, selector = plan
-        if enough >= _ALL * allowed.count:
-            return allowed.rows()
-        for ranked in (min(_NEAR, len(self._sizes)), len(self._sizes)):
-            near_scores, near = self._quantizer.search(query, ranked)
-            held = np.cumsum(counts[near[0]])
-            if held[-1] >= enough:
-                break
-        used = np.flatnonzero(counts[near[0]][: int(np.searchsorted(held, enough)) + 1])
-        lists, list_scores = np.ascontiguousarray(near[0][used]), np.ascontiguousarray(near_scores[0][used])
-        params = faiss.SearchParametersIVF(nprobe=len(lists), sel=selector)
-        scores, rows = np.empty(wanted, dtype=np.float32), np.empty(wanted, dtype=np.int64)
-        pointers = [faiss.swig_ptr(array) for array in (lists, list_scores, scores, rows)]
-        self._index.search_preassigned_c(1, faiss.swig_ptr(query), wanted, *pointers, False, params)
-        return np.sort(rows[rows >= 0])
-
-
-def _effective(counts: Rows) -> float:
-    """Return how many lists of equal size would be as crowded as these."""
-    return float(counts.sum()) ** 2 / float(np.square(counts.astype(np.float64)).sum())
 
 
 def check_query_vector(vector: Vectors, dimension: int) -> None:
