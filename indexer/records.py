@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from indexer.decoding import one_line
@@ -189,7 +191,8 @@ class Section:
 
 def anchor_at(section: Section, place: int) -> str | None:
     """Return the nearest id before a character of a section's text."""
-    return next((anchor for start, anchor in reversed(section.marks) if start <= place), section.anchor)
+    before = bisect_right(section.marks, place, key=itemgetter(0))
+    return section.marks[before - 1][1] if before else section.anchor
 
 
 class ScanCounts(NamedTuple):

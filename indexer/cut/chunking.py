@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
+from operator import itemgetter
 
 from embedder.protocol import Embedder
 from indexer.config import ChunkConfig
@@ -20,6 +22,7 @@ _CONTEXT_SHARE = 4  # heading context takes at most this part of the model's len
 MOST_CHUNKS = 10_000  # of one document: a book has 5,000, a log as many as it has lines
 _LONGEST_SECTION = 100_000  # characters cut at a time, so that memory does not grow with what one document says
 _COUNTED = 500_000  # characters of texts whose tokens are counted at a time: each takes 200 bytes meanwhile
+_MOST_NAMES = 8  # headings at either end of a path that become context
 _LEAST = 16  # tokens of text for which the model must have room
 _WORD = re.compile(r"\w")
 _NUMBER = re.compile(r"^(?:Chapter \d+|Appendix [A-Z]|Part [IVX]+|\d+(?:\.\d+)*|[A-Z](?:\.\d+)+)\.\s+")
@@ -46,7 +49,7 @@ class Chunker:
         """
         self._counts.clear()
         sections = [part for section in document.sections for part in _parts(section)]
-        self._lengths([section.text for section in sections])
+        self._lengths([text for section in sections for text in (section.text, *section.path[-1:])])
         joined = join_short(sections, min(self._config.tokens, self._least_room), self._length)
         pieces = list(islice(self._pieces(document.title, joined), MOST_CHUNKS + 1))
         self._counts.clear()
@@ -109,6 +112,7 @@ class Chunker:
         # numbers help a reader to find the place, but make headings look alike to the model
         names = [_NUMBER.sub("", name, count=1) or name for name in (title, *path) if name]
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
+        names = [*names[:_MOST_NAMES], *names[_MOST_NAMES:][-_MOST_NAMES:]]
         most = self._room // _CONTEXT_SHARE
         while len(names) > 2 and self._length(SEPARATOR.join(names)) > most:
             del names[len(names) // 2]
@@ -135,7 +139,8 @@ class Chunker:
         return counts
 
     def _length(self, text: str) -> int:
-        return self._lengths([text])[0]
+        found = self._counts.get(text)
+        return self._lengths([text])[0] if found is None else found
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
         """Count texts, those not met before in one call; neither white space at the ends nor tokens the model adds."""
@@ -148,16 +153,27 @@ class Chunker:
 
 def _parts(section: Section) -> Iterator[Section]:
     """Yield a section, or parts of one that is too long to be cut at once; they end with lines or words."""
-    while len(section.text) > _LONGEST_SECTION:
-        text = section.text
-        end = next((at for mark in ("\n\n", "\n", " ") if (at := text.rfind(mark, 1, _LONGEST_SECTION)) > 0), 0)
-        first = text[: end or _LONGEST_SECTION]
-        yield replace(section, text=first, wholes=tuple(one for one in section.wholes if one.end <= len(first)))
-        start = len(text) - len(text[len(first) :].lstrip("\n"))
-        marks = tuple((place - start, anchor) for place, anchor in section.marks if place > start)
-        wholes = tuple(Whole(at - start, stop - start, head) for at, stop, head in section.wholes if at >= start)
-        section = Section(section.path, anchor_at(section, start), text[start:], marks, wholes)
-    yield section
+    if len(section.text) <= _LONGEST_SECTION:
+        yield section
+        return
+    text, marks, wholes, start = section.text, section.marks, section.wholes, 0
+    while start < len(text):
+        end = stop = start + _LONGEST_SECTION
+        if end < len(text):
+            places = (text.rfind(mark, start + 1, end) for mark in ("\n\n", "\n", " "))
+            end = stop = next((at for at in places if at > 0), end)
+            while text.startswith("\n", stop):
+                stop += 1
+        within = marks[bisect_right(marks, start, key=itemgetter(0)) : bisect_left(marks, end, key=itemgetter(0))]
+        whole = wholes[bisect_left(wholes, start, key=itemgetter(0)) : bisect_right(wholes, end, key=itemgetter(1))]
+        yield Section(
+            section.path,
+            anchor_at(section, start),
+            text[start:end],
+            tuple((place - start, anchor) for place, anchor in within),
+            tuple(Whole(first - start, last - start, head) for first, last, head in whole),
+        )
+        start = stop
 
 
 def _with_context(text: str, context: str) -> str:
@@ -181,76 +197,104 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
     tokens, under the parent's path and the first one's anchor; their headings go into the text. One that finds no room
     ends the section before it, whose last passage it then shares.
     """
-    led: list[list[Section]] = []  # every section with the sections before it that lead to it
+    led: list[_Group] = []  # every section with the sections before it that lead to it
     for section in sections:
-        path = led[-1][-1].path if led else section.path
-        is_within = len(section.path) > len(path) and section.path[: len(path)] == path
-        if is_within and 0 < sum(length(one.text) for one in led[-1]) < _SHORT:
-            led[-1].append(section)
+        tokens, last = length(section.text), led[-1] if led else None
+        if last and 0 < last.tokens < _SHORT and is_below(section.path, last.path):
+            last.members.append(section)
+            last.path, last.tokens = section.path, last.tokens + tokens
         else:
-            led.append([section])
-    groups: list[tuple[list[Section], Section, int]] = []  # sections, all of them as one, and its tokens
-    for members in led:
-        section = _chained(members[-1].path, members) if len(members) > 1 else members[0]
-        tokens = length(section.text)
-        if groups:
-            before, joined, count = groups[-1]
-            path = _shared(joined.path, section.path)
-            depths = len(joined.path), len(section.path)
-            is_near = len(path) >= min(depths) - (depths[0] == depths[1])  # of one parent, or within the other
-            if is_near and min(count, tokens) < _SHORT:
-                together = [*before, *members]
-                joined = _chained(path, _with_headings(together, len(path)))
-                if (total := length(joined.text)) <= size:
-                    groups[-1] = together, joined, total
-                    continue
-        groups.append((members, section, tokens))
+            led.append(_Group([section], section.path, tokens))
+    groups: list[_Group] = []
+    for group in led:
+        if not (groups and groups[-1].joins(group, size, length)):
+            groups.append(group)
     found: list[Section] = []
     tokens_before = 0
-    for members, joined, tokens in groups:
-        depth = len(_shared(found[-1].path, joined.path)) if found else 0
-        is_next = depth >= len(joined.path) - 1  # under its parent, after what is or ends what is before it
-        if tokens < _SHORT <= tokens_before and is_next:
-            found[-1] = _chained(found[-1].path, [found[-1], *_with_headings(members, depth)])
+    for group in groups:
+        depth = _shared(found[-1].path, group.path) if found else 0
+        is_next = depth >= len(group.path) - 1  # under its parent, after what is or ends what is before it
+        if group.tokens < _SHORT <= tokens_before and is_next:
+            found[-1] = _chained(found[-1].path, [found[-1], *_with_headings(group.members, depth)])
         else:
-            found.append(joined)
-        tokens_before = tokens
+            members = _with_headings(group.members, len(group.path)) if group.has_headings else group.members
+            found.append(_chained(group.path, members))
+        tokens_before = group.tokens
     return found
 
 
-def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    same = 0
-    while same < min(len(path), len(other)) and path[same] == other[same]:
-        same += 1
-    return path[:same]
+@dataclass(slots=True)
+class _Group:
+    """Sections that become one, under a path."""
+
+    members: list[Section]
+    path: tuple[str, ...]
+    tokens: int
+    has_headings: bool = False  # in the text
+
+    def joins(self, other: "_Group", size: int, length: Length) -> bool:
+        """Take in the next group if one of the two is short, and if that makes sense and fits; return whether."""
+        depth, depths = _shared(self.path, other.path), (len(self.path), len(other.path))
+        is_near = depth >= min(depths) - (depths[0] == depths[1])  # of one parent, or within the other
+        if not is_near or min(self.tokens, other.tokens) >= _SHORT:
+            return False
+        if self.has_headings and depth == len(self.path):
+            added, total = [self.members[-1], *other.members], self.tokens
+        else:
+            added, total = [*self.members, *other.members], 0
+        for section, heading in list(_headings(added, depth))[1 if total else 0 :]:
+            total += length(section.text) + (length(heading) if heading else 0)
+        if total > size:
+            return False
+        self.members += other.members
+        self.path, self.tokens, self.has_headings = self.path[:depth], total, True
+        return True
 
 
-def _with_headings(sections: Sequence[Section], depth: int) -> list[Section]:
-    """Put the headings of sections into their texts, from this depth on; a parent of several stands above the first."""
-    found: list[Section] = []
+def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many steps two paths have in common."""
+    return next((at for at, (a, b) in enumerate(zip(path, other, strict=False)) if a != b), min(len(path), len(other)))
+
+
+def is_below(path: tuple[str, ...], parent: tuple[str, ...]) -> bool:
+    """Return whether a path leads to a place below another one."""
+    return len(path) > len(parent) and path[: len(parent)] == parent
+
+
+def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:
+    """Yield sections with the headings that their texts need, from a depth on; that of a parent only for the first."""
     before: tuple[str, ...] = ()
     for section in sections:
-        names = section.path[depth:]
-        own = section.path[max(depth, len(_shared(before, section.path))) :]
+        names, own = section.path[depth:], section.path[max(depth, _shared(before, section.path)) :]
         before = section.path
-        if not names or section.text.startswith(names[-1]):  # a definition's term stands in its text already
-            found.append(section)
-            continue
-        heading = Section((), None, SEPARATOR.join(own or names))
-        found.append(replace(_chained(section.path, [heading, replace(section, anchor=None)]), anchor=section.anchor))
+        # a definition's term stands in its text already
+        is_needed = bool(names) and not section.text.startswith(names[-1])
+        yield section, SEPARATOR.join(own or names) if is_needed else ""
+
+
+def _with_headings(sections: Iterable[Section], depth: int) -> list[Section]:
+    """Return sections with the headings that they need in their texts."""
+    found = []
+    for section, heading in _headings(sections, depth):
+        parts = [Section((), None, heading), replace(section, anchor=None)] if heading else [section]
+        found.append(replace(_chained(section.path, parts), anchor=section.anchor))
     return found
 
 
 def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:
     """Return sections joined into one, under one path; all their anchors stay in place."""
-    text = ""
+    texts: list[str] = []
+    place = 0
     marks: list[tuple[int, str]] = []
     wholes: list[Whole] = []
     for member in members:
-        text += "\n\n" if text else ""
-        marks += [(len(text), member.anchor)] if member.anchor is not None else []
-        marks += [(place + len(text), anchor) for place, anchor in member.marks]
-        wholes += [Whole(start + len(text), end + len(text), head) for start, end, head in member.wholes]
-        text += member.text
+        if place:
+            texts.append("\n\n")
+            place += 2
+        marks += [(place, member.anchor)] if member.anchor is not None else []
+        marks += [(at + place, anchor) for at, anchor in member.marks]
+        wholes += [Whole(start + place, end + place, head) for start, end, head in member.wholes]
+        texts.append(member.text)
+        place += len(member.text)
     first = members[0].anchor
-    return Section(path, first, text, tuple(marks[1:] if first is not None else marks), tuple(wholes))
+    return Section(path, first, "".join(texts), tuple(marks[1:] if first is not None else marks), tuple(wholes))

@@ -30,7 +30,6 @@ _CHARACTER = 4.0
 
 _BLANK = re.compile(r"(\n(?:[^\S\n]*\n)+)")
 _NEWLINES = re.compile(r"(\n(?:[^\S\n]*\n)*)")
-_NEWLINE = re.compile(r"(\n)")
 # Where a sentence may end; `_ends_sentence` says whether it does.
 _SENTENCE_END = re.compile(
     r"""((?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）]))"""
@@ -41,23 +40,18 @@ _FINER = (
     (re.compile(r"((?<=[!?;:,،؛])\s+|(?<=[；，、：])(?=\S))"), _CLAUSE),
     (_WORDS, _WORD),
 )
-# Abbreviations that a capital letter often follows: titles, references, companies, months, addresses, the commonest of
-# those that CLDR's rules for breaking sentences list for several languages. Others are known by what follows them.
-_ABBREVIATIONS = frozenset(
-    "dr prof mr mrs ms mme mlle sr sra srta st ste jr hr fr frl dipl ing rev hon gen gov capt col lt sgt maj no "
-    "nos nr nrn núm art arts abs abb fig figs tab taf kap cap chap ch sec sect pp pag pág vol vols bd bde ed eds "
-    "hrsg hg aufl anm eq ref refs cf vgl bsp approx ca etc usw bzw ggf evtl inkl incl zzgl resp vs al ibid engl "
-    "lat frz bes sog zit geb jh std tel inc ltd co corp bros dept univ jan feb mar apr jun jul aug sep sept oct "
-    "okt nov dec dez str ave blvd rd рис табл стр им ул гл ред напр англ np tzn ul tj např".split()
-)
-_INITIAL = re.compile(r"(?<!\w)[^\W\d]\.\Z")
-_TOKEN = 24  # characters of the longest word before a full stop that is looked at
+_SHORTEST_SENTENCE = 8  # characters
+_LAST_WORD = re.compile(r"[\w.]+\.\Z")
+_LONGEST_WORD = 24  # characters of a word before a full stop that are looked at
+_ABBREVIATION = 3  # characters, with the full stop
 _ITEM_START = re.compile(r"(?:[-*•]|\d+[.)])\s")
 _EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")  # stays with what follows
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
 _CLOSING = frozenset(")]}")
 _LONG = 200  # characters of a line that is prose: it may be cut where a sentence ends
 _MANY = 40  # units of a piece, from which numpy is faster than a loop
+_MOST_UNITS = 4_000  # of a text among whose ends the cuts are chosen, if each is small
+_FEWEST_UNITS = 8  # of a piece
 _LEAST_PARTS = 4  # of a passage: the names of a table's columns take one at most
 
 
@@ -87,10 +81,11 @@ def cut(text: str, size: int, count: Count, wholes: Sequence[Whole] = ()) -> lis
     for block in _blocks(text, wholes):
         is_code = block.whole is not None and block.whole.head is None
         parts = _statements(block) if is_code else _lines(block, repeated)
-        whole_cost = _WHOLE if block.whole in fitting else 0.0
-        units += [*(unit._replace(cost=unit.cost + whole_cost) for unit in parts[:-1]), *parts[-1:]]
+        if block.whole in fitting:
+            parts[:-1] = [unit._replace(cost=unit.cost + _WHOLE) for unit in parts[:-1]]
+        units += parts
     units, counts = _finer(units, count([unit.text for unit in units]), room, count)
-    counts = [max(1, length) for length in counts]
+    units, counts = _coarser(units, [max(1, length) for length in counts], room)
     places = [0, *accumulate(len(unit.text) for unit in units)]
     pieces: list[tuple[int, str]] = []
     for start, end in pairwise([0, *_ends([unit.cost for unit in units], counts, room)]) if units else ():
@@ -107,32 +102,24 @@ def cut(text: str, size: int, count: Count, wholes: Sequence[Whole] = ()) -> lis
 def _split(pattern: re.Pattern[str], text: str) -> list[str]:
     """Split a text behind every match; the parts together are the text."""
     if pattern is _SENTENCE_END:
-        ends = [found.end() for found in pattern.finditer(text) if _ends_sentence(text, found)]
-        return [text[start:end] for start, end in pairwise([0, *ends, len(text)]) if start < end]
+        ends = [0]
+        for found in pattern.finditer(text):
+            if found.end() - ends[-1] >= _SHORTEST_SENTENCE and _ends_sentence(text, found):
+                ends.append(found.end())
+        return [text[start:end] for start, end in pairwise([*ends, len(text)]) if start < end]
     parts = pattern.split(text)
     return [part + gap for part, gap in zip(parts[::2], [*parts[1::2], ""], strict=True) if part + gap]
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends before a gap: not at an abbreviation, a number with a dot, or before a number."""
+    """Return whether a sentence ends before a gap: not before a number, nor after what may be an abbreviation."""
     end, after = gap.start(), text[gap.end()]
     if end == gap.end():  # of scripts without spaces
         return True
     if after.islower() or after.isdigit():
         return False
-    if text[end - 1] != ".":
-        return True
-    words = text[max(0, end - 1 - _TOKEN) : end - 1].split()
-    word = words[-1].lstrip("([{\"'“‘«„") if words and not text[end - 2].isspace() else ""
-    *_, last = re.split(r"[-–/’']", word)  # of "Haupt-Str."
-    if not last:
-        return True
-    is_dotted = "." in word.strip(".") and all(len(part) < 4 and part.isalpha() for part in word.split("."))
-    is_spaced = len(words) > 1 and _INITIAL.search(words[-2]) and last.islower() and len(last) < 4  # "p. ex."
-    is_counted = len(words) > 1 and words[-2].endswith(".")  # of "No. 5."
-    is_ordinal = (last.isdigit() and len(last) < 3 and not is_counted) or (len(last) < 6 and not last.strip("IVXLC"))
-    is_initial = len(last) == 1 and last.isalpha()
-    return not (is_dotted or is_spaced or is_ordinal or is_initial or last.lower() in _ABBREVIATIONS)
+    word = _LAST_WORD.search(text, max(0, end - _LONGEST_WORD), end)
+    return word is None or (len(word[0]) > _ABBREVIATION and "." not in word[0][:-1])
 
 
 class _Block(NamedTuple):
@@ -167,16 +154,18 @@ def _lines(block: _Block, repeated: Container[str]) -> list[_Unit]:
     """Return lines of a list or a table, or sentences of prose."""
     whole = block.whole
     head = whole.head if whole is not None and whole.head in repeated else None
-    lines = _split(_NEWLINE, block.text.rstrip("\n"))
-    if len(lines) <= 1:
-        return _priced(_split(_SENTENCE_END, block.text), _SENTENCE, block.cost, head)
+    lines = _split(_NEWLINES, block.text.rstrip()) or [""]
     lines[-1] += block.text[len("".join(lines)) :]
     named = head.count("\n") + 1 if head and block.text.startswith(head) else 0
     units: list[_Unit] = []
     for place, (line, after) in enumerate(pairwise([*lines, ""])):
         cost = (_after_line(line, after) + _LEAD * (not units)) if after else block.cost
-        sentences = _split(_SENTENCE_END, line) if whole is None and len(line) > _LONG else [line]
-        units += _priced(sentences, _SENTENCE, cost, head if place >= named else None)
+        own = head if place >= named else None
+        is_prose = len(lines) == 1 or (whole is None and len(line) > _LONG)
+        if is_prose and len(line) > _SHORTEST_SENTENCE:
+            units += _priced(_split(_SENTENCE_END, line), _SENTENCE, cost, own)
+        else:
+            units.append(_Unit(line, cost, own))
     return units
 
 
@@ -233,6 +222,26 @@ def _halves(text: str) -> list[str]:
     places = (at for at in range(half, len(text)) if not category(text[at]).startswith("M"))
     middle = next(places, half)  # a mark belongs to the letter before it
     return [text[:middle], text[middle:]]
+
+
+def _coarser(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Unit], list[int]]:
+    """Join neighbours that are small parts of a piece while there are too many units to choose among."""
+    most = len(units) + 1
+    while _MOST_UNITS < len(units) < most:
+        most = len(units)
+        joined: list[_Unit] = []
+        tokens: list[int] = []
+        pending = iter(zip(units, counts, strict=True))
+        for unit, length in pending:
+            after, more = next(pending, (None, 0))
+            if after is not None and length + more <= size // _FEWEST_UNITS:
+                joined.append(_Unit(unit.text + after.text, after.cost, unit.head))
+                tokens.append(length + more)
+            else:
+                joined += [unit] if after is None else [unit, after]
+                tokens += [length] if after is None else [length, more]
+        units, counts = joined, tokens
+    return units, counts
 
 
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
