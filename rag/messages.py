@@ -341,6 +341,9 @@ class Push(Request):
         dict[_MetaName, _MetaValues | None], Meta(max_length=MOST_VALUES, description="values by name, to filter by")
     ] = {}
     access: Access | None = None
+    replace: Annotated[
+        bool, Meta(description="whether it may take the place of what was pushed for its address before; else 409")
+    ] = True
     collection: Name = DEFAULT_COLLECTION
 
 

@@ -107,18 +107,23 @@ class PushedStore:
         with self._connected() as database:
             yield type(self)(self._index_dir, database)
 
-    def put(self, page: Page) -> Change:
-        """Accept a document in place of what its address had; it is on the disk when this returns."""
+    def put(self, page: Page, *, replace: bool = True) -> Change | None:
+        """Accept a document in place of what its address had; it is on the disk when this returns.
+
+        Without `replace`, return None where the address has a document: of several senders, one is the first.
+        """
         stated = json.dumps(page.stated)
         facts = (page.content_hash, page.content_type, page.charset, stated, page.fetched_at, page.body)
-        return self._accept(page.url, _PUT, page.fetched_at, facts)
+        return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
     def remove(self, url: str) -> Change:
         """Accept that the document of an address is to go; what was stated of it stays, and with it who may be told."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
         content_type, stated = (last.content_type, json.dumps(last.stated)) if last else ("", "[]")
-        return self._accept(url, _DELETE, now, ("", content_type, None, stated, now, None))
+        change = self._accept(url, _DELETE, now, ("", content_type, None, stated, now, None))
+        assert change is not None  # noqa: S101 - for the type checker; it replaces
+        return change
 
     def last(self) -> int:
         """Return the number of the last change that was accepted, 0 if there was none."""
@@ -222,11 +227,13 @@ class PushedStore:
             old = "DELETE FROM changes WHERE state != 'queued' AND id <= (SELECT max(id) FROM changes) - ?"
             database.execute(old, (KEPT,))
 
-    def _accept(self, url: str, action: str, at: str, facts: tuple[Any, ...]) -> Change:
+    def _accept(self, url: str, action: str, at: str, facts: tuple[Any, ...], *, replace: bool = True) -> Change | None:
         self._make()
         *_, body = facts
         with self._changing() as database:
             documents, size = database.execute(f"{_SUMS} WHERE url = ?", (url,)).fetchone()
+            if documents and not replace:
+                return None
             grown = (int(body is not None) - documents, len(body or b"") - size)
             database.execute("UPDATE totals SET documents = documents + ?, bytes = bytes + ?", grown)
             database.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)", (url, *facts))

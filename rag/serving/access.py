@@ -417,6 +417,7 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
         (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role!r}"),
         (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
         (wanted is not None and not wanted, "filter must have a field"),
+        ([] in map(table.get, ("user", "group", "collections")), "an empty list names nobody and nothing"),
         (role == "write" and not everything, f"the role write needs everything = true: {MUST_BE_WHOLE}"),
     )
     for is_wrong, what in refusals:

@@ -152,10 +152,8 @@ class JobManager:
         asked: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if asked is None:
             raise JobMissing(job_id)
-        lives = _is_held(folder / LOCK)
-        end: dict[str, Any] | None = _read(
-            folder / END
-        )  # after the look at the lock: a process writes this before it gives the lock back
+        lives = _is_held(folder / LOCK)  # looked at first: a process writes its end before it gives the lock back
+        end: dict[str, Any] | None = _read(folder / END)
         told_to_stop = (folder / CANCEL).exists()
         if end is None and lives:
             end = {"state": "cancelling" if told_to_stop else "running"}
@@ -236,7 +234,8 @@ class PushedQueue:
     def put(self, sent: Push) -> dict[str, Any]:
         """Accept a document in place of what its address had; it is on the disk when this returns the change.
 
-        Raises DocumentRefused for what cannot be used, JobConflict where nothing can be indexed, QueueFull where too
+        Raises DocumentRefused for what cannot be used, JobConflict where nothing can be indexed or the address has a
+        document that may not be replaced, QueueFull where too
         much waits, StorageFull without room.
         """
         store, settings = self._store(sent.collection), self._settings
@@ -264,7 +263,9 @@ class PushedQueue:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
             if facts.bytes + len(body) > MOST_BYTES:
                 raise StorageFull(f"the documents of this collection would have more than {MOST_BYTES:,} bytes")
-            change = store.put(page)
+            change = store.put(page, replace=sent.replace)
+            if change is None:
+                raise JobConflict(f"{page.url} has a document, which this one may not replace")
         self._wake.set()
         return _described(change, sent.collection)
 

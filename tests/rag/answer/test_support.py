@@ -65,28 +65,7 @@ def decode(text: str, step: int) -> list[Event]:
     return [each for start in range(0, len(text), step) for each in decoder.feed(text[start : start + step])]
 
 
-UNITS = [
-    " ",
-    "\t",
-    "\n",
-    ".",
-    ". ",
-    "a. ",
-    "[",
-    "[1",
-    "[1]",
-    "[1] ",
-    "`",
-    "*",
-    "_",
-    "a",
-    "1",
-    "1,",
-    "> ",
-    "- ",
-    "。",
-    '"',
-]
+UNITS = [*" \t\n.[`*_a1。", ". ", "a. ", "[1", "[1]", "[1] ", "1,", "> "]
 
 
 @pytest.mark.parametrize("step", [3, 1 << 20])

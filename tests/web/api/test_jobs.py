@@ -1,4 +1,4 @@
-"""Jobs over REST; `tests/rag/serving/test_job_manager.py` has what they do."""
+"""Jobs over REST; `tests/rag/serving/test_jobs.py` has what they do."""
 
 from pathlib import Path
 
