@@ -3,6 +3,7 @@
 Workers count into files of a folder that they share, which the Prometheus client looks for; each adds up those of all.
 """
 
+import itertools
 import logging
 import os
 import re
@@ -26,6 +27,7 @@ from web import logs
 from web.guards.limits import SHARED_FOLDER
 from web.openapi import Content, Operation
 
+WORKER_NUMBER = "PILOTLIGHT_WORKER"  # variable of a worker
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")
 SECONDS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
@@ -56,7 +58,7 @@ class Metrics:
     def __init__(self, status: Status, waiting: Waiting | None = None) -> None:
         registry = self._collected = CollectorRegistry()
         if SHARED_FOLDER in os.environ:
-            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+            values.ValueClass = values.MultiProcessValue(lambda: os.environ.get(WORKER_NUMBER, "0"))  # type: ignore[no-untyped-call]
             multiprocess.MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
         own: Any = {"namespace": "pilotlight", "registry": registry}
@@ -210,9 +212,19 @@ def _log(route: str, status: int, seconds: float) -> None:
     logs.requests.log(level, "request", extra={logs.FIELDS: fields})
 
 
-def forget_process(pid: int) -> None:
-    """Leave out the gauges of a worker that has ended; its counters go on counting."""
-    multiprocess.mark_process_dead(pid)  # type: ignore[no-untyped-call]
+def number_worker(server: Any, worker: Any) -> None:
+    """Give a worker of gunicorn, before its fork, the lowest free number, by which the files of its metrics are called.
+
+    So counts never go back when a worker dies, and there are no more files than there were workers at a time.
+    """
+    taken = {each.number for each in server.WORKERS.values()}
+    worker.number = next(number for number in itertools.count() if number not in taken)
+    os.environ[WORKER_NUMBER] = str(worker.number)
+
+
+def forget_worker(server: Any, worker: Any) -> None:
+    """Leave out the gauges of a worker that has ended."""
+    multiprocess.mark_process_dead(worker.number)  # type: ignore[no-untyped-call]
 
 
 def note_search(answer: Answer, *, mode: str, collection: str, k: int) -> None:

@@ -103,7 +103,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
     from web.app import application, close_app  # what workers share: the Prometheus client in it needs the folder
-    from web.metrics import forget_process
+    from web.metrics import forget_worker, number_worker
 
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
@@ -117,7 +117,8 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "threads": settings.queue + SPARE_THREADS,
         "when_ready": lambda server: log.info("listening on %s", url),
         "worker_exit": lambda server, worker: close_app(worker.app.callable),
-        "child_exit": lambda server, worker: forget_process(worker.pid),
+        "pre_fork": number_worker,
+        "child_exit": forget_worker,
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
     Server(factory or application, options).run()

@@ -26,7 +26,6 @@ _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
 _exports = ConcurrencyLimit("exports", MOST_EXPORTS)
-_pushes = ConcurrencyLimit("pushes", 2)  # each is in memory three times over
 
 
 @blueprint.get("/documents/<id>")
@@ -66,15 +65,10 @@ def push() -> tuple[Response, int, dict[str, str]]:
     It is on the disk when this is answered, and found within seconds. What was pushed for the same address before is
     replaced.
     """
-    release = _pushes.take(ServiceUnavailable("Too many documents are being sent: try again shortly."))
-    try:
-        sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
-        if (sent.text is None) == (sent.base64 is None):
-            raise FieldError("text", "A document has either text or base64.")
-        change = _queue(sent.collection).put(sent)
-    finally:
-        release()
-    return _accepted(change)
+    sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
+    if (sent.text is None) == (sent.base64 is None):
+        raise FieldError("text", "A document has either text or base64.")
+    return _accepted(_queue(sent.collection).put(sent))
 
 
 @blueprint.delete("/documents")

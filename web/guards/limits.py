@@ -34,6 +34,7 @@ MAX_BODY_BYTES = 2 * 1024 * 1024
 MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
 MAX_CONVERSATION_BYTES = 512 * 1024  # of a question, with what was asked and answered before
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # of a request that pushes a document, of which base64 takes a quarter
+MAX_LARGE_BYTES = 32 * 1024 * 1024  # of all bodies above that of a search which a worker holds at a time
 BUSY = "The server is overloaded: try again."
 UNCOUNTED = PUBLIC | {"health.livez", "health.readyz", "metrics.show"}  # endpoints
 BURST_S = 2.0  # seconds' worth of requests that may come at once
@@ -119,7 +120,7 @@ def register(app: Flask, settings: Settings) -> None:
     Comes after access, which says who calls: strangers take no place.
     """
     lock = threading.Lock()
-    in_progress = 0
+    in_progress = large_bytes = 0
     rate = settings.rate_limit
     buckets = TokenBuckets(rate, shared_file("rate-limits")) if rate else None
 
@@ -152,12 +153,23 @@ def register(app: Flask, settings: Settings) -> None:
         return response
 
     def leave(error: BaseException | None) -> None:
-        nonlocal in_progress
+        nonlocal in_progress, large_bytes
         deadline.lift()  # or whatever the thread does next would have it
-        if g.pop("is_counted", False):
-            with lock:
-                in_progress -= 1
+        with lock:
+            in_progress -= g.pop("is_counted", False)
+            large_bytes -= g.pop("large_bytes", 0)
 
+    def hold(size: int) -> None:
+        nonlocal large_bytes
+        with lock:
+            if large_bytes + size <= MAX_LARGE_BYTES:
+                large_bytes += size
+                g.large_bytes = size
+                return
+        current_app.extensions["metrics"].refuse("queue")
+        raise ServiceUnavailable(BUSY)
+
+    app.extensions["hold"] = hold
     app.before_request(enter)
     app.before_request(begin)
     app.after_request(end)
@@ -165,9 +177,15 @@ def register(app: Flask, settings: Settings) -> None:
 
 
 def read_body(most: int) -> bytes:
-    """Read the body of the request. Raises RequestEntityTooLarge, or what the server raises for one cut short."""
-    if (request.content_length or 0) > most:
+    """Read the body of the request, once the worker has room for a large one.
+
+    Raises RequestEntityTooLarge, ServiceUnavailable, or what the server raises for one cut short.
+    """
+    size = most if request.content_length is None else request.content_length
+    if size > most:
         raise RequestEntityTooLarge
+    if size > MAX_SEARCH_BYTES:  # those of searches always have room
+        current_app.extensions["hold"](size)
     request.max_content_length = most + 1
     # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours
     body = request.stream.read(most + 1)

@@ -1,6 +1,8 @@
 """Limits: requests a second, bytes of a body, and seconds of waiting."""
 
 import multiprocessing
+import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from rag.settings import Settings
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.limits import PLACES, TokenBuckets
+from web.guards.limits import MAX_BODY_BYTES, MAX_LARGE_BYTES, PLACES, TokenBuckets
 
 SEARCH = "/api/v1/search?q=index"
 
@@ -50,6 +52,12 @@ def test_no_caller_is_let_in_too_often_while_others_crowd(buckets):
     for number in range(PLACES // 4):
         assert buckets.take(f"passer-by {number}", now=100.02) == 0
     assert buckets.take("busy", now=100.02) > 0
+
+
+def test_a_file_of_buckets_is_as_large_as_ever(buckets, tmp_path):
+    for number in range(3 * PLACES):
+        buckets.take(f"caller {number}" * 50, now=100.0)
+    assert (tmp_path / "buckets").stat().st_size == PLACES * 16
 
 
 def _take(path: Path, start: Any, results: Any) -> None:
@@ -99,6 +107,33 @@ def test_addresses_behind_a_proxy():
         assert [client.get(SEARCH, headers=header).status_code for _ in range(2)] == [200, 429]
     for same in ("198.51.100.1:1", "198.51.100.2:2", "2001:db8::2", "[2001:db8::3]:99", "192.0.2.7"):
         assert client.get(SEARCH, headers={"X-Forwarded-For": same}).status_code == 429
+
+
+# Bodies
+
+
+def test_large_bodies_are_bounded_together_and_leave_room_for_searches():
+    """Thirty callers send 2 MiB each, of which a worker takes as many at a time as it has room for."""
+    retriever, statuses, go_on = FakeRetriever(), Counter[int](), threading.Event()
+    retriever.embed = lambda *_: go_on.wait(30) and FakeRetriever.embed(retriever, ["a"])  # type: ignore[method-assign]
+    client = make(retriever)
+    body = b'{"input": "a"}'.ljust(MAX_BODY_BYTES)
+
+    def send(**more: Any) -> None:
+        reply = client.application.test_client().post("/v1/embeddings", content_type="application/json", **more)
+        statuses[reply.status_code] += 1
+        if sum(statuses.values()) == 30 - MAX_LARGE_BYTES // MAX_BODY_BYTES:  # the others have been taken
+            go_on.set()
+
+    callers = [threading.Thread(target=send, kwargs={"data": body}) for _ in range(30)]
+    for caller in callers:
+        caller.start()
+    assert client.post("/api/v1/search", json={"query": "a" * 9000}).status_code == 200
+    for caller in callers:
+        caller.join(60)
+    assert statuses == {200: 16, 503: 14}
+    send(data=body)
+    assert statuses[200] == 17
 
 
 # Deadlines
