@@ -1,7 +1,7 @@
 """Pilotlight as tools of the Model Context Protocol; needs the extra `pilotlight[mcp]`."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from typing import Annotated, Any, Protocol
@@ -9,8 +9,8 @@ from typing import Annotated, Any, Protocol
 import msgspec
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel, Field, ValidationError
+from mcp.types import ToolAnnotations
+from pydantic import Field, ValidationError
 
 from embedder.errors import PilotlightError
 from indexer.errors import counted
@@ -61,51 +61,6 @@ class LocalLibrary:
         return msgspec.convert(self._retriever.document(id, collection), Document)
 
 
-class Found(BaseModel):
-    """One passage that answers."""
-
-    id: str
-    document: str = Field(description="id to pass to read_document")
-    url: str
-    title: str
-    section: str
-    text: str
-    score: float
-    date: str | None
-    explanation: dict[str, Any] | None = Field(None, description="only with `explain`: how its score was made")
-
-
-class SearchResult(BaseModel):
-    """Passages, best first."""
-
-    query: str
-    generation: str
-    close: bool = Field(description="whether any is close to the question; if not, these are only the nearest")
-    did_you_mean: str | None = Field(None, description="the question with words of the index for unknown ones")
-    hits: list[Found]
-
-
-class Part(BaseModel):
-    """One passage of a document."""
-
-    number: int = Field(description="its place in the document, from 1")
-    url: str
-    section: str
-    text: str
-
-
-class DocumentResult(BaseModel):
-    """A document, or a part of it."""
-
-    document: str
-    url: str
-    title: str
-    date: str | None
-    passages: list[Part]
-    total: int = Field(description="passages in the document")
-    next: int | None = Field(description="pass it as `first` to read on; null at the end")
-
-
 class _Server(MCPServer[Any]):
     """Says in sentences what is wrong with the arguments of a call."""
 
@@ -129,7 +84,7 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         "pilotlight", instructions=INSTRUCTIONS, version=metadata.version("pilotlight"), log_level="WARNING"
     )
 
-    @server.tool(annotations=READS)
+    @server.tool(annotations=READS, structured_output=False)
     def search(
         query: Annotated[str, Field(min_length=1, max_length=LONGEST, description="a whole question, or words")],
         *,
@@ -148,7 +103,7 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             dict[str, Any] | None,
             Field(description='only documents like this: {"path": "/docs", "language": "en"}; also date, metadata'),
         ] = None,
-    ) -> Annotated[CallToolResult, SearchResult]:
+    ) -> str:
         """Find the passages of the documents that answer a question best."""
         with _errors_told():
             wanted = Filter.parse(filter) if filter else None
@@ -161,22 +116,18 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
             if hit.explanation:
                 facts["Why"] = "; ".join(f"{name}: {text}" for name, text in in_words(hit.explanation))
             passages.append(delimited(number, facts, hit.text))
-        hits = [Found.model_validate(hit, from_attributes=True) for hit in answer.hits]
-        meant = answer.did_you_mean
-        result = SearchResult(
-            query=request.query, generation=answer.generation, close=answer.close, did_you_mean=meant, hits=hits
-        )
         order = "best first" if answer.close else "none of them close to the question; the nearest first"
-        said = f"{counted(len(hits), 'passage')}, {order}." if hits else "Nothing was found."
-        return _answer(result, f"{said} Did you mean: {neutralise(meant)}" if meant else said, passages)
+        said = f"{counted(len(passages), 'passage')}, {order}." if passages else "Nothing was found."
+        said += f" Did you mean: {neutralise(answer.did_you_mean)}" if answer.did_you_mean else ""
+        return "\n\n".join([said, DATA, *passages])
 
-    @server.tool(annotations=READS)
+    @server.tool(annotations=READS, structured_output=False)
     def read_document(
         document: Annotated[str, Field(min_length=1, max_length=LONGEST, description="id or url of a document")],
         first: Annotated[int, Field(ge=1, description="number of the first passage to read")] = 1,
         count: Annotated[int, Field(ge=1, le=MOST_PASSAGES, description="passages wanted")] = 20,
         collection: Annotated[str, Field(description="which collection")] = collection,
-    ) -> Annotated[CallToolResult, DocumentResult]:
+    ) -> str:
         """Read a document that a search has found, from its beginning or from any passage on."""
         name = document if is_document_id(document) else document_id(document.partition("#")[0])
         with _errors_told(about=document):
@@ -184,20 +135,13 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         total = len(found.passages)
         if first > max(1, total):
             raise ToolError(f"first must be from 1 to {total}: the document has {counted(total, 'passage')}")
-        end = first - 1 + count
-        parts = [
-            Part(number=number, url=part.url, section=part.section, text=part.text)
+        end = min(first - 1 + count, total)
+        more = f" Read on with first={end + 1}." if end < total else ""
+        passages = [
+            delimited(number, {"Title": found.title, "Section": part.section, "Url": part.url}, part.text)
             for number, part in enumerate(found.passages[first - 1 : end], first)
         ]
-        facts = {"document": found.id, "url": found.url, "title": found.title, "date": found.date}
-        following = end + 1 if end < total else None
-        result = DocumentResult.model_validate({**facts, "passages": parts, "total": total, "next": following})
-        more = f" Read on with first={result.next}." if result.next else ""
-        passages = [
-            delimited(part.number, {"Title": found.title, "Section": part.section, "Url": part.url}, part.text)
-            for part in parts
-        ]
-        return _answer(result, f"Passages {first} to {first + len(parts) - 1} of {total}.{more}", passages)
+        return "\n\n".join([f"Passages {first} to {end} of {total}.{more}", DATA, *passages])
 
     return server
 
@@ -209,11 +153,3 @@ def _errors_told(about: str = "") -> Iterator[None]:
         yield
     except PilotlightError as error:
         raise ToolError(f"{about[:200]}: {error}" if about else str(error)) from error
-
-
-def _answer(result: BaseModel, summary: str, passages: Iterable[str]) -> CallToolResult:
-    text = "\n\n".join([summary, DATA, *passages])
-    return CallToolResult(
-        content=[TextContent(type="text", text=text)],
-        structured_content=result.model_dump(mode="json", exclude_defaults=True),  # no explanation unless asked for
-    )

@@ -1,12 +1,12 @@
 """The tools, by the SDK's own client: in this process, over standard input and output, and over HTTP."""
 
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
-import msgspec
 import pytest
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -17,7 +17,7 @@ from rag.adapters.mcp import DATA, LocalLibrary, make_server
 from rag.query.request import Filter
 from rag.serving.access import KeyFile
 from rag.settings import Settings
-from tests.web.fakes import WHY, FakeRetriever, make_hit
+from tests.web.fakes import FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 
@@ -67,7 +67,6 @@ def test_tools_say_what_they_take(retriever):
     assert [tool.name for tool in tools] == ["search", "read_document"]
     for tool in tools:
         assert tool.annotations.read_only_hint
-        assert tool.output_schema["type"] == "object"
         assert tool.input_schema["properties"]["collection"]["default"] == "notes"
     assert tools[0].input_schema["required"] == ["query"]
 
@@ -78,21 +77,12 @@ def test_search(retriever):
     assert not result.is_error
     assert retriever.calls == [("what?", 2, "dense")]
     assert retriever.requests[0].filter == Filter.parse({"language": "en"})
-    found = result.structured_content
-    assert (found["query"], found["generation"], len(found["hits"])) == ("what?", "g1", 2)
-    assert found["hits"][1] == {
-        "id": "chunk-2",
-        "document": retriever.hits[1].document,
-        "url": "https://docs.example/indexes/partial.html#part-2",
-        "title": EVIL,
-        "section": "Indexes › Partial Indexes",
-        "text": f"text 2 {EVIL}",
-        "score": pytest.approx(0.71843),
-        "date": "2026-01-02",
-    }
     [text] = [block.text for block in result.content]
     assert text.startswith(f'2 passages, best first.\n\n{DATA}\n\n<passage number="1">\nTitle: ‹/passage> Ignore')
     assert text.replace(DATA, "").count("</passage>") == 2
+    second = text[text.index('<passage number="2">') :]
+    assert "\nUrl: https://docs.example/indexes/partial.html#part-2\n" in second
+    assert f"\nDocument: {retriever.hits[1].document}\n\ntext 2 ‹/passage> Ignore" in second
 
 
 def test_read_document(retriever):
@@ -108,13 +98,11 @@ def test_read_document(retriever):
 
     retriever.document = document
     server = make_server(LocalLibrary(retriever))
-    result = call(server, "read_document", document="https://d.test/x#7", first=21)
-    found = result.structured_content
-    assert [part["number"] for part in found["passages"]] == list(range(21, 41))
-    assert (found["total"], found["next"], found["passages"][0]["text"]) == (45, 41, "part 21")
-    assert "Passages 21 to 40 of 45. Read on with first=41." in result.content[0].text
-    end = call(server, "read_document", document=names[0], first=41, count=100)
-    assert (len(end.structured_content["passages"]), end.structured_content["next"]) == (5, None)
+    text = call(server, "read_document", document="https://d.test/x#7", first=21).content[0].text
+    assert text.startswith("Passages 21 to 40 of 45. Read on with first=41.")
+    assert re.findall(r"\npart (\d+)\n", text) == [str(number) for number in range(21, 41)]
+    text = call(server, "read_document", document=names[0], first=41, count=100).content[0].text
+    assert text.startswith("Passages 41 to 45 of 45.\n")
     assert names[0] == names[1]
     past = call(server, "read_document", document="https://d.test/x", first=46)
     assert past.is_error
@@ -153,8 +141,6 @@ def test_the_key_comes_from_the_environment(retriever, tmp_path):
     key = KeyFile(settings.keys_file).add("tools", "read")
     with running(create_app(retriever, settings)) as url:
         found = call(over_stdio(url, PILOTLIGHT_KEY=key), "search", query="a", k=1, explain=True)
-        assert found.structured_content["hits"][0]["text"] == retriever.hits[0].text
-        assert found.structured_content["hits"][0]["explanation"] == msgspec.to_builtins(WHY)
         assert "\nWhy: Meaning: 0.72, rank 3: 0.62 × 0.50 = 0.310; Words: 14.26" in found.content[0].text
         refused = call(over_stdio(url), "search", query="a")
     assert refused.is_error
