@@ -69,7 +69,6 @@ class SectionDraft:
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
     leads: bool = False  # says in a line what the page is about, and belongs to what follows
-    emptied: bool = False  # had something that is not text
     title: Block | None = None  # its heading, as a line of text
     blocks: list[Block] = field(default_factory=list)
 
@@ -108,7 +107,6 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
         return [part for part in parts if part.blocks]
     longest, share = (0, 0.2) if is_mostly_links else (2_000, _LIST_SHARE)
     for part, blocks in zip(parts, kept, strict=True):
-        part.emptied = part.emptied or len(blocks) < len(part.blocks)
         part.blocks = []
         for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
             run = list(some)
@@ -131,7 +129,7 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
         is_above = len(below) > len(part.path) and below[: len(part.path)] == part.path
         if part.blocks:
             filled.append(part)
-        elif not (title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE)):
+        elif not (title is None or is_above or title.is_linked(_LIST_SHARE)):
             filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
         elif not is_above:
             continue

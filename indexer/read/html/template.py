@@ -90,7 +90,7 @@ def _blocks(parent: Element, place: int, depth: int = 1) -> Iterator[tuple[int, 
             continue
         here = _place(place, block)
         if text is not None and len(text) - linked <= 600:
-            yield place, here, _hash(here, f"={text}"), _is_linked(linked, bare, _LINKED)
+            yield place, here, _hash(here, f"={text}"), _is_linked(linked, bare)
         if block is not None and depth < 16:
             yield from _blocks(block, here, depth + 1)
 
@@ -106,7 +106,7 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit 
             if text and _hash(here, f"={text}") in template.texts:
                 yield unit
                 continue
-            if text and here in template.places and _is_linked(linked, bare, _LINKED):
+            if text and here in template.places and _is_linked(linked, bare):
                 yield unit
                 continue
             if block is not None:
@@ -152,8 +152,8 @@ def _measure(nodes: list[Element | str]) -> tuple[str | None, int, str]:
     return " ".join("".join(pieces).split()), linked, "|".join(bare) if linked else ""
 
 
-def _is_linked(linked: int, bare: str, share: float) -> bool:
-    return linked > 0 and linked * (1 - share) >= share * len(_LABEL.sub("", bare))
+def _is_linked(linked: int, bare: str) -> bool:
+    return linked > 0 and linked * (1 - _LINKED) >= _LINKED * len(_LABEL.sub("", bare))
 
 
 def _says(nodes: list[Element | str]) -> bool:

@@ -18,7 +18,6 @@ _BLOCKS = frozenset(
 )
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
-_LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
 _SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
@@ -64,9 +63,7 @@ class Walker:
             elif isinstance(node, tuple):
                 self._leave(node[0])
             elif is_noise(node):
-                if node.name in _LISTS_OF_LINKS:
-                    self._parts[-1].emptied = True
-                elif node.name == "a" and is_permalink(node):
+                if node.name == "a" and is_permalink(node):
                     self._note_anchor(node)
             elif node.name in MAY_BE_CODE and is_code(node):
                 self._preformatted(node)

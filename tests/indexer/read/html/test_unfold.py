@@ -24,14 +24,6 @@ SHOWN = {
         "<li class=slide aria-hidden=true>YES, the second.</li></ul>"
     ),
     "details": "<details><summary>How?</summary><p>YES</p></details>",
-    "tbody": (
-        '<table><tr><td><a href="#g" data-toggle=collapse data-target="#g">More</a><td>b<tbody id=g '
-        'style="display:none"><tr><td>YES<td>d</table>'
-    ),
-    "table rows of detail": (
-        '<table><tr><td><button aria-expanded=false aria-controls="r1">+</button><td>b</td></tr><tr id=r1 '
-        "hidden><td colspan=2>YES</table>"
-    ),
     "MediaWiki collapsible": (
         '<table class="mw-collapsible mw-collapsed"><tr><th>Title<th>b</tr><tr style="display:none">'
         "<td>YES<td>c</table>"
@@ -44,8 +36,6 @@ TITLES = {
         '<div role=tablist><div role=tab><h4><a role=button data-toggle=collapse href="#c1">TITLE</a></h4></div>'
         "<div id=c1 role=tabpanel><p>Text.</p></div></div>"
     ),
-    "a label in a heading": "<input type=checkbox id=h1><h3><label for=h1>TITLE</label></h3><div>Text.</div>",
-    "a and copy link": '<h3><a href="#" onclick="t()">TITLE</a> <a class=anchor href="#x">#</a></h3><p>Text.</p>',
 }
 LINES = {
     "a label": (
@@ -59,12 +49,10 @@ LEFT_OUT = {
     "a menu": "<button aria-controls=m aria-haspopup=true>Menu</button><ul id=m hidden><li>NO</ul>",
     "a tooltip": '<a href="#t">word</a><div id=t role=tooltip hidden>NO</div>',
     "a template": "<ul><li class=i>one thing<li class=i hidden>NO {{name}}</ul>",
-    "copied": "".join(f"<pre class=c>f{n}()</pre><div class=done hidden>NO</div>" for n in range(3)),
     "a button beside a heading": "<h3>Title <button>NO</button></h3><p>Text.</p>",
     "buttons that do the same": "".join(
         f"<button class=b>NO</button><div class=c><p>Text {n}.</p></div>" for n in range(3)
     ),
-    "sort keys": '<table><tr><td><span style="display:none">NO</span>2 May<td>b</table>',
     "lightbox": '<a href="#lb">x</a><div id=lb class=lightbox style="display:none"><p>NO</p></div>',
 }
 
