@@ -24,7 +24,6 @@ SOMETHING = (
 # Text that is more than what Python takes for white space.
 NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
 _VISIBLE = re.compile(SOMETHING)
-_ERROR = re.compile(r"(?P<text>.*?)(?: - at `(?:key` in `)?\$\.?(?P<path>.*)`)?", re.DOTALL)
 _NAMED = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
 _KINDS = {  # by the type of a schema: its words, its limits `min…` and `max…`, and the words before and after these
@@ -86,8 +85,8 @@ def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
     """Return the error for a message of msgspec, such as "Expected `int`, got `str` - at `$.filter.k`"."""
-    found = _ERROR.fullmatch(message)
-    text, place = (found["text"], found["path"] or "") if found else (message, "")
+    text, _, place = message.partition(" - at `")
+    place = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     path = place.replace("[...]", "")
     if named := _NAMED.fullmatch(text):
         field = f"{path}.{named['name']}".lstrip(".")

@@ -43,7 +43,7 @@ _MARKED = re.compile(
 )
 # Brackets, operators and calls; options of commands; words of nothing but signs, except dashes and ampersands.
 _CODE = re.compile(
-    r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w*\d\w*(?<=[A-Za-z]\d)(?!\S)|"
+    r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
     r"(?<!\S)[()\[\].*/+~^%#@]+(?!\S)"
 )
 

@@ -15,7 +15,7 @@ HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 MOST_ELEMENTS = 1_000_000
 _DEEPEST = 200_000  # elements within elements; browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})
-_AT_ONCE = re.compile(r"\s*0*(?:\.\d*)?\s*[;,]\s*url\s*=", re.IGNORECASE)
+_AT_ONCE = re.compile(r"\s*+0*+(?:\.\d*+)?\s*+[;,]\s*+url\s*+=", re.IGNORECASE)
 _NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
 
 

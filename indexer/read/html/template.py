@@ -25,7 +25,7 @@ _BLOCKS = HEADINGS | frozenset(
     "ol p pre section summary table tbody td tfoot th thead tr ul".split()
 )
 _SILENT = frozenset({"script", "style", "template", "noscript"})
-_LABEL = re.compile(r"\w+\s*:|[\s|·•,;()\[\]<>«»←→-]+")  # and what separates links
+_LABEL = re.compile(r"\b\w++\s*+:|[\s|·•,;()\[\]<>«»←→-]+")  # and what separates links
 _NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"\w")
 _ROOT = 0

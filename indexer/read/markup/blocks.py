@@ -30,7 +30,7 @@ _NAME_ARGUMENT = re.compile(_ARGUMENT % "value|name")  # the label of a tab that
 _ITEMS = re.compile(r"\bitems=\{?\s{0,9}\[([^\[\]]*)\]")  # labels of several tabs
 _QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'|`([^`]+)`")
 _NAME = re.compile(r"[\s<%/-]*([\w.-]*)")
-_PATH = re.compile(r"\S*[/\\]\S*|\S+\.\w{2,5}|\S*[$#]\S*")
+_PATH = re.compile(r"[^\s/\\]*+[/\\]\S*|\S+\.\w{2,5}|[^\s$#]*+[$#]\S*")
 _COMPONENT = re.compile(r"</?[A-Z][\w.]*(?=[\s/>])|</?>")
 _ELEMENT = re.compile(r"</?([a-z][\w-]*)(?=[\s/>])")
 _TAG_PART = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|[{}<>]")
@@ -158,12 +158,14 @@ def _first(found: re.Match[str] | None) -> str:
 
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
-_FILE = re.compile(r"\S*/\S*|\S+\.[A-Za-z]\w{0,4}")
+_FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # ```sh [npm]
 _FILE_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'{}]+))")
 _COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))")
 _COLON_NAME = re.compile(r"[ \t]*(?:\{[^{}]*\}|[\w:.+-]+)?")
-_BOX = re.compile(r"(?:(?:!!!|\?\?\?\+?)[ ]++(?P<kind>[\w -]*+)|===[!+]?[ ]++(?=[\"']))(?:([\"'])(?P<title>.*)\2.*)?")
+_BOX = re.compile(
+    r"(?:(?:!!!|\?\?\?\+?)[ ]++(?P<kind>[\w -]*+)|===[!+]?[ ]++(?=[\"']))(?:([\"'])(?P<title>.*)\2(?:(?!\2).)*+)?"
+)
 ESM = re.compile(
     r"import[ ]{1,9}(?:[\w*{}$, \t]{1,300}\bfrom[ ]{1,9})?[\"'][^\"'\n]*[\"'];?[ ]*$|"
     r"import\s+(?:type\s+)?(?:[\w$]+\s*,\s*)?\{\s*$|"
@@ -173,7 +175,7 @@ ESM = re.compile(
     re.MULTILINE,
 )
 _LINES = re.compile(  # what stands alone on a line and is no text: targets, includes
-    r"\([\w:./ -]+\)=$|(?P<include>;?-+8<-+(?:$|[ ].*)|<<<[ ]*[@./].*|\{\{#\w+[^{}]*\}\}$)"
+    r"\([\w:./ -]+\)=$|(?P<include>;?-+8<-+(?:$|[ ].*)|<<<[ ]*[@./].*|\{\{#\w[^{}]*\}\}$)"
 )
 _INCLUDE = re.compile(r"\s*+(?:\{\{#[^{}\n]*\}\}\s*|-+8<-+[ ].*)?")
 _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", "mustache", "html", "text", "txt"})

@@ -22,7 +22,7 @@ from indexer.records import Declared, Readers
 _YAML = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?\n)?\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 _JSON = re.compile(r"\A\{[ \t]*\n[ \t]*\"[^\"\n]{1,100}\"[ \t]*:")
-_LINE = re.compile(r"^(\w[\w-]*):[ \t]+(\S.*?)[ \t]*$", re.MULTILINE)
+_LINE = re.compile(r"^(\w[\w-]*+):[ \t]++(\S.*)$", re.MULTILINE)
 _LONGEST = 16_000  # characters; the parsers take a millisecond for each few hundred
 _CHANGED = ("lastmod", "last_modified", "modified", "updated", "date")  # the surest first
 _OURS = ("title", "language", "lang", ACCESS, *_CHANGED)
@@ -54,7 +54,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 # the loader without any types: nothing to construct, no merge keys to multiply; aliases share
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= _LONGEST else {}  # noqa: S506 - safer
             except yaml.YAMLError:  # such as "title: Part 1: Cats", which people do write
-                fields = {name: value.strip("\"'") for name, value in _LINE.findall(front)}
+                fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)}
         elif found := _TOML.match(text):
             front, end, is_toml = found[1] or "", found.end(), True
             fields = tomllib.loads(front) if len(front) <= _LONGEST else {}

@@ -118,7 +118,7 @@ _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
 _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
 _MADE_UP = re.compile(  # what programs write for people who wrote nothing
-    r"\s*(?:description automatically generated|automatisch generierte beschreibung|ai-generated content)[^\n]*\s*",
+    r"(?:description automatically generated|automatisch generierte beschreibung|ai-generated content)[^\n]*",
     re.I,
 )
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)

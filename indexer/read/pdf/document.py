@@ -29,7 +29,7 @@ _MOST_BOOKMARKS = 20_000
 _MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
 _NUMBER = re.compile(
-    r"^(?:(?:chapter|appendix|part|section|kapitel|chapitre)\s+)?(?:\d+|[A-Z]|[IVXL]+)?(?:\.?\d+)*[.):]?\s+",
+    r"^(?:(?:chapter|appendix|part|section|kapitel|chapitre)\s+)?(?:\d++|[A-Z]\d*+|[IVXL]+)?(?:\.\d++)*+[.):]?\s+",
     re.IGNORECASE,
 )
 _NOT_WORD = re.compile(r"[\W_]+")

@@ -28,7 +28,7 @@ _STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
-_BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w*bx|bx\d|[a-z]TB|-B\b", re.ASCII)
+_BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB|-B\b", re.ASCII)
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
 _TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))  # quarter turns to the right
 

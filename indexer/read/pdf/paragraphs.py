@@ -12,7 +12,7 @@ from indexer.read.pdf.page import Page
 from indexer.read.pdf.tables import Table, boxed, ruled, unruled
 
 HYPHENS = ("-", "\u2010")
-_PARTED = re.compile(rf"([^\W\d_]+){HYPHEN}[-\u2010]([^\W\d_]+)")
+_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++){HYPHEN}[-\u2010]([^\W\d_]+)")
 _FIRST = re.compile(r"[^\W\d_]{1,60}")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _LONGEST_END = 64  # characters at the end of a text in which its last word is looked for

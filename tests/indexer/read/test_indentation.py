@@ -41,16 +41,3 @@ def test_numbers_of_lines_go_and_numbers_that_are_printed_stay() -> None:
     ):
         [section] = parse(make_page(f"<pre>{printed}</pre>")).sections
         assert section.text == shown
-
-
-@pytest.mark.parametrize(
-    "shown",
-    [
-        '<span class="a">Words of</span>\n      <span class="b">a sentence.</span>\n',
-        '<span class="a">Words of</span> <span class="b">a sentence.</span>',
-        '<span class="a">Words of</span> a sentence with a name that\n is in a colour of its own.',
-    ],
-)
-def test_other_coloured_text_is_no_code(shown: str) -> None:
-    [section] = parse(make_page(f"<p>Before.</p><div>{shown}</div><p>After.</p>")).sections
-    assert "\n" not in section.text.removeprefix("Before.\n\n").removesuffix("\n\nAfter.")
