@@ -27,6 +27,7 @@ from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Item, Page, Skip
 
 _MOST_MEMBERS = 10_000
+_MOST_HEADERS = 1_000
 _LONGEST_TOTAL = 200_000_000  # bytes, decompressed
 _HIGHEST_RATIO = 200  # of bytes decompressed to bytes of the archive; of texts it is 3 to 20
 _FREE = 10_000_000  # bytes that may be decompressed at any ratio
@@ -178,6 +179,8 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
             budget.member()
+            if len(archive.pax_headers) > _MOST_HEADERS:  # each file gets a copy
+                raise ParseError(f"more than {_MOST_HEADERS:,} headers for all files in the archive")
             yield info, archive
 
 

@@ -4,12 +4,12 @@ import mimetypes
 import re
 from collections import Counter
 from collections.abc import Iterator
-from email import policy
 from email.header import decode_header
 from email.message import EmailMessage, Message
 from email.parser import BytesParser
+from email.policy import EmailPolicy
 from pathlib import PurePosixPath
-from typing import cast
+from typing import Any, cast
 
 from indexer import notes
 from indexer.decoding import decode
@@ -32,12 +32,24 @@ _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
 _RICHER = 1.3  # times the characters of the plain text that HTML must have to be read instead
 _SOFT_BREAK = re.compile(r"=[ \t]+(?=\r?\n|\Z)")
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)  # to the end of a text
+_LONGEST_PARSED = 1_000  # characters of a header that says what a part is
 _TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
+
+
+class _Policy(EmailPolicy):
+    """Parses the beginning of a header: the parser of parameters takes quadratic time."""
+
+    def header_fetch_parse(self, name: str, value: Any) -> Any:
+        """Return a header as an object."""
+        return super().header_fetch_parse(name, value[:_LONGEST_PARSED])
+
+
+_POLICY = _Policy(refold_source="none")  # folding a long parameter again may never end
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a message as RFC 5322 has it."""
-    message: Message = BytesParser(policy=policy.default).parsebytes(body)
+    message: Message = BytesParser(policy=_POLICY).parsebytes(body)
     subject = _header(message, "Subject")
     head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
     main = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
@@ -157,7 +169,6 @@ def _header(message: Message, name: str) -> str:
 
 _FORWARDED = "message/rfc822"
 _MOST_FORWARDED = 10  # messages in messages
-_AS_IT_CAME = policy.default.clone(refold_source="none")  # folding a long parameter anew may never end
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
@@ -167,7 +178,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
         ParseError: there is more than an archive may hold.
     """
     budget, names = Budget(len(body)), Counter[str]()
-    message: Message = BytesParser(policy=_AS_IT_CAME).parsebytes(body)
+    message: Message = BytesParser(policy=_POLICY).parsebytes(body)
     has_list = any(lists_among([_file_name(part)]) for part in message.walk())
     todo: list[tuple[Message, str]] = [(message, "")]
     while todo:
@@ -218,7 +229,7 @@ def _forwarded(part: Message) -> Message | None:
     packing = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
     if packing in ("base64", "quoted-printable") and not parts[0].keys():
         parts[0]["Content-Transfer-Encoding"] = packing
-        return BytesParser(policy=_AS_IT_CAME).parsebytes(_content_of(parts[0]))
+        return BytesParser(policy=_POLICY).parsebytes(_content_of(parts[0]))
     return parts[0]
 
 

@@ -27,6 +27,7 @@ _MOST_CELLS = 5_000_000  # of one sheet
 _MOST_MERGED = 200_000  # cells of one sheet that merged ranges may cover
 _MOST_ROWS = 2_000_000
 _WIDEST = 16_384  # columns
+_FEW_STYLES = 100
 _LONGEST_REPEAT = 200  # characters of a merged cell that is written at each place it covers
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
 
@@ -63,7 +64,10 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _section(sheet: _Sheet) -> Section:
-    hidden = {column for first, last in sheet.hidden_columns for column in range(max(0, first), min(last, _WIDEST) + 1)}
+    hidden, reach = set[int](), 0
+    for first, last in sorted(sheet.hidden_columns):  # each column once, however many ranges have it
+        hidden.update(range(max(first, reach), min(last, _WIDEST) + 1))
+        reach = max(reach, last + 1)
     rows = (
         [cell for column, cell in enumerate(row) if column not in hidden] if hidden else row
         for place, row in enumerate(_filled(sheet))
@@ -190,10 +194,11 @@ def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[
     """Yield the rows that have formats, with these by column."""
     if not codes:
         return
-    styles = b"|".join(b"%d" % style for style in codes)
+    # which of a few styles a cell has is found by the pattern, twice as fast; of many, it would try each at each cell
+    styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _FEW_STYLES else rb"\d{1,7}"
     cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
     for row, found in groupby(cells, key=lambda cell: cell[3]):
-        yield int(row) - 1, {_column(cell[2]): codes[int(cell[1])] for cell in found}
+        yield int(row) - 1, {_column(cell[2]): codes.get(int(cell[1]), GENERAL) for cell in found}
 
 
 @lru_cache(maxsize=1_024)

@@ -139,12 +139,8 @@ def test_truncated_documents(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "body"),
     [
-        ("a.rst", b"`" * 20_000), ("a.rst", b"*" * 20_000), ("a.rst", b"- " * 2_000), ("a.rst", b"|a|_ " * 4_000),
         ("a.json", b'{"text":' * 5_000), ("a.ipynb", b'{"cells":' + b"[" * 50_000), ("a.csv", b'"' * 1_000_001),
-        ("a.py", b"a***b***c***d***e***f***" * 20_000), ("a.py", b"def " * 200_000), ("a.py", b"class A\n" * 50_000),
-        ("a.eml", b"Subject: " + b"=?utf-8?q?" * 50_000), ("a.eml", b"To: " + b"(" * 50_000),
-        ("a.eml", b"a:b\n" * 50_000),
-        ("a.eml", b"Content-Type: multipart/mixed; boundary=a\n\n" + b"--a\n" * 50_000),
+        ("a.py", b"a***b***c***d***e***f***" * 20_000),
         ("a.docx", files.docx("<w:sdt>" * 200 + "</w:sdt>" * 200)),
         ("a.docx", files.docx("<w:sdt>" * 50_000)),
         ("a.docx", files.docx("<w:p/>" * 50_000)),

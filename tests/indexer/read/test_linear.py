@@ -1,0 +1,129 @@
+"""Documents of one piece over and over: twice as many take twice as long, whatever the piece is."""
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from indexer.decoding import decode
+from indexer.encodings import without_gzip
+from indexer.read.access_list import begins_with_joined_list, states_access
+from indexer.read.formats import FUNCTIONS
+from tests.indexer import files
+from tests.indexer.files import paragraph, zipped
+
+SIZE = 20_000  # characters of the longer document
+MARKDOWN = [
+    "\n", " ", "> ", "- ", "1. ", "# a\n\n\n\n", "*", "**a", "_a ", "`", "```\n", "~~~\n", "    a\n", "[", "[a](",
+    "[a]: b\n", "![", "<a |", "<a b='", "<!-- ", "&amp", "\\", "$", "$$", ":::", ":a:", "!!! a\n    b\n", "{", "{{<",
+    "{% raw %}", "{#", "{/*", "{a}", "[^1]", "[^1]: a\n", "[[", "---\n", "+++\n", "---\ntitle: a\n",
+    "access: a\n", "---\naccess",
+    "%%", "<!--\naccess: a\n", "import a from 'b'\n", "export const a = {\n", "<Tab ", "<div markdown>\n", "a\n: b\n\n",
+    "<script>\n", "{: .a}\n", "> [!A]\n", "http://a.b ", "```{a}\n", '--8<-- "a"\n', "{% highlight a %}\n", "日本",
+    "{% comment %}", "- a\n  - b\n", "a\n=\n", "- {a: &x [*x]}\n", "<A b={", "| a ",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n",
+]  # fmt: skip
+PIECES: dict[str, list[str]] = {
+    "markdown": MARKDOWN,
+    "mdx": ["<Tab ", "<A b={", "{", "import {\n", "<>", "export const a = 1\n"],
+    "restructured": [".. ", "`", "*", "|a|_ ", "- ", ".. a::\n\n", ":a:`b` ", "a\n=\n\n", "\n", "..\n"],
+    "plain": ["\n", " ", "- ", "-\n", "access: a\n", "\u200b", "a "],
+    "source_code": [" ", "pub(a ", "static ", "create a ", "a b c(", "a::b<c>,", "// a\n", "class A\n  ",
+                    "fn <", "  def a\n"],
+    "csv_text": [",", '"', '""', '"a"b,', "a,b\n", "a,b\n\n", ",,,\n", "sep=,", "2024,2025\n", " ", "\n"],
+    "json_text": ["[", '{"text": ', '{"text": "a"}\n', "1\n", "[1],"],
+    "mail": ["To: a\n", "a: b\n c\n", "Subject: =?utf-8?q?a?= ", "Content-Type: text/plain; a=b", ";a*0=b", "(", "=?"],
+}  # fmt: skip
+ROW = "<w:tr><w:tc><w:p/></w:tc><w:tc><w:p/></w:tc></w:tr>"
+FIELD = "<w:r><w:fldChar w:fldCharType='begin'/></w:r>"
+PART = b"--a\nContent-Disposition: attachment; filename=a.txt\n\nb\n"
+BODIES: dict[str, tuple[str, Callable[[int], bytes]]] = {  # by name: the reader, and a document of so many pieces
+    "headings": ("word", lambda n: files.docx(paragraph("A", "H1") * n)),
+    "empty paragraphs": ("word", lambda n: files.docx("<w:p/>" * n)),
+    "fields": ("word", lambda n: files.docx(f"<w:p>{FIELD * n}</w:p>")),
+    "a description": ("word", lambda n: files.docx(f"<w:p><wp:docPr id='1' descr='{'&#10; ' * n}'/></w:p>")),
+    "rows": ("word", lambda n: files.docx(f"<w:tbl>{ROW * n}</w:tbl>")),
+    "shapes": ("slides", lambda n: files.pptx(files.shape("a") * n)),
+    "formats": ("sheets", lambda n: styled(n)),
+    "hidden columns": ("sheets", lambda n: styled(2, '<col min="1" max="16384" hidden="1"/>' * n)),
+    "front matter": ("markdown", lambda n: b"---\n" + b"k: v\n" * n + b"---\n"),
+    "cells": ("notebook", lambda n: json.dumps({"cells": [{"cell_type": "code", "source": "`"}] * n}).encode()),
+    "folders": ("container", lambda n: zipped({f"{'d/' * 20}{i}.md{'.access.toml' * (i % 2)}": "" for i in range(n)})),
+    "attachments": ("attachments", lambda n: b"Content-Type: multipart/mixed; boundary=a\n\n" + PART * n),
+    "parts": ("mail", lambda n: b"Content-Type: multipart/mixed; boundary=a\n\n" + b"--a\n\nb\n" * n),
+}
+DECODED = ["<", "<a '\"", "a= ", "<!--", "<meta http-equiv=content-type content='charset ", "\x1b$B", "<script"]
+
+
+def styled(count: int, columns: str = "") -> bytes:
+    """A workbook with so many formats and cells."""
+    formats = "".join(f'<numFmt numFmtId="{200 + n}" formatCode="0.{n}"/>' for n in range(count))
+    cells = "<cellXfs>" + "".join(f'<xf numFmtId="{200 + n}"/>' for n in range(count)) + "</cellXfs>"
+    rows = "".join(f'<row r="{n + 1}"><c r="A{n + 1}" s="{n}"><v>1</v></c></row>' for n in range(count))
+    parts: dict[str, str | bytes] = {
+        "xl/worksheets/1.xml": f"<worksheet {files.SHEET}>{columns}<sheetData>{rows}</sheetData></worksheet>",
+        "xl/_rels/workbook.xml.rels": files.relations(s1="worksheet worksheets/1.xml", s="styles styles.xml"),
+        "xl/styles.xml": f"<styleSheet {files.SHEET}>{formats}{cells}</styleSheet>",
+    }
+    return files.with_parts(files.xlsx(S=[]), parts)
+
+
+def check(work: Callable[..., Any], *arguments: Any, make: Callable[[int], Any], size: int) -> None:
+    """Hold a piece of work with `make(size)` to twice the processor time of half the size."""
+
+    def seconds(size: int) -> float:
+        made = make(size)
+        began = time.process_time()
+        with suppress(Exception):  # refused: what counts is how soon
+            found = work(made, *arguments)
+            if isinstance(found, Iterator):
+                list(found)
+        return time.process_time() - began
+
+    longer = seconds(size)
+    assert longer < 0.3 or longer <= 2.6 * seconds(size // 2) + 0.2, make(1)
+
+
+def read_by(reader: str) -> tuple[Callable[..., Any], list[Any]]:
+    module, _, name = FUNCTIONS[reader].partition(":")
+    read: Callable[..., Any] = getattr(import_module(f"indexer.read.{module}"), name)
+    return read, [1_000_000, ""] if reader in ("container", "attachments") else [None]
+
+
+@pytest.mark.parametrize("reader", PIECES)
+def test_pieces(reader: str) -> None:
+    read, arguments = read_by(reader)
+    for piece in PIECES[reader]:
+        check(read, *arguments, make=repeated(piece), size=SIZE)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_documents(name: str) -> None:
+    reader, make = BODIES[name]
+    read, arguments = read_by(reader)
+    check(read, *arguments, make=make, size=2_000)
+
+
+def repeated(piece: str) -> Callable[[int], bytes]:
+    return lambda size: (piece * (size // len(piece))).encode()
+
+
+def test_what_is_looked_at_before_and_after_reading() -> None:
+    for piece in (*MARKDOWN, "access", "{access", "users", "<!--", "a."):
+        make = repeated(piece)
+        check(states_access, make=lambda size, make=make: "x\n" + make(size).decode(), size=4 * SIZE)  # type: ignore[misc]
+        check(begins_with_joined_list, make=lambda size, make=make: make(size).decode(), size=4 * SIZE)  # type: ignore[misc]
+    for piece in DECODED:
+        for charset in (None, "big5", "iso-2022-jp"):
+            check(
+                lambda body, charset=charset: decode(body + b"\xe9", charset, markup=True),
+                make=repeated(piece),
+                size=SIZE,
+            )
+    for packed in (gzip.compress(b""), gzip.compress(b"a")):
+        check(without_gzip, make=lambda size, packed=packed: [packed * size], size=SIZE)  # type: ignore[misc]
