@@ -21,7 +21,7 @@ VERBS = {  # the module and function of each below `rag.commands`, and its summa
     "mcp": ("serve.mcp", "offer search and read_document as tools of the Model Context Protocol"),
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
-    "compare": ("search.compare", "show which of two generations, models or settings answers questions better"),
+    "compare": ("search.compare", "show which of two generations or settings answers questions better"),
     "verify": ("generations.verify", "check the manifest, files and counts of a generation"),
     "rollback": ("generations.rollback", "verify an older generation and make it live, or list them"),
     "export": ("generations.export", "write a generation to an archive"),

@@ -20,8 +20,7 @@ from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, Search
 from rag.settings import Settings, did_you_mean
 
 if TYPE_CHECKING:
-    from rag.evaluation.comparison import Side
-    from rag.evaluation.evaluation import Judgements, Run
+    from rag.evaluation.evaluation import Judgements, Run, Side
     from rag.query.served_model import RerankQueue
 
 _MODE = click.option(
@@ -115,7 +114,7 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: 
     if from_insights:
         found = _write_insights(settings, beir_dir, least)
     else:
-        evaluation = _evaluation("evaluation", "eval")
+        evaluation = _evaluation("eval")
         dataset = evaluation.read_dataset(beir_dir)
         if rerank and not settings.rerank_model:
             raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
@@ -124,9 +123,9 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: 
     return found, "\n".join(f"{name:>12}  {value}" for name, value in found.items())
 
 
-def _evaluation(module: str, verb: str) -> Any:
+def _evaluation(verb: str) -> Any:
     try:
-        return import_module(f"rag.evaluation.{module}")
+        return import_module("rag.evaluation.evaluation")
     except ModuleNotFoundError as error:
         raise SettingsError(f"{verb} is not installed: pip install 'pilotlight[eval]'") from error
 
@@ -154,46 +153,31 @@ def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, A
         raise InsightsError(f"what people ask cannot be made into a dataset: {error}") from error
 
 
-@verb("index", "store", "embedder", "rerank", "tokens", "boost", "synonyms")
-@click.argument("a", help="live, the id of a generation, or NAME=VALUE,… of settings; after a generation too")
+@verb("index", "store", "embedder", "rerank", "boost", "synonyms")
+@click.argument("a", help="live or the id of a generation, and settings after it, such as live,mode=dense")
 @click.argument("b", help="what is compared with it, written likewise")
 @click.option(
     "--queries",
     type=PATH,
     required=True,
     metavar="DIR",
-    help="BEIR folder with the questions and their answers; of an index, corpus-id is the address of a document",
+    help="BEIR folder with the questions and their answers; corpus-id is the address of a document",
 )
 def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
-    """Say which of two generations, models or settings answers judged queries better, and which queries."""
-    evaluation, comparison = (_evaluation(name, "compare") for name in ("evaluation", "comparison"))
-    sides = [comparison.read_side(text, settings, name) for name, text in (("A", a), ("B", b))]
-    if bool(sides[0].generation) != bool(sides[1].generation):
-        raise SettingsError(
-            f"{a} and {b} do not search the same: one is a generation, the other the documents of {queries}; "
-            f"compare two generations, or settings of one, such as live and live,mode=dense"
-        )
+    """Say which of two generations or settings answers judged queries better, and which queries."""
+    evaluation = _evaluation("compare")
+    sides = [evaluation.read_side(text, settings, name) for name, text in (("A", a), ("B", b))]
     texts, judgements = evaluation.read_questions(queries)
-    searched = []
-    if sides[0].generation:
-        judgements = comparison.by_document(judgements)
-        searched = _search_index(settings, sides, texts, judgements)
-    else:
-        for side in sides:
-            dataset = evaluation.read_dataset(queries)
-            models_of, facts = _prepared(side.settings, side.rerank)
-            run = evaluation.search_corpus(dataset, **models_of, mode=side.mode)
-            named = {"side": side.text, "documents": len(dataset.corpus), "model": side.settings.model}
-            searched.append((named | {"mode": side.mode} | facts, run))
+    searched = _search_index(settings, sides, texts, evaluation.by_document(judgements))
     (first, run_a), (second, run_b) = searched
-    found = {"a": first, "b": second, **comparison.compare(texts, judgements, run_a, run_b)}
-    return found, comparison.as_text(found)
+    found = {"a": first, "b": second, **evaluation.compare(texts, evaluation.by_document(judgements), run_a, run_b)}
+    return found, evaluation.as_text(found)
 
 
 def _search_index(
     settings: Settings, sides: "Sequence[Side]", texts: dict[str, str], judgements: "Judgements"
 ) -> "list[tuple[dict[str, Any], Run]]":
-    from rag.evaluation.comparison import LIVE, missing, relevant, search_index
+    from rag.evaluation.evaluation import LIVE, missing, relevant, search_index
     from rag.query.retriever import Retriever
     from rag.serving.live import load_embedder
 

@@ -24,8 +24,6 @@ def asked(site, tmp_path):
     lines = [json.dumps({"_id": id, "text": text}) for id, (text, _) in QUERIES.items()]
     (folder / "queries.jsonl").write_text("\n".join(lines))
     judge(folder, site)
-    pages = [{"_id": address(site, page.name), "text": page.read_text()} for page in site.source.iterdir()]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, pages)))
     return folder
 
 
@@ -62,18 +60,11 @@ def test_a_generation_that_lost_a_page(site, asked, capsys, anchor):
     assert (kept["id"], kept["difference"]) == ("q2", 0)
 
 
-def test_settings_are_compared_on_the_documents_of_the_dataset(site, asked, capsys):
-    code, out, _ = compare(capsys, site, asked, "mode=dense", "mode=lexical")
-    assert code == 0
-    assert out.splitlines()[0].startswith("A  mode=dense: 3 documents")
-
-
 @pytest.mark.parametrize(
     ("a", "b", "told"),
     [
         ("live", "20200101T000000-000000", "there is no generation 20200101T000000-000000 in"),
         ("live", "live", "live and live are the same: nothing to compare"),
-        ("live", "mode=dense", "do not search the same"),
     ],
 )
 def test_what_cannot_be_compared(site, asked, capsys, a, b, told):
