@@ -80,7 +80,7 @@ class Fetcher:
             "Connection": "keep-alive",
         }
         self.turns = Turns(limits.delay)
-        self._lost = 0.0  # seconds of requests that failed, of all threads
+        self.lost = 0.0  # seconds of requests that failed, of all threads
 
     def abort(self) -> None:
         """End every fetch that is under way, in whatever thread."""
@@ -106,7 +106,7 @@ class Fetcher:
         """
         began = time.monotonic()
         self._backend.deadline = began + self._limits.timeout
-        if self._lost > _MAX_LOST:
+        if self.lost > _MAX_LOST:
             raise Unavailable(f"the site has let requests wait for {_MAX_LOST:,.0f} seconds in all")
         for number in range(_ATTEMPTS):
             try:
@@ -119,7 +119,7 @@ class Fetcher:
                 is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE
                 is_late = time.monotonic() + backoff >= self._backend.deadline
                 if is_last or (not pause and (is_late or self.turns.stopped.wait(backoff))):
-                    self._lost += time.monotonic() - began
+                    self.lost += time.monotonic() - began
                     raise
         raise AssertionError("unreachable")
 

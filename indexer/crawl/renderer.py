@@ -5,6 +5,7 @@ secret and reaches no machine: requests are sent here, as all of the crawler's a
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,7 @@ from indexer.urls import normalise, origin, place_refusal
 _SENT = {"accept": "Accept", "origin": "Origin"}  # headers of the browser that are sent on
 _RETURNED = ("access-control-allow-origin", "access-control-allow-credentials")
 _CACHE = 32_000_000  # bytes of scripts, which the pages of a site share
+_MAX_ORIGINS = 16  # whose rules are remembered: they may be megabytes
 _MAX_REFUSED = 100  # refusals that are reported
 
 
@@ -102,7 +104,12 @@ class Renderer:
         kind = f"{page.content_type}; charset={page.charset}" if page.charset else page.content_type
         load = partial(self.load, budget)
         order = Order(page.url, kind, page.body, limits.render_timeout, delay, limits.max_bytes, load)
-        drawn = self._browser.draw(order, self._stop)
+        began = time.monotonic()
+        try:
+            drawn = self._browser.draw(order, self._stop)
+        except Unavailable:
+            self._fetcher.lost += time.monotonic() - began
+            raise
         if len(drawn.html) > limits.max_bytes:
             raise FetchError(f"larger than {limits.max_bytes:,} bytes once it is drawn")
         done = replace(page, body=drawn.html, content_type="text/html", charset="utf-8", content_hash="")
@@ -176,7 +183,10 @@ class Renderer:
                 rules = fetch_robots(self._others, site, self._limits.user_agent)
             except FetchError as error:
                 rules = error
-            self._robots[site] = rules
+            with self._lock:
+                if len(self._robots) > _MAX_ORIGINS:
+                    del self._robots[next(origin for origin in self._robots if origin != self._site)]
+                self._robots[site] = rules
         if isinstance(rules, FetchError):
             raise rules
         return rules

@@ -6,6 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -21,14 +24,19 @@ from indexer.crawl.answers import (
     Journal,
     actual_type,
     base_of,
+    is_list,
     language_in,
     media_type,
     names_of,
     retry_after,
     robots_directives,
 )
+from indexer.credentials import Credential, Session
+from indexer.encodings import decoded
+from indexer.errors import FetchError
 from indexer.generation.generation import Generation
 from indexer.generation.layout import BUILDING, JOURNAL
+from indexer.urls import normalise
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.files import docx, epub, pdf, pptx, xlsx, zipped
 from tests.indexer.pipeline.incremental import Work
@@ -172,6 +180,50 @@ def test_when_to_ask_again(value: str, seconds: float | None) -> None:
 )  # fmt: skip
 def test_directives_for_this_crawler(values: list[str], found: set[str]) -> None:
     assert robots_directives(httpx.Headers([("X-Robots-Tag", value) for value in values])) == found
+
+
+HEADER_READERS: dict[str, Callable[[str], object]] = {
+    "Content-Type": media_type,
+    "Content-Disposition": lambda text: names_of("http://a.test/", text),
+    "Retry-After": lambda text: retry_after(httpx.Headers({"Retry-After": text})),
+    "Content-Language": lambda text: language_in(httpx.Headers({"Content-Language": text})),
+    "X-Robots-Tag": lambda text: robots_directives(httpx.Headers({"X-Robots-Tag": text})),
+    "Location": lambda text: normalise("http://a.test/", text),
+    "Content-Encoding": lambda text: list(decoded([b"x"], text)),
+    "Set-Cookie": lambda text: Session(Credential("http://a.test")).take_cookies("http://a.test/", text.split(",")),
+    "body": lambda text: (is_list(text.encode()), actual_type("", (text,), text.encode())),
+}
+
+
+@pytest.mark.parametrize("name", HEADER_READERS)
+def test_headers_of_any_length_are_read_in_linear_time(name: str) -> None:
+    def seconds(text: str) -> float:
+        began = time.process_time()
+        with suppress(FetchError):
+            HEADER_READERS[name](text)
+        return time.process_time() - began
+
+    for piece in (
+        "a",
+        " ",
+        ";",
+        "; a=",
+        '; a="',
+        '"',
+        '";',
+        "\\",
+        ",",
+        "a=b,",
+        "<",
+        "<!--",
+        "/",
+        "%41",
+        "a:",
+        "text/",
+        "1",
+    ):
+        once, twice = (piece * (size // len(piece)) for size in (100_000, 200_000))
+        assert seconds(twice) < 2.3 * seconds(once) + 0.1, piece
 
 
 PAGES = 25  # fewer than links are followed
