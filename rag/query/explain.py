@@ -36,15 +36,6 @@ class Step(TypedDict):
     score: Annotated[float, Meta(description="after this step")]
 
 
-class Match(TypedDict):
-    """A word or phrase that was searched for, and that a hit has."""
-
-    typed: str
-    searched: str
-    reason: Annotated[str | None, Meta(description="`correction` or `synonym`")]
-    fields: Annotated[list[str], Meta(description="`title`, `section`, `body` or `url`")]
-
-
 class Explanation(TypedDict):
     """Why a hit is where it is, step by step."""
 
@@ -57,12 +48,9 @@ class Explanation(TypedDict):
     steps: Annotated[list[Step], Meta(description="what changed the score afterwards, in order")]
     folded: Annotated[int, Meta(description="passages with the same text, left out for this one")]
     left_out: Annotated[int, Meta(description="passages of its document that `per_document` left out")]
-    matches: Annotated[list[Match], Meta(description="words and phrases of the query that it has")]
 
 
-def explain(
-    ranking: "Ranking", choice: "Choice", index: int, boosts: Sequence[str], matches: list[Match]
-) -> Explanation:
+def explain(ranking: "Ranking", choice: "Choice", index: int, boosts: Sequence[str]) -> Explanation:
     """Explain the candidate at an index of a ranking that was made with `explain`; `boosts` are rules in words."""
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
     parts: dict[str, Part | None] = dict.fromkeys(("dense", "lexical", "tokens"))
@@ -94,7 +82,6 @@ def explain(
         steps=steps,
         folded=len(choice.folded.get(index, ())),
         left_out=choice.left_out.get(int(choice.documents[index]), 0),
-        matches=matches,
     )
 
 
@@ -105,8 +92,6 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
             found = "not found" if part["score"] is None else f"{part['score']:.2f}, rank {part['rank']}"
             scaled, weight = part["scaled"], part["weight"]
             yield name, f"{found}: {scaled:.2f} × {weight:.2f} = {scaled * weight:.3f}"
-    if why["matches"]:
-        yield "Matches", "; ".join(f"{match['searched']} in {', '.join(match['fields'])}" for match in why["matches"])
     yield "Sum", f"{why['fused']:.3f}"
     for step in why["steps"]:
         yield step["name"].capitalize(), f"{step['why']}: gives {step['score']:.3f}"

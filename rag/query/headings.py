@@ -17,7 +17,7 @@ from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
 from rag.query.results import Suggestion
 
-_FEWEST_TYPED, _MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
+FEWEST_TYPED, MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
 SAMPLED = 1000  # passages, from all over the index
 OFFERED = 12
 _SHORTEST, _LONGEST = 3, 9  # words
@@ -70,11 +70,6 @@ def without_number(name: str) -> str:
     """Return a heading without its number, "4.2. Vacuum", unless it is nothing else."""
     plain = " ".join(name.split())
     return _NUMBER.sub("", plain, count=1) or plain
-
-
-def is_suggested_for(typed: str) -> bool:
-    """Return whether there can be suggestions for what is typed: neither too little nor too much."""
-    return len(typed.strip()) >= _FEWEST_TYPED and len(typed) <= _MOST_TYPED
 
 
 def suggestions(typed: str, headings: Iterable[Heading], most: int) -> list[Suggestion]:

@@ -9,25 +9,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from msgspec.structs import asdict, replace
 
-from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import document_id
-from indexer.generation.generation import Generation
 from indexer.generation.lexical.analysis import rules_for, spans, terms_in, terms_of_word
-from indexer.generation.lexical.lexical_query import LexicalQuery, Terms, matches
+from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.rows import TermHits
 from indexer.stores.store import Searchable
 from rag.decoding import decode
 from rag.errors import FieldError, NotConfigured
-from rag.query.explain import Match, explain
+from rag.query.explain import explain
 from rag.query.headings import sample_headings
 from rag.query.ranking import (
     Choice,
@@ -107,16 +104,6 @@ class Retriever:
         self._synonyms = read_synonyms(self.limits.synonyms) if self.limits.synonyms else {}
         self._reranker = reranker
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
-
-    @classmethod
-    def open(cls, index_dir: Path, embedder: Embedder, limits: Limits | None = None) -> "Retriever":
-        """Open the live generation of an index. Raises IndexMissing, IndexCorrupt or FingerprintMismatch."""
-        generation = Generation.open(index_dir)
-        try:
-            return cls(generation, embedder, limits=limits)
-        except PilotlightError:
-            generation.close()
-            raise
 
     def warm(self) -> None:
         """Run the whole path once, so that the first user's query finds memory allocated and kernels chosen."""
@@ -320,20 +307,12 @@ class Retriever:
 
     def _explain(self, search: _Search, ranking: Ranking, choice: Choice, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits of a page with their explanations."""
-        generation, request = self.generation, search.request
-        indices = choice.indices[request.offset : request.offset + len(hits)]
-        rules = list(self._boosts.by_rule(generation, ranking.rows[indices])) if self._boosts and len(hits) else []
-        dense_only = request.mode == "dense"
+        indices = choice.indices[search.request.offset :][: len(hits)]
+        rules = list(self._boosts.by_rule(self.generation, ranking.rows[indices])) if self._boosts and hits else []
         explained = []
         for place, (index, hit) in enumerate(zip(indices.tolist(), hits, strict=True)):
-            texts = {"title": hit.title, "section": hit.section, "body": hit.text, "url": hit.url}
-            found = matches(request.query, search.terms, generation.manifest.languages, texts, hit.language)
-            matched = [
-                Match(typed=typed, searched=searched, reason=reason, fields=fields)
-                for typed, searched, reason, fields in (() if dense_only else found)
-            ]
             boosts = [f"{rule} × {of[place]:.3f}" for rule, of in rules if of[place] != 1]
-            explained.append(replace(hit, explanation=explain(ranking, choice, index, boosts, matched)))
+            explained.append(replace(hit, explanation=explain(ranking, choice, index, boosts)))
         return explained
 
     @cached_property

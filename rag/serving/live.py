@@ -14,7 +14,7 @@ from indexer.generation.documents import once
 from indexer.generation.layout import DEFAULT
 from rag import deadline
 from rag.errors import CollectionMissing, DocumentMissing, NotConfigured, NotReady, NotThere
-from rag.query.headings import is_suggested_for, suggestions
+from rag.query.headings import FEWEST_TYPED, MOST_TYPED, suggestions
 from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Relevance, Suggestion
 from rag.query.retriever import Retriever
@@ -160,7 +160,7 @@ class LiveRetriever(Follower):
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, most: int = SUGGESTED
     ) -> list[Suggestion]:
         """Return titles and headings with what is typed, of documents that a filter allows. Raises as `search` does."""
-        if not is_suggested_for(typed):
+        if len(typed.strip()) < FEWEST_TYPED or len(typed) > MOST_TYPED:
             return []
 
         def look(retriever: Retriever) -> list[Suggestion]:

@@ -23,6 +23,7 @@ from benchmark.serving import serving
 from embedder import Embeddings
 from embedder.protocol import Embedder
 from indexer.filter import Filter
+from indexer.generation.generation import Generation
 from indexer.generation.manifest import Manifest
 from indexer.generation.writer import GenerationWriter
 from indexer.publish.collections import writer_lock
@@ -54,7 +55,7 @@ def search(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     questions = queries(json.loads((work / "real.json").read_text(encoding="utf-8")), QUERIES)
     vectors = ours.encode(questions, role="query")
     truth = np.load(work / f"truth-{chunks}.npy")
-    retriever = Retriever.open(built["index"], ours)
+    retriever = Retriever(Generation.open(built["index"]), ours)
     retriever.warm()
     generation = retriever.generation
     kept = {share: Filter.parse({"metadata": {"share": name_of(share)}}) for share in SHARES}

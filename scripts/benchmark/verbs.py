@@ -17,6 +17,7 @@ from benchmark.serving import serving
 from embedder import Embeddings
 from embedder.config import locate
 from indexer.config import BuildConfig
+from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
 from rag.query.request import SearchRequest
@@ -41,7 +42,7 @@ def query(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
     theirs = langchain_script.embeddings(locate(ours.config.model))
     texts = read_chunks(source, chunks, ours)
     build([str(write_folder(texts, work / "texts"))], work / "index", ours, BuildConfig(), progress=_quiet())
-    retriever = Retriever.open(work / "index", ours)
+    retriever = Retriever(Generation.open(work / "index"), ours)
     retriever.warm()
     store = langchain_script.build(texts, theirs)
     embedding = interleave({BASELINE: theirs.embed_query, OURS: ours.embed_query}, QUERIES, repeat)

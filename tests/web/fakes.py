@@ -20,7 +20,7 @@ from rag.errors import (
     NotReady,
     NotThere,
 )
-from rag.query.explain import Explanation, Match, Part, Step
+from rag.query.explain import Explanation, Part, Step
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Hit, Relevance, Suggestion, count_facets
 from rag.query.served_model import Embedding
@@ -71,10 +71,6 @@ WHY = Explanation(
     steps=[Step(name="boilerplate", why="50% repeated", score=0.7695)],
     folded=1,
     left_out=2,
-    matches=[
-        Match(typed="partial", searched="partial", reason=None, fields=["title", "body"]),
-        Match(typed="indx", searched="index", reason="correction", fields=["body"]),
-    ],
 )
 
 

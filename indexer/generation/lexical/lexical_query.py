@@ -4,13 +4,12 @@ A query is text, never a language: reading it never fails.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from indexer.decoding import visible, without_joiners
 from indexer.generation.lexical.analysis import (
@@ -25,7 +24,6 @@ from indexer.generation.lexical.analysis import (
     rules_for,
     sign_name,
     telling_pairs,
-    terms_in,
     words,
     words_within,
 )
@@ -374,39 +372,3 @@ def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
 _FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(
     64, lambda languages: Cache(1 << 14, partial(_forms, languages=languages))
 )
-
-
-_SCORED = ("title", "section", "body")
-
-
-def matches(
-    text: str, query: LexicalQuery, languages: Languages, texts: Mapping[str, str], language: str | None
-) -> Iterator[tuple[str, str, str | None, list[str]]]:
-    """Yield the words and phrases of a query, as it was typed and read, that a passage has.
-
-    Each as it was typed, as it was searched for, the reason where these differ, and the fields that have it. `texts` of
-    the passage are `title`, `section`, `body` and `url`.
-    """
-    in_fields = {
-        name: f" {' '.join(terms_in(unquote(each) if name == 'url' else each, language))} "
-        for name, each in texts.items()
-    }
-    wanted = frozenset(chain(*query.words))
-
-    def readings(phrase: str) -> Readings:
-        several = words(phrase).findall(phrase)
-        if len(several) > 1:
-            return readings_of(several, languages)
-        return tuple((term,) for term in wanted.intersection(chain(*readings_of(several, languages))))
-
-    parsed = parse_query(text)
-    typed_words = dict.fromkeys(words(parsed.words).findall(parsed.words))
-    sought: list[tuple[str, str, str | None, tuple[str, ...], Readings]]
-    sought = [(word, word, None, _SCORED, readings(word)) for word in typed_words]
-    for also in query.also:
-        sought += [(also.typed, one, also.reason, _SCORED, readings(one)) for one in also.searched]
-    for clause in query.required:
-        sought.append((clause.text, clause.text, None, (clause.field,) if clause.field else _SCORED, clause.readings))
-    for typed, searched, reason, fields, phrases in sought:
-        if found := [name for name in fields if any(f" {' '.join(one)} " in in_fields[name] for one in phrases)]:
-            yield typed, searched, reason, found

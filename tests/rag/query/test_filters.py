@@ -8,6 +8,7 @@ import pytest
 
 from indexer.config import BuildConfig
 from indexer.filter import Filter
+from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.query.request import SearchRequest
@@ -31,7 +32,7 @@ def retriever(tmp_path_factory: pytest.TempPathFactory) -> Retriever:
     with open("/dev/null", "w") as nowhere:
         progress = Progress(nowhere, "quiet")
         build([str(folder / "docs")], folder / "index", DummyEmbedder(), BuildConfig(), progress=progress)
-    return Retriever.open(folder / "index", DummyEmbedder())
+    return Retriever(Generation.open(folder / "index"), DummyEmbedder())
 
 
 def found(retriever: Retriever, fields: dict[str, Any], mode: str) -> set[int]:

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from indexer.generation.documents import DocumentFacts
+from indexer.generation.generation import Generation
 from indexer.generation.rows import RowFacts, TermHits
 from rag.errors import SettingsError
 from rag.query.explain import Explanation, in_words
@@ -137,7 +138,7 @@ def test_collapse_folds_near_duplicates_and_makes_no_chains():
     assert collapse(np.array([0, 0b11, 0b1111, 0b111111], dtype=np.uint64), near=2).tolist() == [0, 0, 2, 2]
 
 
-class Generation:
+class Rows:
     """Five rows, each of a document: the language of each, and its age in days."""
 
     languages = np.array(["en", "de", "en", "de", "fr"])
@@ -166,7 +167,7 @@ class Generation:
 )
 def test_boosts(rules, scores):
     ranking = Ranking(np.arange(5), floats(1.0, 0.9, 0.8, 0.7, -0.6), {})
-    boosted = Boosts.parse(rules).apply(ranking, Generation())
+    boosted = Boosts.parse(rules).apply(ranking, Rows())
     assert boosted.rows.tolist() == list(scores)
     assert boosted.scores.tolist() == pytest.approx(list(scores.values()))
 
@@ -218,9 +219,8 @@ def index(request, tmp_path_factory):
 
 
 def opened(index, boost=""):
-    found = Retriever.open(index, DummyEmbedder(), Limits(boost=boost))
     reranker = RerankQueue(DummyCrossEncoder())
-    return Retriever(found.generation, found.embedder, reranker=reranker, limits=found.limits)
+    return Retriever(Generation.open(index), DummyEmbedder(), reranker=reranker, limits=Limits(boost=boost))
 
 
 @pytest.mark.parametrize("boost", ["", "content_type=text/plain*0.6; age=900*0.7"], ids=["plain", "boosts"])
@@ -247,46 +247,9 @@ def test_every_kind_of_search(index, boost):
             assert ("rerank" in {step["name"] for step in why["steps"]}) == (hit.scores["rerank"] is not None)
             assert (why["folded"], why["left_out"]) == (len(hit.duplicates), hit.more)
             assert why["rank"] >= hit.rank
-            seen |= {step["name"] for step in why["steps"]} | {"matches"} if why["matches"] else set()
+            seen |= {step["name"] for step in why["steps"]}
             assert all(text for _, text in in_words(why))
-    assert {"boilerplate", "rerank", "limit", "matches"} | ({"boosts"} if boost else set()) == seen
-
-
-def test_words_that_a_hit_owes_its_match_to(site, tmp_path):
-    rules = tmp_path / "rules.txt"
-    rules.write_text("hoover => vacuum\ntuples, row versions, records\n")
-    (site.source / "row.md").write_text("# Space\n\nOld row versions stay.\n")
-    site.build()
-    retriever = Retriever.open(site.index, DummyEmbedder(), Limits(synonyms=str(rules)))
-
-    def matches(query, mode="lexical"):
-        hits = retriever.answer_query(SearchRequest(query, mode=mode, explain=True)).hits
-        return {
-            hit.title: [
-                (one["typed"], one["searched"], one["reason"], one["fields"]) for one in hit.explanation["matches"]
-            ]
-            for hit in hits
-        }
-
-    assert matches("the hoover of storge") == {
-        "Vacuum": [
-            ("hoover", "vacuum", "synonym", ["title", "section", "body"]),
-            ("storge", "storage", "correction", ["body"]),
-        ]
-    }
-    assert matches("dead tuples") == {
-        "Vacuum": [("dead", "dead", None, ["body"]), ("tuples", "tuples", None, ["body"])],
-        "Space": [("tuples", "row versions", "synonym", ["body"])],
-    }
-    assert matches('"dead tuples" url:vacuum title:vacuum') == {
-        "Vacuum": [
-            ("vacuum", "vacuum", None, ["title", "section", "body"]),
-            ("vacuum", "vacuum", None, ["url"]),
-            ("vacuum", "vacuum", None, ["title"]),
-            ("dead tuples", "dead tuples", None, ["body"]),
-        ]
-    }
-    assert set(map(tuple, matches("dead tuples", "dense").values())) == {()}, "words were not searched"
+    assert {"boilerplate", "rerank", "limit"} | ({"boosts"} if boost else set()) == seen
 
 
 def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
@@ -294,7 +257,7 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     lines = [f"## Part {n}\n\nVacuum {' '.join(f'word{n}x{place}' for place in range(99))}." for n in range(6)]
     (site.source / "long.md").write_text("# Long\n\n" + "\n\n".join(lines))
     site.build()
-    answer = Retriever.open(site.index, DummyEmbedder(), Limits(per_document=2)).answer_query(
+    answer = Retriever(Generation.open(site.index), DummyEmbedder(), limits=Limits(per_document=2)).answer_query(
         SearchRequest("vacuum reclaims storage", explain=True)
     )
     whys = {hit.title: hit.explanation for hit in answer.hits}

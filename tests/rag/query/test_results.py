@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from indexer.generation.documents import DocumentFacts
+from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import read_query
 from rag.query.headings import OFFERED, sample_headings, worth_asking
 from rag.query.results import Hit, count_facets, split_sentences
@@ -159,7 +160,7 @@ def test_they_are_taken_from_all_over_the_index(site) -> None:
     for number, name in enumerate("alpha beta gamma delta epsilon zeta eta theta iota".split()):
         (site.source / f"{number}.md").write_text(f"# About {name} in detail\n\nWords of {name}.\n", encoding="utf-8")
     site.build()
-    retriever = Retriever.open(site.index, DummyEmbedder())
+    retriever = Retriever(Generation.open(site.index), DummyEmbedder())
     found = sample_headings(retriever.generation)
     assert {"About alpha in detail", "About iota in detail"} <= set(found)
     assert retriever.headings == found

@@ -7,6 +7,7 @@ import pytest
 
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import IndexMissing
+from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
@@ -19,7 +20,7 @@ WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
 
 
 def opened(site, **limits):
-    return Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
+    return Retriever(Generation.open(site.index), DummyEmbedder(), limits=Limits(**limits))
 
 
 def ask(retriever, query, **options):
@@ -111,7 +112,7 @@ def test_an_index_of_another_model_is_refused_by_field(site, tmp_path):
     with pytest.raises(FingerprintMismatch, match="model: index 'other', here 'dummy'"):
         opened(site)
     with pytest.raises(IndexMissing, match="pilotlight index SOURCE"):
-        Retriever.open(tmp_path / "none", DummyEmbedder())
+        Retriever(Generation.open(tmp_path / "none"), DummyEmbedder())
 
 
 def test_a_hit_with_its_section(site):

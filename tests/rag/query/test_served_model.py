@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import asdict, astuple
 
 from embedder.errors import EmbedderError
+from indexer.generation.generation import Generation
 from rag import deadline
 from rag.errors import DeadlinePassed, NotConfigured
 from rag.query import served_model
@@ -297,8 +298,7 @@ def retriever(site, model):
 
 
 def opened(site, model):
-    found = Retriever.open(site.index, DummyEmbedder())
-    return Retriever(found.generation, found.embedder, reranker=RerankQueue(model))
+    return Retriever(Generation.open(site.index), DummyEmbedder(), reranker=RerankQueue(model))
 
 
 def asked(retriever, **options):

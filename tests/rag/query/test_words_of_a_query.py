@@ -3,6 +3,7 @@
 import pytest
 
 from indexer.errors import SynonymsError
+from indexer.generation.generation import Generation
 from rag.errors import SettingsError
 from rag.query.request import MODES, Limits, SearchRequest
 from rag.query.results import as_text
@@ -14,7 +15,7 @@ from tests.dummy import DummyEmbedder
 def opened(site):
     (site.source / "secret.md").write_text("# Secret\n\nThe ceratops of max_wal_senders stay hidden, as does vacxum.\n")
     site.build()
-    return lambda **limits: Retriever.open(site.index, DummyEmbedder(), Limits(**limits))
+    return lambda **limits: Retriever(Generation.open(site.index), DummyEmbedder(), limits=Limits(**limits))
 
 
 @pytest.fixture
