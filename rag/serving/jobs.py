@@ -13,7 +13,6 @@ INDEX/pushed/documents.sqlite   what was sent to the default collection; each co
 INDEX/pushed/lock, log.txt      of the process that indexes what was sent to any of them
 """
 
-import base64
 import dataclasses
 import fcntl
 import json
@@ -243,7 +242,7 @@ class PushedQueue:
         charset = parameter.strip().removeprefix("charset=").strip('"') or None
         if content_type.strip() not in CONTENT_TYPES:
             raise DocumentRefused("content_type", f"{content_type[:80]!r} is not read", 415)
-        body = base64.b64decode(sent.base64 or "") if sent.text is None else sent.text.encode()
+        body = (sent.base64 or b"") if sent.text is None else sent.text.encode()
         if len(body) > settings.max_bytes:
             raise DocumentRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)
         page = Page(
