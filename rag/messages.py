@@ -239,19 +239,24 @@ class Models(Struct):
     object: Literal["list"] = "list"
 
 
-class TextDocument(Foreign):
-    """A text to rank."""
+_TEXT_FIELDS = {"required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}
+_TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
 
-    text: Text
+
+class RankedText(Struct):
+    """A text that was ranked."""
+
+    text: str
 
 
 class RerankRequest(Foreign):
     """Texts to rank by how well they answer a query, as for Cohere and Jina; longer ones are truncated."""
 
     query: Annotated[str, Meta(min_length=1, max_length=10_000)]
-    documents: Annotated[list[Text | TextDocument], Meta(min_length=1, max_length=MOST_RANKED)]
+    documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MOST_RANKED)]
     model: Annotated[str, Meta(max_length=1000, description="must be the model that reranks here")] = ""
     top_n: Annotated[Positive | None, Meta(description="most results; default: all")] = None
+    rank_fields: Annotated[list[str] | None, Meta(description="fields of documents to read, in this order")] = None
     return_documents: Annotated[bool, Meta(description="whether to repeat each text in its result")] = False
 
 
@@ -260,7 +265,7 @@ class Ranked(Struct, omit_defaults=True):
 
     index: Annotated[int, Meta(ge=0, description="place in the request, from 0")]
     relevance_score: Annotated[float, Meta(ge=0, le=1)]
-    document: TextDocument | None = None
+    document: RankedText | None = None
 
 
 class Reranking(Struct):

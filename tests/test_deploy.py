@@ -146,11 +146,15 @@ def test_units_are_what_systemd_takes(tmp_path):
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_the_server_tells_systemd_that_it_listens(tmp_path, monkeypatch):
+def test_the_server_tells_systemd_that_it_is_ready_and_not_before(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
         told.bind(str(tmp_path / "notify"))
-        told.settimeout(60)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         server = Running(tmp_path)
+        told.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            told.recv(4096)
+        told.settimeout(60)
+        server.make_ready()
         assert b"READY=1" in told.recv(4096)
         assert server.stop() == (0, "")

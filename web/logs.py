@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from typing import Any
 
 from flask import Flask, g, has_request_context
 from gunicorn.glogging import Logger
+from gunicorn.systemd import sd_notify
 
 from rag.errors import SettingsError
 
@@ -92,6 +94,19 @@ def configure(log_format: str) -> None:
     logging.basicConfig(handlers=[handler], force=True)
     logging.getLogger().setLevel(logging.WARNING)
     logging.getLogger("pilotlight").setLevel(logging.INFO)
+
+
+def announce(url: str, systemd: str, wait: Callable[[], object]) -> None:
+    """Log the address of the server; when `wait` returns, tell systemd, which believes the main process alone."""
+    logging.getLogger("pilotlight").info("listening on %s", url)
+
+    def tell() -> None:
+        wait()
+        os.environ["NOTIFY_SOCKET"] = systemd
+        sd_notify("READY=1", requests, unset_environment=True)
+
+    if systemd:
+        threading.Thread(target=tell, daemon=True).start()
 
 
 def check_tracing() -> bool:

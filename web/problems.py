@@ -4,6 +4,7 @@ import json
 import logging
 
 from flask import Flask, Response, current_app, g, render_template, request
+from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.http import HTTP_STATUS_CODES
 
@@ -71,8 +72,11 @@ def respond(body: dict[str, object]) -> Response:
     return Response(json.dumps(body), status, headers, content_type=MEDIA_TYPE)
 
 
-def raw_response(status: int, detail: str) -> bytes:
-    """Return an answer with a problem as it is sent, to a request that the application does not see."""
+def raw_response(error: BaseException) -> bytes:
+    """Return the answer, as it is sent, to a request at which the server or the application failed."""
+    invalid = (400, "The request is not valid HTTP.") if isinstance(error, ParseException) else None
+    failed = (500, "The server failed to handle this request.")
+    status, detail = FRAMING_PROBLEMS.get(type(error).__name__) or invalid or failed
     body = json.dumps(problem(status, detail)).encode()
     headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Cache-Control": "no-store"}
     headers |= SECURITY_HEADERS | {"Connection": "close"}

@@ -5,6 +5,7 @@ It stands behind a reverse proxy, which deals with slow and hostile clients; `sc
 
 import gc
 import logging
+import multiprocessing
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from flask import Flask
@@ -27,18 +29,15 @@ from rag.settings import Settings, load
 from web import logs
 from web.guards.access import parse_origins
 from web.guards.limits import SHARED_FOLDER
-from web.problems import FRAMING_PROBLEMS, raw_response
+from web.problems import raw_response
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
-GRACE_S = 30
 LINGER_S = 0.5  # until a client closes a connection that the server has closed
 SPARE_THREADS = 16  # for probes and refusals while `queue` requests are in progress
-SWITCH_S = 0.001  # between threads; Python's 5 ms delays a new request behind one that computes
-YIELD_S = 0.0001  # for each connection that a worker has
 OPTIONS = {
     "worker_connections": 1000,
     "timeout": 120,  # seconds; the first start may compile a package, which can hold the interpreter for a while
-    "graceful_timeout": GRACE_S,
+    "graceful_timeout": 30,  # seconds
     "keepalive": 65,  # seconds; longer than nginx keeps a connection, so that it never sends into one that closes
     "forwarder_headers": "",  # or a client could have an address read as another, past a proxy's rules
     "loglevel": "warning",
@@ -46,6 +45,7 @@ OPTIONS = {
     "proc_name": "pilotlight",
     "control_socket_disable": True,  # it is not used, and would write into the home folder
 }
+READY = multiprocessing.Event()  # whether a worker answers searches
 log = logging.getLogger("pilotlight")
 
 
@@ -54,8 +54,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def accept(self, listener: socket.socket) -> None:
         """Accept a connection, unless a worker that has fewer does so first: connections stay where they are."""
-        time.sleep(min(self.nr_conns, 20) * YIELD_S)
+        time.sleep(min(self.nr_conns, 20) * 0.0001)
         super().accept(listener)
+
+    def notify(self) -> None:
+        """Give a sign of life, about once a second."""
+        super().notify()
+        if self.wsgi.extensions["retriever"].ready:
+            READY.set()
 
     def handle(self, conn: Any) -> Any:
         """Answer one request; close the connection here, which the main thread would wait for."""
@@ -73,14 +79,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     def handle_error(self, req: object, client: socket.socket, addr: object, exc: BaseException) -> None:
         """Answer a request that is not valid HTTP, or at which the application failed, with a problem."""
-        status, detail = FRAMING_PROBLEMS.get(type(exc).__name__, (400, "The request is not valid HTTP."))
         if not isinstance(exc, ParseException):
             self.log.error("Error handling request", exc_info=exc)
-            status, detail = 500, "The server failed to handle this request."
-        try:
-            client.sendall(raw_response(status, detail))
-        except OSError as error:
-            self.log.debug("a client disconnected before its answer: %s", error)
+        with suppress(OSError):  # a client that has disconnected
+            client.sendall(raw_response(exc))
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -105,24 +107,23 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     from web.app import application, close_app  # what workers share: the Prometheus client in it needs the folder
     from web.metrics import forget_worker, number_worker
 
-    sys.setswitchinterval(SWITCH_S)
+    sys.setswitchinterval(0.001)  # Python's 5 ms delays a new request behind one that computes
     gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
     gc.enable()
-    host = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
-    url = f"http://{host}:{listener.getsockname()[1]}/"
+    url = f"http://{f'[{settings.host}]' if ':' in settings.host else settings.host}:{listener.getsockname()[1]}/"
+    systemd = os.environ.pop("NOTIFY_SOCKET", "")  # or gunicorn would tell it as soon as it listens
     options = OPTIONS | {
         "bind": f"fd://{listener.detach()}",  # bound here: gunicorn retries a taken port for seconds, then exits with 1
         "workers": max(1, settings.workers),
         "worker_class": Worker,
         "threads": settings.queue + SPARE_THREADS,
-        "when_ready": lambda server: log.info("listening on %s", url),
+        "when_ready": lambda server: logs.announce(url, systemd, READY.wait),
         "worker_exit": lambda server, worker: close_app(worker.app.callable),
         "pre_fork": number_worker,
         "child_exit": forget_worker,
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
-    Server(factory or application, options).run()
-    raise SystemExit  # gunicorn exits by itself; this tells the type checker
+    sys.exit(Server(factory or application, options).run())  # which exits by itself
 
 
 def _refuse(message: str) -> NoReturn:

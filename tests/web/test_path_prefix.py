@@ -1,13 +1,20 @@
-"""Below a path of another site."""
+"""Below a path of another site: in process, and behind Debian's nginx."""
 
 import re
+import shutil
+import socket
+import subprocess
 
+import httpx
 import pytest
 from flask.testing import FlaskClient
 
+from rag import Client
 from rag.errors import SettingsError
 from rag.settings import Settings
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
+from tests.web.running import running
+from tests.web.test_server import free_port, until
 from web.app import create_app
 
 ADDRESS = re.compile(r'(?:href|src|action|data-api)="(/[^"]*)"')
@@ -55,3 +62,72 @@ def test_what_is_no_path_is_not_taken(found, said):
     page = client_of(found, proxies=1).get("/?q=fsync", headers={"X-Forwarded-Prefix": said})
     assert said not in page.get_data(as_text=True)
     assert page.status_code == 200
+
+
+NGINX = """
+daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log; worker_processes 1;
+events {{ worker_connections 64; }}
+http {{
+  access_log off; client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+  uwsgi_temp_path {folder}; scgi_temp_path {folder};
+  server {{
+    listen 127.0.0.1:{port};
+    location /search/ {{
+      proxy_pass http://127.0.0.1:{stripped}/;
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-For $remote_addr;
+      proxy_set_header X-Forwarded-Proto $scheme;
+      proxy_set_header X-Forwarded-Prefix /search;
+    }}
+    location /docs/find/ {{
+      proxy_pass http://127.0.0.1:{whole};
+      proxy_set_header Host $http_host;
+      proxy_set_header X-Forwarded-Prefix /docs/find;
+    }}
+  }}
+}}
+"""
+
+
+@pytest.fixture
+def nginx(found, tmp_path):
+    """Address of an nginx that takes /search off an address, and leaves /docs/find in it."""
+    program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    with running(create_app(found, Settings(proxies=1), FakeJobs())) as server:
+        port = free_port()
+        ports = dict.fromkeys(("stripped", "whole"), server.rpartition(":")[2])
+        (tmp_path / "nginx.conf").write_text(NGINX.format(folder=tmp_path, port=port, **ports))
+        process = subprocess.Popen([program, "-e", str(tmp_path / "error.log"), "-c", str(tmp_path / "nginx.conf")])
+
+        def listens() -> bool:
+            assert process.poll() is None, (tmp_path / "error.log").read_text()
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", port)) == 0
+
+        try:
+            until(listens)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+@pytest.mark.parametrize("prefix", ["/search", "/docs/find"])
+def test_behind_nginx(nginx, prefix):
+    base = nginx + prefix
+    with httpx.Client(trust_env=False, headers={"Accept": "text/html"}) as browser:
+        page = browser.get(f"{base}/", params={"q": "fsync"})
+        addresses = set(ADDRESS.findall(page.text))
+        assert addresses
+        assert all(address.startswith(prefix + "/") for address in addresses)
+        leads = [address for address in addresses if "/api/" not in address and "/document/" not in address]
+        assert {browser.get(nginx + address.replace("&amp;", "&")).status_code for address in leads} == {200}
+        [server] = browser.get(f"{base}/openapi.json").json()["servers"]
+        assert server["url"] == f"{prefix}/"
+        started = browser.post(f"{base}/api/v1/index", json={})
+        assert started.status_code == 401
+        assert browser.get(f"{base}/embed.js").status_code == 200
+    with Client(base) as client:
+        assert [hit.id for hit in client.search("fsync").hits] == ["chunk-1"]

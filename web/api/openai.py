@@ -72,16 +72,22 @@ def rerank() -> Response:
     cross-encoder after a sigmoid.
     """
     asked = read_json(messages.RerankRequest, MAX_BODY_BYTES)
-    texts = [each if isinstance(each, str) else each.text for each in asked.documents]
+    texts: list[str] = []
+    for place, each in enumerate(asked.documents):
+        fields = {"text": each} if isinstance(each, str) else each
+        values = [fields.get(name) for name in asked.rank_fields or ()]
+        text = "\n".join(str(value) for value in values if isinstance(value, str | int | float)) or fields.get("text")
+        if not isinstance(text, str) or not 1 <= len(text) <= messages.LONGEST_TEXT:
+            name = f"documents[{place}]"
+            raise FieldError(name, f"{name} must have a field text of 1 to {messages.LONGEST_TEXT} characters.")
+        texts.append(text)
     served = retriever().status().get("rerank_model")
     if served and asked.model not in ("", served):
         raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
-    found = retriever().rerank(asked.query, texts)
-    scores = found.scores.tolist()
+    ranked = retriever().rerank(asked.query, texts)
+    scores = ranked.scores.tolist()
     best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
-    results = [
-        messages.Ranked(at, scores[at], messages.TextDocument(texts[at]) if asked.return_documents else None)
-        for at in best
-    ]
-    usage = messages.Usage(found.tokens, found.tokens)
+    shown = [messages.RankedText(text) if asked.return_documents else None for text in texts]
+    results = [messages.Ranked(at, scores[at], shown[at]) for at in best]
+    usage = messages.Usage(ranked.tokens, ranked.tokens)
     return jsonify(messages.Reranking(str(uuid.uuid4()), served or "", results, usage))

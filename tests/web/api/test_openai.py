@@ -78,6 +78,16 @@ def test_documents_are_ranked(client, retriever):
     assert [result["document"] for result in best] == [{"text": "vacuum"}, {"text": "vacuum the table"}]
 
 
+def test_fields_of_documents_are_read_in_the_order_asked_for(client, retriever, monkeypatch):
+    read: list[list[str]] = []
+    rerank = retriever.rerank
+    monkeypatch.setattr(retriever, "rerank", lambda query, texts: read.append(texts) or rerank(query, texts))
+    documents = [{"text": "b", "title": "a", "author": None, "year": 2026}, "c", {"text": "d"}]
+    asked = {"query": "a", "documents": documents, "rank_fields": ["title", "author", "year"], "priority": 1}
+    assert client.post(RERANK, json=asked | {"truncation": True}).status_code == 200
+    assert read == [["a\n2026", "c", "d"]]
+
+
 WRONG = {  # by path, field and status: fields of the request
     (EMBED, "input", 400): [{"input": x} for x in (None, [], ["a\ud800"], ["a"] * 2049, "a" * 100_001)],
     (EMBED, "input[1]", 400): ({"input": ["a", ""]},),
@@ -87,8 +97,7 @@ WRONG = {  # by path, field and status: fields of the request
     (EMBED, "model", 404): ({"model": "text-embedding-3-small"},),
     (RERANK, "query", 400): ({"query": ""},),
     (RERANK, "documents", 400): ({"documents": []}, {"documents": ["a"] * 1001}),
-    (RERANK, "documents[1]", 400): ({"documents": ["a", ""]}, {"documents": ["a", ["b"]]}),
-    (RERANK, "documents[1].text", 400): ({"documents": ["a", {"title": "b"}]}, {"documents": ["a", {"text": ""}]}),
+    (RERANK, "documents[1]", 400): [{"documents": ["a", each]} for each in ("", ["b"], {"title": "b"}, {"text": ""})],
     (RERANK, "top_n", 400): ({"top_n": 0},),
     (RERANK, None, 404): ({"model": "rerank-v3.5"},),
 }
