@@ -161,7 +161,7 @@ _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # ```sh [npm]
 _FILE_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'{}]+))")
-_COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))")
+_COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])")
 _COLON_NAME = re.compile(r"[ \t]*(?:\{[^{}]*\}|[\w:.+-]+)?")
 _BOX = re.compile(
     r"(?:(?:!!!|\?\?\?\+?)[ ]++(?P<kind>[\w -]*+)|===[!+]?[ ]++(?=[\"']))(?:([\"'])(?P<title>.*)\2(?:(?!\2).)*+)?"
@@ -266,7 +266,7 @@ def _without_options(lines: Sequence[str]) -> Sequence[str]:
 
 def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a line that opens or closes a container: only its title is text."""
-    line = _line_at(state, start, ":")
+    line = _line_at(state, start, ":/@").replace("@tab:active", "@tab")
     signs = _COLONS.match(line)
     if signs is None or silent:
         return signs is not None
@@ -279,7 +279,7 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     state.line = start + 1
     while directive and state.line < end and OPTION.match(_line_at(state, state.line)):
         state.line += 1
-    named = _COLON_NAME.match(rest)
+    named = _COLON_NAME.match(rest) if signs[0] != "@tab" else None
     title = rest[named.end() if named else 0 :].strip(" |\t").partition("{")[0].strip()
     if title.startswith("["):
         title = title[1:].rpartition("]")[0]

@@ -35,6 +35,7 @@ _ICON = re.compile(r":[a-z][a-z0-9]*(?:-[a-z0-9_]+)+:")
 _WIKI_LINK = re.compile(r"!?\[\[(?!\s)([^\[\]\n|]{1,300})(?:\\?\|([^\[\]\n]{1,300}))?\]\](?![(\[])")
 _PICTURE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp|mp4|webm|mp3|pdf)(?:#.*)?", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,100})\]")
+_INLINE_NOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
 _LABELLED = re.compile(r"!?\[([^\[\]\n]{0,300})\](?=[({])")
 _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)")
 _FORMULA = re.compile(r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))")
@@ -142,6 +143,7 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     ":": (_ROLES, (_EMOJI, _emoji_name)),
     "[": ((_FOOTNOTE, _footnote), *_LINKS),
     "!": _LINKS,
+    "^": ((_INLINE_NOTE, lambda found, _: _Mark(found.end(), " ", span=(found.start() + 1, found.end()))),),
     "$": ((_FORMULA, lambda found, _: _Mark(found.end(), html=escapeHtml(found[1] or found[2]))),),
 }
 
