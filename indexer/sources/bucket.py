@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from importlib import metadata
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import encodings
@@ -166,8 +166,8 @@ class _Bucket:
                 is_empty = is_empty and not chunk
                 yield [*map(_file, chunk)]
         if is_empty and prefix:
-            folder = prefix[: prefix.rfind("/") + 1]
-            for name in (prefix, prefix + FILE, folder + FILE):
+            folders = ("", *accumulate(f"{step}/" for step in prefix.split("/")[:-1]))
+            for name in (prefix, prefix + FILE, *(folder + FILE for folder in folders)):
                 with suppress(FileNotFoundError):
                     yield [_file(obstore.head(self._store, name))]
 

@@ -144,7 +144,7 @@ class _FolderReading:
 
     def one_file(self, path: Path) -> Iterator[Item]:
         """Read one file. Raises SourceError."""
-        access = self._access(path.with_name(path.name + FILE), self._access(path.parent / FILE, None))
+        access = self._access(path.with_name(path.name + FILE), self._access_above(path))
         self._context.report_due(1)
         page = self._page(_File(path, content_type_of(path.name) or "", access))
         if self._list_failures:
@@ -164,7 +164,7 @@ class _FolderReading:
 
     def _walk(self) -> Iterator[_File | Known | Skip | Failure]:
         """Yield the files in order, and why others are left out."""
-        todo: list[tuple[Path, Readers]] = [(self._tree.root, None)]
+        todo = [(self._tree.root, self._access_above(self._tree.root))]
         while todo:
             here, access = todo.pop()
             url = here.as_uri()
@@ -182,20 +182,20 @@ class _FolderReading:
             if here != self._tree.root and all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items()):
                 yield Skip(url, "an index of Pilotlight")
                 continue
-            with_list = {name.removesuffix(FILE) for name, _ in names if name.endswith(FILE)}
-            if "" in with_list:
-                access = self._access(here / FILE, access)
+            lists = {name[: -len(FILE)]: name for name, _ in names if name.lower().endswith(FILE)}
+            if "" in lists:
+                access = self._access(here / lists[""], access)
             folders = []
             for name, mode in names:
                 path = here / name
-                if name.endswith(FILE):
+                if name in lists.values():
                     continue
                 if stat.S_ISDIR(mode) and not name.startswith("."):
                     folders.append((path, access))
                 elif reason := self._refusal(name, mode):
                     yield Skip(path.as_uri(), reason)
                 else:
-                    readers = self._access(path.with_name(name + FILE), access) if name in with_list else access
+                    readers = self._access(here / lists[name], access) if name in lists else access
                     yield _File(path, content_type_of(name) or "", readers)
             todo += reversed(folders)
 
@@ -207,10 +207,18 @@ class _FolderReading:
             return "pipe, socket or device"
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
+    def _access_above(self, path: Path) -> Readers:
+        """Return the readers in the nearest access list of the folders that a path is in."""
+        access: Readers = None
+        for folder in reversed(path.parents):
+            access = self._access(folder / FILE, access)
+        return access
+
     def _access(self, path: Path, inherited: Readers) -> Readers:
         """Return the readers in an access list, or where there is none those of the folder."""
         try:
-            with open(self._tree.open(path), "rb") as file:
+            is_within = path.is_relative_to(self._tree.root)
+            with open(self._tree.open(path) if is_within else os.open(path, _FILE), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise ParseError("is no file")
                 body = file.read(_MAX_LIST + 1)
@@ -350,5 +358,5 @@ class Watcher:
         if not path.is_relative_to(root):  # beside a file
             return False
         steps = path.relative_to(root).parts
-        hidden = any(step.startswith(".") for step in (steps[:-1] if path.name == FILE else steps))
+        hidden = any(step.startswith(".") for step in (steps[:-1] if path.name.lower() == FILE else steps))
         return not hidden and not path.is_relative_to(self._ignored)

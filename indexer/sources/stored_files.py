@@ -3,20 +3,18 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import NamedTuple
 from urllib.parse import quote
 
 from indexer.config import link_of
 from indexer.errors import SourceError
-from indexer.read.access_list import FILE
+from indexer.read.access_list import LISTED, has_list, lists_among
 from indexer.read.formats import MAIL, content_type_of, reader_of, refusal_of
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
 
 _MAX_FILES, _MAX_NAMES = 200_000, 32_000_000  # of a source, and bytes of their paths: they are held in memory
-_LIST = FILE.encode()
 
 
 class StoredFile(NamedTuple):
@@ -59,8 +57,7 @@ class StoredFiles:
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
         self._read_anyway = read_anyway
-        # paths of access lists, without `FILE`: their files are left out, not opened to everybody
-        self._lists = {file.path.removesuffix(_LIST) for file in files if file.path.endswith(_LIST)}
+        self._lists = lists_among(file.path.decode("utf-8", "replace") for file in files)  # theirs are left out
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def wanted(
@@ -81,12 +78,8 @@ class StoredFiles:
                     hidden.add(top)
                     yield Skip(self.url(top), "hidden")
                 continue
-            if file.path.endswith(_LIST):
-                reason: str | None = "an access list, which only folders can have"
-            elif self._lists and not self._lists.isdisjoint(
-                [file.path, b"", *accumulate(step + b"/" for step in steps[:-1])]
-            ):
-                reason = "has an access list, which only files of folders can have"
+            if self._lists and has_list(name, self._lists):
+                reason: str | None = LISTED
             else:
                 reason = refusal(file) or (refusal_of(name, self._context.no_images) if is_typed else "")
                 reason = reason or self._limits.scope.refusal(f"file:///{quote(file.path)}")

@@ -57,7 +57,12 @@ def test_the_nearest_list_counts(tree: Path) -> None:
         "in/open/e.md": None,
     }
     assert troubles(tree) == []
-    assert lists(tree / "in" / "deep")["d.md"] is None  # lists above a source are of no concern
+    assert lists(tree / "in" / "deep")["d.md"] == ("group:red",)  # a list above a source counts too
+    [page] = read_path(SourceContext(str(tree / "in" / "deep" / "d.md"), CrawlLimits(max_bytes=100_000)))
+    assert isinstance(page, Page)
+    assert page.stated.access == ("group:red",)
+    (tree / ".Access.toml").write_text("users = ['bob']")  # another case is a list too
+    assert lists(tree)["a.md"] == ("user:bob",)
     [page] = [
         item
         for item in read_path(SourceContext(str(tree / "b.md"), CrawlLimits(max_bytes=1000)))
