@@ -1,4 +1,4 @@
-"""The adapters in chains of their frameworks, over a server and in the same process."""
+"""The adapter of LangChain in a chain."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +11,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnablePassthrough
 
 from rag.adapters.langchain import PilotlightRetriever
-from rag.client import Client
 from rag.query.request import Filter
-from rag.settings import Settings
 from tests.web.fakes import FakeRetriever, make_hit
-from tests.web.running import running
-from web.app import create_app
 
 
 @pytest.fixture
@@ -26,19 +22,8 @@ def retriever():
     return found
 
 
-@pytest.fixture
-def client(retriever):
-    with running(create_app(retriever, Settings())) as url, Client(url) as found:
-        yield found
-
-
-@pytest.fixture(params=["over a server", "in the same process"])
-def searcher(request, retriever, client):
-    return client if request.param == "over a server" else retriever
-
-
-def test_a_chain_of_langchain(searcher, retriever):
-    finder = PilotlightRetriever(searcher=searcher, k=2, mode="dense", filter={"language": "en"}, collection="notes")
+def test_a_chain_of_langchain(retriever):
+    finder = PilotlightRetriever(searcher=retriever, k=2, mode="dense", filter={"language": "en"}, collection="notes")
     prompts = []
 
     class Model(FakeListChatModel):

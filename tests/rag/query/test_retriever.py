@@ -6,13 +6,14 @@ import threading
 import pytest
 
 from indexer.config import BuildConfig, ChunkConfig
-from indexer.errors import IndexMissing
+from indexer.errors import IndexMissing, SynonymsError
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
-from rag.errors import DeadlinePassed, FingerprintMismatch, QueryError
-from rag.query.request import FURTHEST, Limits, SearchRequest
+from rag.errors import DeadlinePassed, FingerprintMismatch, QueryError, SettingsError
+from rag.query.request import FURTHEST, MODES, Limits, SearchRequest
+from rag.query.results import as_text
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
 
@@ -209,3 +210,63 @@ def test_a_sentence_is_marked_where_no_word_matches_and_a_vector_spares_the_mode
     assert hit.text[slice(*hit.sentence)] == "Owls hunt at night."
     assert answer.took_ms["embed"] == 0
     assert all(hit.sentence is None for hit in ask(retriever, "zebra", k=4).hits)
+
+
+@pytest.fixture
+def secret(site):
+    (site.source / "secret.md").write_text("# Secret\n\nThe ceratops of max_wal_senders stay hidden, as does vacxum.\n")
+    site.build()
+    return lambda **limits: opened(site, **limits)
+
+
+@pytest.fixture
+def titles(secret):
+    def search(query: str, mode: str = "hybrid", **limits: str) -> list[str]:
+        return [hit.title for hit in ask(secret(**limits), query, mode=mode).hits]
+
+    return search
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_required_and_excluded_parts_hold_in_every_mode(titles, mode):
+    assert "Vacuum" in titles("vacuum partial index fsync", mode)
+    assert "Vacuum" not in titles("vacuum partial index fsync -tuples", mode)
+    assert titles('"dead tuples" index', mode) == ["Vacuum"]
+    assert titles("title:vacuum index fsync", mode) == ["Vacuum"]
+    assert titles('"tuples dead" index', mode) == []
+
+
+def test_the_answer_says_how_the_query_was_read(secret):
+    answer = secret().answer_query(SearchRequest('reclams "dead tuples" -title:durability'))
+    assert answer.also_searched == [{"typed": "reclams", "searched": ["reclaims"], "reason": "correction"}]
+    assert (answer.required, answer.excluded) == (['"dead tuples"'], ["title:durability"])
+    assert as_text(answer.as_dict()).splitlines()[:7:2] == [
+        "without: title:durability", 'only with: "dead tuples"',
+        'did you mean: reclaims "dead tuples" -title:durability', "also searched for: reclaims (reclams)",
+    ]  # fmt: skip
+
+
+def test_a_result_that_is_not_close_says_so(secret):
+    for close in (-1.0, 2.0):
+        request = SearchRequest("vacum reclaims zebras nowhere near anything", k=1)
+        answer = secret(close=close).answer_query(request)
+        [hit] = answer.hits
+        assert {hit.text[start:end].lower() for start, end in hit.highlights} == {"vacuum", "reclaims"}
+        assert answer.close == (close < 1)
+        assert as_text(answer.as_dict()).count("nothing close; nearest:") == (close > 1)
+
+
+def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
+    rules = tmp_path / "rules.txt"
+    rules.write_text("hoover => vacuum\n")
+    assert titles("hoover", "lexical") == []
+    assert titles("hoover", "lexical", synonyms=str(rules)) == ["Vacuum"]
+    ranked = titles("vacuum partial index")
+    assert titles("vacuum partial index", boost="path=/*0.1") == ranked  # which holds for all alike
+    with pytest.raises(SettingsError, match="boost"):
+        titles("vacuum", boost="nonsense")
+    with pytest.raises(SynonymsError, match=r"nowhere\.txt: No such file"):
+        titles("vacuum", synonyms=str(tmp_path / "nowhere.txt"))
+    rules.write_bytes(b"a, \xff\n")
+    with pytest.raises(SynonymsError, match="not UTF-8"):
+        titles("vacuum", synonyms=str(rules))

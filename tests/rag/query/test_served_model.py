@@ -198,6 +198,14 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
 
 
+def test_texts_of_one_caller_wait_in_short_runs():
+    sizes = [200, 50, 50, 999, 1, *[10] * 100]
+    found = list(served_model.runs(sizes))
+    assert [place for run in found for place in range(run.start, run.stop)] == list(range(len(sizes)))
+    assert all(sum(sizes[run]) <= 256 or run.stop - run.start == 1 for run in found)
+    assert len(found) < 9
+
+
 def test_tokens_come_from_the_run_that_all_share():
     runs = []
 

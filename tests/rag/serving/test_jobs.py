@@ -161,13 +161,15 @@ def test_cancel_leaves_the_index_as_it_is(site, jobs):
         other.cancel(job["id"])
 
 
-def test_a_process_that_dies(site, jobs):
+def test_a_process_that_dies(site, jobs, monkeypatch):
+    monkeypatch.setattr("rag.serving.jobs.KEPT", 1)
     (site.source / "crash").touch()
     job = ended(jobs, jobs.start(sources=[str(site.source)]))
     assert job["state"] == "failed"
     assert "process died" in job["error"]
     (site.source / "crash").unlink()
     assert ended(jobs, jobs.start(sources=[str(site.source)]))["state"] == "done"
+    assert len(jobs.all()) == len(list((site.index / "jobs").glob("2*"))) == 1, "others are forgotten"
 
 
 @pytest.fixture
