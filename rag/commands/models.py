@@ -80,7 +80,9 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
 
     def load() -> Any:
         prepare(plan, quiet=quiet)
-        return load_embedder(settings)
+        title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
+        with step_timer(sys.stderr, title, quiet=quiet or plan.engine != "compile"):
+            return load_embedder(settings)
 
     return cast(Embedder, LazyEmbedder(plan, load))
 
