@@ -74,7 +74,7 @@ def _holder(handle: int) -> dict[str, object]:
     try:
         note = json.loads(os.pread(handle, 1_000, 0))
         return {name: note[name] for name in ("pid", "host", "since")} | {"brief": note.get("brief", False)}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from embedder.errors import PilotlightError
-from indexer.errors import IndexMissing, counted
+from indexer.errors import counted
 from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, current_id
 from indexer.generation.manifest import read_manifest
 from indexer.publish.archive import export_archive, export_documents, import_archive
@@ -114,7 +114,13 @@ def collections(settings: Settings, *, drop: str | None, yes: bool) -> Result:
     """List the collections of the index, or delete one."""
     folders = list_collections(settings.index_dir)
     if drop is not None:
-        return _drop(settings, drop, folders, yes)
+        if not collection_dir(settings.index_dir, drop).is_dir():
+            raise CollectionMissing(drop, folders)
+        if not yes and drop != DEFAULT:
+            raise SettingsError(f"--drop deletes collection {drop!r} with all its generations; confirm with --yes")
+        with disk_errors(settings.index_dir):
+            drop_collection(settings.index_dir, drop)
+        return {"dropped": drop}, f"deleted collection {drop}"
     if not folders:
         current_id(settings.index_dir)  # says that there is no index, and how to make one
     listed: list[dict[str, Any]] = []
@@ -129,19 +135,6 @@ def collections(settings: Settings, *, drop: str | None, yes: bool) -> Result:
     rows = [("collection", "generation", "created", "documents", "chunks", "")]
     rows += [(one["name"], one["generation"] or "-", *_facts(one), one["problem"]) for one in listed]
     return {"collections": listed}, _table(rows)
-
-
-def _drop(settings: Settings, name: str, folders: dict[str, Path], yes: bool) -> Result:
-    if not collection_dir(settings.index_dir, name).is_dir():
-        raise CollectionMissing(name, folders)
-    if not yes and name != DEFAULT:
-        raise SettingsError(f"--drop deletes collection {name!r} with all its generations; confirm with --yes")
-    try:
-        with disk_errors(settings.index_dir):
-            drop_collection(settings.index_dir, name)
-    except IndexMissing as error:
-        raise CollectionMissing(name, folders) from error
-    return {"dropped": name}, f"deleted collection {name}"
 
 
 def _facts(item: dict[str, Any]) -> tuple[str, ...]:

@@ -50,12 +50,8 @@ _RERANK = click.option(
 @_RERANK
 @click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
-    """Answer one query, whose words may come one by one, from the live generation."""
-    return answer(" ".join(query), settings, filter=read_filter(pairs), **options)
-
-
-def answer(query: str, settings: Settings, **options: Any) -> Result:
-    """Answer one query with options of `SearchRequest`; the object is the body of the REST answer."""
+    """Answer one query, whose words may come one by one; the object is the body of the REST answer."""
+    request = SearchRequest(" ".join(query), filter=read_filter(pairs), **options)
     settings = models.as_built(settings)
     plans = models.plans(settings)
     with models.verifying(plans):
@@ -68,7 +64,7 @@ def answer(query: str, settings: Settings, **options: Any) -> Result:
     queue = _rerank_queue(settings)
     retriever = Retriever(generation, load_embedder(settings), reranker=queue, limits=Limits.of(settings))
     retriever.warm()  # so that the times shown are those of a server
-    found = retriever.answer_query(SearchRequest(query, **options)).as_dict()
+    found = retriever.answer_query(request).as_dict()
     return found, as_text(found)
 
 
@@ -118,8 +114,13 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: 
         dataset = evaluation.read_dataset(beir_dir)
         if rerank and not settings.rerank_model:
             raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
-        models_of, facts = _prepared(settings, rerank)
-        found = evaluation.evaluate(dataset, **models_of, mode=mode) | facts
+        from rag.serving.live import load_embedder, load_reranker
+
+        plan, *others = models.plans(settings)
+        models.prepare(plan, *(others if rerank else []))
+        reranker, tokens = load_reranker(settings) if rerank else None, settings.tokens == "yes"
+        found = evaluation.evaluate(dataset, load_embedder(settings), mode=mode, tokens=tokens, reranker=reranker)
+        found |= {"precision": plan.precision, "engine": plan.engine}
     return found, "\n".join(f"{name:>12}  {value}" for name, value in found.items())
 
 
@@ -128,17 +129,6 @@ def _evaluation(verb: str) -> Any:
         return import_module("rag.evaluation.evaluation")
     except ModuleNotFoundError as error:
         raise SettingsError(f"{verb} is not installed: pip install 'pilotlight[eval]'") from error
-
-
-def _prepared(settings: Settings, rerank: bool) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the models for a dataset as `evaluate` and `search_corpus` take them, and how they are run."""
-    from rag.serving.live import load_embedder, load_reranker
-
-    plan, *others = models.plans(settings)
-    models.prepare(plan, *(others if rerank else []))
-    reranker = load_reranker(settings) if rerank else None
-    loaded = {"embedder": load_embedder(settings), "tokens": settings.tokens == "yes", "reranker": reranker}
-    return loaded, {"precision": plan.precision, "engine": plan.engine}
 
 
 def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def test_another_process_holds_the_lock(index: Path, world: World) -> None:
         for action in (ACTIONS[name] for name in ACTIONS if name != "export"):
             with pytest.raises(BuildLocked, match=told):
                 action(world, index)
-        (index / "lock").write_bytes(b"[]")
+        (index / "lock").write_bytes(b"[" * 5_000)
         with pytest.raises(BuildLocked, match="only just started"):
             rebuild(index, *world.sources)
         holder.kill()

@@ -270,3 +270,30 @@ def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(ahead)[0] is skip
     assert begun.wait(30)
     ahead.close()
+
+
+MEASURE = """
+import sys
+from pathlib import Path
+from tests.faults.world import rebuild
+
+def kilobytes(name):
+    [line] = [line for line in open("/proc/self/status") if line.startswith(name)]
+    return int(line.split()[1])
+
+index, hostile = Path(sys.argv[1]) / "index", sys.argv[2].encode().decode("unicode_escape")
+docs = index.with_name("docs")
+(docs / "big.txt").write_text("Other words stand here. " * 40_000)
+rebuild(index, docs)  # which loads what every build needs
+(docs / sys.argv[3]).write_text(hostile * (1_000_000 // len(hostile)))
+before = kilobytes("VmRSS")
+rebuild(index, docs)
+print(kilobytes("VmHWM") - before)
+"""
+
+
+@pytest.mark.parametrize(("text", "name"), [(r"\n", "a.py"), ("[", "a.json"), (r"# a\n", "a.md")])
+def test_a_hostile_megabyte_costs_the_build_little_memory(tmp_path: Path, docs: Path, text: str, name: str) -> None:
+    script = [sys.executable, "-c", MEASURE, str(tmp_path), text, name]
+    done = subprocess.run(script, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 64 << 10
