@@ -6,6 +6,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import trustme
 
 
 @dataclass
@@ -95,3 +99,12 @@ def send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
     handler.end_headers()
     if handler.command != "HEAD":
         handler.wfile.write(reply.body)
+
+
+def trusted_tls(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> ssl.SSLContext:
+    """Return the server's side of TLS under some names, which this process trusts from now on."""
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    authority.issue_cert(*names).configure_cert(context)
+    monkeypatch.setenv("SSL_CERT_FILE", str(folder / "authority.pem"))
+    return context

@@ -1,6 +1,5 @@
 """Sites behind a door: what is sent where, what is taken out of answers, and what becomes of a session that ends."""
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,18 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from indexer.config import BuildConfig, CrawlLimits
+from indexer.config import CrawlLimits
 from indexer.crawl.crawler import CrawlServices, crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.credentials import Basic, Credential, InEnvironment, InFile, Session, sessions_of, site_of
 from indexer.errors import ConfigError, CredentialsError, SessionEnded, SourceError
-from indexer.pipeline.build import build as build_index
-from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
-from tests.dummy import DummyEmbedder
 from tests.indexer.crawl.doors import Door, noting
+from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site, page, redirect
 
 LIMITS = CrawlLimits(allow_private=True, timeout=20.0, concurrency=1)
@@ -203,24 +199,20 @@ def test_links_that_log_out_are_not_followed(door: Open, member: Callable[[Site]
     assert not {"/logout", "/users/sign_out"} & set(site.hits)
 
 
-def build(index: Path, source: str, *credentials: Credential) -> BuildReport:
-    config = BuildConfig(crawl=LIMITS, credentials=credentials)
-    return build_index([source], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), "quiet"))
-
-
 def test_a_source_is_not_read_without_its_credentials_by_mistake(
-    door: Open, member: Callable[[Site], Credential], tmp_path: Path
+    door: Open, member: Callable[[Site], Credential], work: Work
 ) -> None:
     site = door(pages=2)
-    start, index = f"{site.url}/p0", tmp_path / "index"
-    build(index, start, member(site))
-    live = (index / "CURRENT").read_text()
-    assert not build(index, start, member(site)).published
+    start = f"{site.url}/p0"
+    work.build(start, limits=LIMITS, credentials=[member(site)])
+    live = (work.index / "CURRENT").read_text()
+    assert not work.build(start, limits=LIMITS, credentials=[member(site)]).published
     with pytest.raises(CredentialsError, match="was read with credentials before, and none are given"):
-        build(index, start)
-    assert (index / "CURRENT").read_text() == live
-    assert build(index, start, Credential(site.url)).documents == 1, "its login page, as anyone sees it"
-    build(index, start)
+        work.build(start, limits=LIMITS)
+    assert (work.index / "CURRENT").read_text() == live
+    open_to_all = work.build(start, limits=LIMITS, credentials=[Credential(site.url)])
+    assert open_to_all.documents == 1, "its login page, as anyone sees it"
+    work.build(start, limits=LIMITS)
 
 
 def test_places_of_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,8 +247,8 @@ def test_origins_that_secrets_may_be_sent_to(text: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["https://me:s3cret@a.test/", "HTTP://s3cret@a.test"])
-def test_a_source_with_a_password_is_refused_and_not_quoted(tmp_path: Path, source: str) -> None:
+def test_a_source_with_a_password_is_refused_and_not_quoted(work: Work, source: str) -> None:
     with pytest.raises(SourceError, match=r"describe them under \[\[credentials\]\]") as caught:
-        build(tmp_path / "index", source)
+        work.build(source)
     assert "s3cret" not in str(caught.value)
-    assert not (tmp_path / "index").exists()
+    assert not work.index.exists()

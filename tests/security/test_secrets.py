@@ -4,14 +4,12 @@ import base64
 import io
 import json
 import logging
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-import trustme
 
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.credentials import Basic, Credential, InEnvironment, InFile
@@ -21,7 +19,7 @@ from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from tests.dummy import DummyEmbedder
 from tests.indexer.crawl.doors import Door
-from tests.indexer.server import Reply, Site, page, redirect, send
+from tests.indexer.server import Reply, Site, page, redirect, send, trusted_tls
 
 PASSWORD = "correct horse battery"
 KEY, TOKEN, COOKIE = "k3y-of-the-wiki-zq", "t0ken-of-the-shop-zq", "c00kie-of-the-shop-zq"
@@ -81,15 +79,13 @@ def broken(handler: BaseHTTPRequestHandler) -> None:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[World]:
     caplog.set_level(logging.DEBUG)
-    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.cert_pem.write_to_path(tmp_path / "authority.pem")
-    authority.issue_cert("localhost").configure_cert(context)
+    context = trusted_tls(tmp_path, monkeypatch, "localhost")
     wiki, shop, stranger = Door(PAIR.decode(), header="Authorization", pages=4), Site(tls=context), Site()
     for name, text in (("cookies.txt", f"localhost\tFALSE\t/\tTRUE\t0\told\t{COOKIE}\n"), ("token", TOKEN)):
         (tmp_path / name).touch(mode=0o600)
         (tmp_path / name).write_text(text)
-    for variable, value in (("WIKI_PASSWORD", PASSWORD), ("WIKI_KEY", KEY), ("SSL_CERT_FILE", "authority.pem")):
-        monkeypatch.setenv(variable, str(tmp_path / value) if variable.startswith("SSL") else value)
+    monkeypatch.setenv("WIKI_PASSWORD", PASSWORD)
+    monkeypatch.setenv("WIKI_KEY", KEY)
     basic = Basic("reader", InEnvironment("WIKI_PASSWORD"))
     credentials = (
         Credential(wiki.url, basic=basic, headers={"X-Key": InEnvironment("WIKI_KEY")}),

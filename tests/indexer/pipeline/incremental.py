@@ -2,7 +2,7 @@
 
 import io
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
+from indexer.credentials import Credential
 from indexer.generation.layout import current_id
 from indexer.generation.vectors import VectorReader
 from indexer.pipeline.build import build, remove_sources
@@ -62,10 +63,11 @@ class Work:
         full: bool = False,
         within: Mapping[str, tuple[str, ...]] | None = None,
         limits: CrawlLimits | None = None,
+        credentials: Sequence[Credential] = (),
         **chunk: int,
     ) -> BuildReport:
         limits = limits or CrawlLimits(allow_private=True, timeout=20.0, within=within or {})
-        config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk), full=full)
+        config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk), full=full, credentials=credentials)
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]
         report = build(names, self.index, self.embedder, config, progress=Progress(stream, "shown"))

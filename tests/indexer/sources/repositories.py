@@ -9,9 +9,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-import trustme
 
-from tests.indexer.server import Reply, Route, Site, send
+from tests.indexer.server import Reply, Route, Site, send, trusted_tls
 
 CLEAN = {
     "PATH": os.environ["PATH"],
@@ -105,11 +104,7 @@ class GitSite(Site):
 @contextmanager
 def serving(folder: Path, private: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[GitSite]:
     """Serve the repositories of a folder as `localhost` and by other names; `private` is for what is trusted here."""
-    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.cert_pem.write_to_path(private / "authority.pem")
-    authority.issue_cert("localhost", *names).configure_cert(context)
-    monkeypatch.setenv("SSL_CERT_FILE", str(private / "authority.pem"))
-    site = GitSite(folder, context)
+    site = GitSite(folder, trusted_tls(private, monkeypatch, "localhost", *names))
     try:
         yield site
     finally:

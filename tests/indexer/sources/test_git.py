@@ -1,4 +1,3 @@
-import io
 import os
 import re
 import subprocess
@@ -9,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from indexer.config import BuildConfig, CrawlLimits, Scope
+from indexer.config import CrawlLimits, Scope
 from indexer.credentials import Basic, Credential, InEnvironment
 from indexer.errors import CredentialsError, SourceError
-from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress
 from indexer.sources.git import Git, read_repository, version
-from tests.dummy import DummyEmbedder
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect
 from tests.indexer.sources.repositories import GitSite, Repository, serving
@@ -233,8 +229,7 @@ def test_what_a_command_says_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def run(work: Work, source: str, *credentials: Credential, **limits: Any) -> Any:
-    config = BuildConfig(crawl=replace(LIMITS, **limits), credentials=credentials)
-    return build([source], work.index, DummyEmbedder(), config, progress=Progress(io.StringIO(), "quiet"))
+    return work.build(source, limits=replace(LIMITS, **limits), credentials=credentials)
 
 
 def test_a_remote_repository_is_fetched_once_and_then_what_has_changed(
