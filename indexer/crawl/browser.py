@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -219,50 +219,58 @@ class Browser:
 
 
 class _Running:
-    """One browser, and the event loop that drives it."""
+    """One browser, and the thread with the event loop that drives it."""
 
     def __init__(self) -> None:
         """Start the browser; raises RendererMissing."""
-        program = find_chromium()
-        self.is_lost = False
+        program, self.is_lost = find_chromium(), False
+        self._task: asyncio.Task[None] | None = None
         self._idle: list[_Tab] = []
         self.loaders = ThreadPoolExecutor(_LOADERS, thread_name_prefix="load")
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="browser", daemon=True)
+        self._started: Future[None] = Future()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._run(program),), name="browser", daemon=True)
         self._thread.start()
-        starting = asyncio.run_coroutine_threadsafe(self._start(program), self.loop)
         try:
-            starting.result(_STARTING)
+            self._started.result(_STARTING)
         except Exception as error:
-            starting.cancel()
-            self._stop_loop()
+            self.close()
             why = one_line(_brief(error)) if str(error) else f"it was not there within {_STARTING:g} s"
             raise RendererMissing(f"Chromium does not start ({why}); repair it, or set render to off") from error
 
-    async def _start(self, program: str) -> None:
-        """Start Chromium, with neither the environment nor the network of the build."""
-        from playwright.async_api import Error, async_playwright  # takes long to load
-
-        self.error: type[Exception] = Error
+    async def _run(self, program: str) -> None:
+        """Run Chromium, with neither the environment nor the network of the build, until this is cancelled."""
+        self.loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         folder = tempfile.gettempdir()
         environment = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         environment["TMPDIR"] = folder if len(folder) < _MAX_FOLDER else "/tmp"  # noqa: S108 - Chromium makes its own
         environment |= {"HOME": "/nonexistent", "PILOTLIGHT_CHROMIUM": program}
-        self._playwright = await async_playwright().start()
         try:
-            self.chromium = await self._playwright.chromium.launch(
-                executable_path=_LAUNCHER,
-                args=_FLAGS,
-                env={**environment},
-                chromium_sandbox=os.geteuid() != 0,
-                handle_sigint=False,
-                handle_sigterm=False,
-                handle_sighup=False,
-            )
-        except BaseException:
-            await self._playwright.stop()
-            raise
-        self.chromium.on("disconnected", lambda _: setattr(self, "is_lost", True))
+            from playwright.async_api import Error, async_playwright  # takes long to load
+
+            self.error: type[Exception] = Error
+            async with async_playwright() as playwright:
+                self.chromium = await playwright.chromium.launch(
+                    executable_path=_LAUNCHER,
+                    args=_FLAGS,
+                    env={**environment},
+                    chromium_sandbox=os.geteuid() != 0,
+                    handle_sigint=False,
+                    handle_sigterm=False,
+                    handle_sighup=False,
+                )
+                self.chromium.on("disconnected", lambda _: setattr(self, "is_lost", True))
+                self._started.set_result(None)
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    with suppress(Exception):
+                        async with asyncio.timeout(_GRACE):
+                            await self.chromium.close()
+        except asyncio.CancelledError:
+            return
+        except Exception as error:  # noqa: BLE001 - told to the thread that waits for it
+            if not self._started.done():
+                self._started.set_exception(error)
 
     async def draw(self, order: Order) -> Drawn:
         """Draw a document in an idle page; see `_Tab`."""
@@ -278,25 +286,10 @@ class _Running:
 
     def close(self) -> None:
         """End the browser, and wait until it is gone."""
-        with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(3 * _GRACE)
-        self._stop_loop()
-
-    async def _end(self) -> None:
-        with suppress(Exception):
-            async with asyncio.timeout(_GRACE):
-                await self.chromium.close()
-        await self._playwright.stop()
-        pending = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
-
-    def _stop_loop(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(_GRACE)
-        if not self._thread.is_alive():
-            self.loop.close()
+        if self._task is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self.loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(3 * _GRACE)
         self.loaders.shutdown(wait=False, cancel_futures=True)  # nobody needs what they fetch any more
 
 
