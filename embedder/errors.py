@@ -25,6 +25,9 @@ class EmbedderError(PilotlightError):
 class ModelError(EmbedderError):
     """A model folder or hub name that cannot be used: names the file and what is wrong with it."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(" ".join(text.split())[:500])  # what a file says of itself may be of any length
+
 
 class RemoteCodeRefused(ModelError):
     """The model asks to run Python code that came with it, which is never done."""

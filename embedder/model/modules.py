@@ -18,6 +18,7 @@ _LEGACY_POOLINGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+_WIDEST = 1 << 17  # numbers of a vector
 ACTIVATIONS = ("Identity", "Tanh")  # last part of the names under which a Dense module's configuration has them
 
 
@@ -130,7 +131,9 @@ def _read_dense(folder: Path, width: int) -> Dense:
         )
     with blaming(path):
         dense = Dense(int(config["in_features"]), int(config["out_features"]), activation, weights_in(folder))
-    if dense.inputs != width or dense.outputs < 1:
+    if not 0 < dense.outputs <= _WIDEST:
+        raise ModelError(f"{path} gives {dense.outputs:,} numbers: fetch the model again")
+    if dense.inputs != width:
         raise ModelError(f"{path} takes {dense.inputs} numbers, and {width} come before it")
     return dense
 

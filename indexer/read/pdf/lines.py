@@ -14,8 +14,8 @@ _JUMP = 0.12  # of the size: gaps between words are wider by this than those bet
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_MIN_PIECES},}}")
 _SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # of formulas
-HYPHEN = "\u00ad"  # before a hyphen that ended a line, until the document tells whether it belongs there
-_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]$")
+HYPHEN = "\u00ad"  # after a hyphen that ended a line, until the document tells whether it belongs there
+_ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
 _TIGHT = 0.45  # of the size: a gap that parts no pieces, in whatever order the file has them
 
@@ -195,11 +195,8 @@ def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
     return rows
 
 
-def joined(text: str, after: str, *, is_wrapped: bool) -> str:
-    """Return a text with the line after it."""
-    if not is_wrapped:
-        return f"{text}\n{after}"
-    if _ENDS_IN_HYPHEN.search(text) and after[:1].isalnum():
-        return f"{text[:-1]}{HYPHEN}{text[-1]}{after}" if after[0].isalpha() else text + after
-    is_wide = _WIDE_SCRIPT.match(text[-1:]) and _WIDE_SCRIPT.match(after[:1])
-    return text + after if is_wide else f"{text} {after}"
+def joint(before: str, after: str) -> str:
+    """Return what stands between a line of a paragraph and the next."""
+    if _ENDS_IN_HYPHEN.fullmatch(before[-2:]) and after[:1].isalnum():
+        return HYPHEN if after[0].isalpha() else ""
+    return "" if _WIDE_SCRIPT.match(before[-1:]) and _WIDE_SCRIPT.match(after[:1]) else " "

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from indexer.read.pdf.layout import in_order, typical_pitch
-from indexer.read.pdf.lines import HYPHEN, Line, joined
+from indexer.read.pdf.lines import HYPHEN, Line, joint
 from indexer.read.pdf.page import Page
 from indexer.read.pdf.tables import Table, boxed, ruled, unruled
 
 HYPHENS = ("-", "\u2010")
-_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++){HYPHEN}[-\u2010]([^\W\d_]+)")
+_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{HYPHEN}([^\W\d_]+)")
 _FIRST = re.compile(r"[^\W\d_]{1,60}")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _LONGEST_END = 64  # characters at the end of a text in which its last word is looked for
@@ -57,7 +57,7 @@ class Hyphens:
 
 def _ends(text: str, after: str) -> str:
     first = _FIRST.match(after)
-    return f"{text[-_LONGEST_END:-1]}{HYPHEN}{text[-1:]}{first[0] if first else ''}"
+    return f"{text[-_LONGEST_END:]}{HYPHEN}{first[0] if first else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +166,15 @@ def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
     if len(run) > 1 and all(line.is_fixed for line in run):
         yield Block("code", _code(run), run[0].size)
         return
-    text = run[0].text
-    for before, line in pairwise(run):
-        text = joined(text, line.text, is_wrapped=_is_wrapped(before, line, right))
+    texts = [line.text for line in run]
+    parts = texts[:1]
+    for (before, line), (above, text) in zip(pairwise(run), pairwise(texts), strict=True):
+        parts += joint(above, text) if _is_wrapped(before, line, right) else "\n", text
     first = run[0]
     is_item = _is_item(first.text)
     yield Block(
         "item" if is_item and len(first.words) > 1 else "text",
-        text,
+        "".join(parts),
         round(max(line.size for line in run) * 2) / 2,
         all(line.is_bold for line in run),
         is_short=len(run) <= 4,

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from indexer import notes
 from indexer.read.pdf.drawings import Rule, Upright
-from indexer.read.pdf.lines import Line, Word, joined, line_of, merged, rows_of
+from indexer.read.pdf.lines import Line, Word, joint, line_of, merged, rows_of
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 
@@ -61,11 +61,8 @@ class _Box:
 
     @property
     def text(self) -> str:
-        text = ""
-        for row in rows_of(self.lines):
-            line = " ".join(line.text for line in row)
-            text = joined(text, line, is_wrapped=True) if text else line
-        return text
+        rows = [" ".join(line.text for line in row) for row in rows_of(self.lines)]
+        return "".join(rows[:1] + [part for a, b in pairwise(rows) for part in (joint(a, b), b)])
 
 
 def boxed(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[Line], list[Rule]]:

@@ -127,7 +127,7 @@ def test_hyphens_at_the_end_of_a_page() -> None:
     ],
 )
 def test_hyphens_of_the_program_and_of_the_author(texts: list[str], expected: str) -> None:
-    parted = [one.replace("- ", "\u00ad-").replace("‐ ", "\u00ad‐") for one in texts]
+    parted = [one.replace("- ", "-\u00ad").replace("‐ ", "‐\u00ad") for one in texts]
     assert Hyphens(parted).resolved(parted[0]) == expected
 
 
