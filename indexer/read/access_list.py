@@ -82,11 +82,13 @@ def checked_names(names: Any) -> Readers:
         return NOBODY
 
 
-_KEY = re.compile(r"\baccess\b[\"'\])]*[^\S\n]*(?:[:=\uff1a\]]|\.\w)", re.IGNORECASE)
+_KEY = re.compile(r"\baccess\b[\"'\])]*\s{0,9}(?:[:=\uff1a\]]|\.\w)", re.IGNORECASE)
 _TABLE = re.compile(r"(?:[\w\"'-]*\.)+\Z")  # that a key is in
-_BEFORE_KEY = " \t\xa0{[,\"'?-:@%;!<*+>"  # signs of lists, quotes, comments and fields
+_BEFORE_KEY = " \t\xa0{[,\"'?-:@%;!<*+>/"  # signs of lists, quotes, comments and fields
 _SOMEBODY = re.compile(r"(?:\b|\.)(?:users?|groups?|everybody)\b[\"']?[^\S\n]*[:=\uff1a]", re.IGNORECASE)
-_DELIMITER = re.compile(r"[ ]{0,3}(?:[-\u2013\u2014+]{2,}|\u2014|[;.*_]{3,})(?:\w{0,9}[^\S\n]*|[^\S\n]+#.*)")
+_DELIMITER = re.compile(
+    r"[ ]{0,3}(?:(?:<!--|//)[ ]{0,9})?(?:[-\u2013\u2014+]{2,}|\u2014|[;.*_%]{3,})(?:\w{0,9}[^\S\n]*|[^\S\n]+#.*)"
+)
 _FIELD = re.compile(r"\s|[\"':@]{0,2}[\w.-]{1,100}[\"']?\s{0,9}[:=\uff1a]|[\[\]{}#-]|<!--|$")
 _TOP_FIELD = re.compile(r"[ \t]|[\"':@;#+%<!-]{0,5}[ ]?[\w.-]{1,100}[\"']?[ \t]{0,9}[:\uff1a](?:\s|$)")
 _COMMENTS = re.compile(r"\A\s*(?:<!--.*?-->\s*)*", re.DOTALL)
