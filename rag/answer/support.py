@@ -36,7 +36,7 @@ _END = re.compile(
 )
 _MARKER = re.compile(r"[ \t]*+(?:>[ \t]*+)*+(?:(?:[-*+•]|\d{1,3}[.)])[ \t]+)?")  # of a quotation or a list
 _CITATION = re.compile(r"\s?\[(\d{1,9})\]")
-_EMPHASIS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)")
+_EMPHASIS = re.compile(r"[*`]+|(?<!\w)_++|(?<!_)_++(?!\w)")
 _FENCE = "```"
 _NO_STATEMENT = (":", "：", "?", "？")  # announces something, or asks
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")

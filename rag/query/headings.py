@@ -23,7 +23,7 @@ OFFERED = 12
 _SHORTEST, _LONGEST = 3, 9  # words
 _MOST_CHARACTERS = 70
 _NUMBER = re.compile(
-    r"(?:(?:chapter|part|appendix|section)\s+(?:\d+|[A-Z]|[IVX]+)\b|(?<![\d.])\d++(?=[\s.):])|[A-Z](?=[.):]))(?:\.\d++)*+[.):]?\s+",
+    r"^(?:(?:chapter|part|appendix|section)\s+(?:\d+|[A-Z]|[IVX]+)\b|(?<![\d.])\d++(?=[\s.):])|[A-Z](?=[.):]))(?:\.\d++)*+[.):]?\s+",
     re.IGNORECASE,
 )
 _CODE = re.compile(r"[_(){}\[\]<>=\\/|@#$%^*~`\"“”]|::|\.\w|\d{3}|--")
