@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -56,21 +57,18 @@ _SOME_TERMS = 0.34  # of the words, where there is no cosine: the search was by 
 _MOST_SENTENCES = 12  # of a passage
 
 
+@dataclass(slots=True)
 class _Search:
     """One request on its way: its words, its vector once there is one, and the seconds that each stage took."""
 
-    def __init__(
-        self, request: SearchRequest, only: Filter | None, terms: LexicalQuery, embedded: Vector | QueryTokens | None
-    ) -> None:
-        self.request = request
-        self.only = only  # the filter of the request, which has the scope of the caller
-        self.terms = terms
-        self.vector: Vector | None
-        self.tokens: Vector | None  # of the query, float32 (tokens, width)
-        self.vector, self.tokens = embedded if isinstance(embedded, QueryTokens) else (embedded, None)
-        self.took = dict.fromkeys(_STAGES, 0.0)
-        self.reranked: RerankCounts | None = None
-        self.began = time.perf_counter()
+    request: SearchRequest
+    only: Filter | None  # the filter of the request, which has the scope of the caller
+    terms: LexicalQuery
+    vector: Vector | None
+    tokens: Vector | None = None  # of the query, float32 (tokens, width)
+    took: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STAGES, 0.0))
+    reranked: RerankCounts | None = None
+    began: float = field(default_factory=time.perf_counter)
 
     def spent(self, stage: str, since: float) -> None:
         """Add the time since a moment of `time.perf_counter` to a stage."""
@@ -132,7 +130,7 @@ class Retriever:
         only = in_force(request.only, generation.manifest) if request.filter else None
         # tokenize
         terms = generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
-        search = _Search(request, only, terms, embedded)
+        search = _Search(request, only, terms, *(embedded if isinstance(embedded, QueryTokens) else (embedded,)))
         # embed, and search by words meanwhile where that takes longer than waking a thread
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
         in_background: Future[TermHits] | None = None

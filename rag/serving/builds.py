@@ -8,12 +8,11 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from embedder.errors import PilotlightError
@@ -83,7 +82,9 @@ class SourceBuilds:
         """
         due = self._all()
         paths = {source for sources in due.values() for source in sources if address_kind(source) is None}
-        with _stopping(), closing(Watcher(paths, self.settings.index_dir)) as watcher:
+        # a build under way leaves the live index as it was
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with suppress(KeyboardInterrupt), closing(Watcher(paths, self.settings.index_dir)) as watcher:
             while True:
                 failed = {name: self._try(name, refresh) for name, refresh in due.items() if refresh}
                 for source in paths.intersection(chain.from_iterable(failed.values())):
@@ -93,6 +94,7 @@ class SourceBuilds:
                     name: [source for source in sources if source in changed or source in failed.get(name, ())]
                     for name, sources in self._all().items()
                 }
+        signal.signal(signal.SIGTERM, before)
 
     def _all(self) -> dict[str, list[str]]:
         """Return the sources by collection, in the order of the alphabet."""
@@ -138,22 +140,6 @@ class SourceBuilds:
         if self.on_published:
             self.on_published(folder)
         return report
-
-
-@contextmanager
-def _stopping() -> Iterator[None]:
-    """End the block without an error on SIGTERM or Ctrl-C; a build under way leaves the live index as it was."""
-
-    def stop(_: int, __: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    except KeyboardInterrupt:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class PushedBuilder:
