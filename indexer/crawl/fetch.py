@@ -119,7 +119,7 @@ class Fetcher:
                 is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE
                 is_late = time.monotonic() + backoff >= self._backend.deadline
                 if is_last or (not pause and (is_late or self.turns.stopped.wait(backoff))):
-                    self.lost += time.monotonic() - began
+                    self.lost += time.monotonic() - began if isinstance(error, Unavailable) else 0.0
                     raise
         raise AssertionError("unreachable")
 

@@ -147,7 +147,7 @@ class Robots:
         """Return whether the address may be fetched: the longest rule holds, and of two the one that allows."""
         parts = urlsplit(url)
         path = one_spelling(f"{parts.path}?{parts.query}" if parts.query else parts.path)
-        length = next((length for length in self._lengths if path[:length] in self._plain), 0)
+        length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._plain), 0)
         is_allowed = self._plain[path[:length]] if length else True
         for longest, allows, pattern in self._wild:
             if longest < length:

@@ -30,12 +30,20 @@ def test_client_errors_mean_no_rules_and_server_errors_hands_off(site: Site, sta
         assert fetch_robots(fetcher, site.url, AGENT).allows(f"{site.url}/anything")
 
 
-def test_patterns_of_the_standard() -> None:
-    robots = Robots("User-agent: *\nDisallow: /?\nDisallow: /*.pdf$\nDisallow: /a\nAllow: /a/b\n", AGENT)
-    allowed = {
-        path: robots.allows(f"http://h.test{path}") for path in ("/", "/?q", "/x.pdf", "/x.pdf?y", "/a/b", "/a/c")
-    }
-    assert allowed == {"/": True, "/?q": False, "/x.pdf": False, "/x.pdf?y": True, "/a/b": True, "/a/c": False}
+@pytest.mark.parametrize(
+    ("rules", "allowed", "refused"),
+    [
+        ("Disallow: /?\nDisallow: /*.pdf$\nDisallow: /a\nAllow: /a/b", "/ /x.pdf?y /a/b", "/?q /x.pdf /a/c"),
+        ("Disallow: /\nAllow: /*\nAllow: /%2Fabc", "/ /a", ""),
+        ("Disallow: /*\nAllow: /\nAllow: /abc", "/abc", "/ /a"),
+        ("Disallow: /a\nAllow: /a", "/a", ""),
+        ("Disallow: /\u00fc\nDisallow: /%7eb\nDisallow: a", "/a", "/%C3%BC /~b"),
+    ],
+)
+def test_the_longest_rule_holds(rules: str, allowed: str, refused: str) -> None:
+    robots = Robots(f"User-agent: *\n{rules}\n", AGENT)
+    assert [path for path in allowed.split() if not robots.allows(f"http://h.test{path}")] == []
+    assert [path for path in refused.split() if robots.allows(f"http://h.test{path}")] == []
 
 
 @pytest.mark.parametrize(
