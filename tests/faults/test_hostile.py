@@ -58,11 +58,9 @@ def assert_refused(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"schema_version": 1}, {"schema_version": None}, {"schema_version": "1"}, {"id": 3}, {"counts": []},
-        {"counts": {"documents": 2}}, {"counts": {"documents": "2", "chunks": 3, "dimension": 64}}, {"files": {}},
+        {"schema_version": 1}, {"schema_version": "1"}, {"id": 3}, {"counts": {"documents": 2}}, {"files": {}},
         {"files": {"documents.sqlite": {"sha256": "x", "size": 1}}}, {"files": {"../../etc/passwd": {}}},
-        {"fingerprint": None}, {"sources": [1]}, {"sources": "x"}, {"report": 1}, {"settings": []}, {"created_at": 1},
-        b"[]", b"{}", b"null", b"[" * 100_000, b'{"schema_version": 1}', b"\xff",
+        {"sources": [1]}, {"settings": []}, b"[]", b"[" * 100_000, b"\xff",
     ],
 )  # fmt: skip
 def test_manifests_that_say_nonsense(folder: Path, change: dict[str, object] | bytes) -> None:
