@@ -12,8 +12,9 @@ from indexer.read.pdf.page import Page
 from indexer.read.pdf.tables import Table, boxed, ruled, unruled
 
 HYPHENS = ("-", "\u2010")
-_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{HYPHEN}([^\W\d_]+)")
+_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)([-\u2010]){HYPHEN}([^\W\d_]+)")
 _FIRST = re.compile(r"[^\W\d_]{1,60}")
+_INSIDE = re.compile(r"[^\W\d_]\u2010[^\W\d_]")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _LONGEST_END = 64  # characters at the end of a text in which its last word is looked for
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
@@ -30,11 +31,14 @@ class Hyphens:
         for text, after in pairwise(texts):
             if text.endswith(HYPHENS) and (match := _PARTED.search(_ends(text, after))):
                 parted.append(match.groups())
-        wanted = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
+        wanted = {(a + hyphen + b).casefold() for a, _, b in parted for hyphen in ("", "-")}
         self._counts: Counter[str] = Counter()
         if wanted:
             words = (word for text in texts for word in _SPELLING.findall(text.casefold().replace("\u2010", "-")))
             self._counts.update(word for word in words if word in wanted)
+
+        # programs that part words by U+2010 leave the hyphens that an author wrote as they are
+        self._has_own = any(sign == "\u2010" for _, sign, _ in parted) and not any(map(_INSIDE.search, texts))
 
     def resolved(self, text: str) -> str:
         """Return a text with the words whole that were parted at the ends of its lines."""
@@ -47,10 +51,10 @@ class Hyphens:
         return text[:-_LONGEST_END] + whole[: len(whole) - len(first[0])] if first else text
 
     def _whole(self, match: re.Match[str]) -> str:
-        first, second = match.groups()
+        first, sign, second = match.groups()
         with_hyphen, without = (self._counts[(first + hyphen + second).casefold()] for hyphen in ("-", ""))
         around = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
-        is_own = second[0].isupper() or "-" in around
+        is_own = second[0].isupper() or "-" in around or (sign == "-" and self._has_own)
         stays = is_own if with_hyphen == without else with_hyphen > without
         return f"{first}-{second}" if stays else first + second
 

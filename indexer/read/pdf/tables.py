@@ -68,7 +68,10 @@ class _Box:
 def boxed(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[Line], list[Rule]]:
     """Return the tables whose cells are drawn, and the text and the horizontal lines that are in none of them."""
     tables: list[Table] = []
-    left, free = list(lines), _whole([line for line in drawn if isinstance(line, Rule)])
+    free = _whole([line for line in drawn if isinstance(line, Rule)])
+    ordered = sorted(lines, key=lambda line: -_middle(line))
+    middles = [-_middle(line) for line in ordered]
+    gone: set[int] = set()
     for rules, uprights in _groups(free, _whole([line for line in drawn if isinstance(line, Upright)])):
         ys = _places([*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))])[::-1]
         xs = _places([*(line.x for line in uprights), *(x for line in rules for x in (line.left, line.right))])
@@ -77,17 +80,21 @@ def boxed(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[
         if len(ys) == 2 and len(uprights) < len(xs):  # a single row has both sides
             continue
         boxes = _boxes(rules, uprights, xs, ys)
-        inside = _fill(boxes, left, xs, ys) if boxes else []
+        near = ordered[bisect_left(middles, -ys[0]) : bisect_right(middles, -ys[-1])]
+        inside = _fill(boxes, [line for line in near if id(line) not in gone], xs, ys) if boxes else []
         texts = [box.text for box in boxes]
         if not inside or sum(map(bool, texts)) < 0.4 * len(boxes):
             continue
-        gone = set(map(id, rules))
+        gone.update(map(id, rules))
         if max(map(len, texts)) <= 2_000:  # else boxes around columns of text
             tables.append(_grid_table(boxes, len(ys) - 1, inside))
             gone.update(map(id, inside))
-        left = [line for line in left if id(line) not in gone]
-        free = [line for line in free if id(line) not in gone]
-    return tables, left, free
+    return tables, [line for line in lines if id(line) not in gone], [rule for rule in free if id(rule) not in gone]
+
+
+def _middle(line: Line) -> float:
+    """Return the height that tells in which cell a line stands."""
+    return line.base + 0.25 * line.size
 
 
 def _whole(strokes: Iterable[S]) -> list[S]:
@@ -197,7 +204,7 @@ def _fill(boxes: Sequence[_Box], lines: Sequence[Line], xs: Sequence[float], ys:
     downwards = [-y for y in ys]
     inside: list[Line] = []
     for line in lines:
-        row = bisect_right(downwards, -(line.base + 0.25 * line.size)) - 1
+        row = bisect_right(downwards, -_middle(line)) - 1
         if not 0 <= row < len(ys) - 1 or line.left < xs[0] - _ALIKE or line.right > xs[-1] + _ALIKE:
             continue
         inside.append(line)

@@ -44,9 +44,13 @@ def rule(left: float, bottom: float, right: float, top: float) -> str:
 
 
 def drawn(
-    *pages: str, bookmarks: Sequence[tuple[str, int]] = (), turned: int = 0, annotations: Sequence[str] = ()
+    *pages: str,
+    bookmarks: Sequence[tuple[str, int]] = (),
+    turned: int = 0,
+    annotations: Sequence[str] = (),
+    size: tuple[int, int] = (600, 800),
 ) -> bytes:
-    """Return a PDF of pages of 600 × 800 points.
+    """Return a PDF of pages of 600 × 800 points, or of another size.
 
     Bookmarks are titles with the number of a page from 0; annotations are entries of a dictionary, on the first page.
     """
@@ -75,7 +79,7 @@ def drawn(
         objects.append(f"<< /Title ({title}) /Parent 5 0 R {following} /Dest [{first + 2 * page} 0 R /Fit] >>")
     for number, stream in enumerate(pages):
         objects += [
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Rotate {turned} "
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {size[0]} {size[1]}] /Rotate {turned} "
             f"/Annots [{'' if number else ' '.join(own)}] "
             f"/Contents {first + 1 + 2 * number} 0 R /Resources << /Font {fonts} >> >>",
             f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
