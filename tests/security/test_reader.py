@@ -14,13 +14,11 @@ from indexer.config import OcrConfig
 from indexer.errors import ParseError
 from indexer.read import confinement
 from indexer.read.extraction import from_json
-from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, content_type_of, reader_of
 from indexer.read.ocr.pages import find
 from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderProcess
 from rag.commands.doctor import readers
 from tests.indexer.conftest import make_page
-from tests.indexer.read.test_hostile import SEEDS
 from tests.security.bombs import pdf_of_image
 
 FOUND = find(OcrConfig())
@@ -159,29 +157,6 @@ def test_the_build_can_be_read_by_no_other_process_of_its_user(box: ReaderProces
     box.close()
     box.start()
     assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0, "PR_GET_DUMPABLE"
-
-
-@pytest.mark.parametrize("text", ["Cats sleep most of the day. ", "Katzen schlafen viel, ", "猫はよく眠る。", "x1 "])
-def test_the_language_of_a_long_text_is_found(text: str) -> None:
-    """The library that does it sets memory aside when it first has much to do."""
-    box = ReaderProcess()
-    try:
-        [answer] = read(box, "plain", (text * 20_000).encode())
-        assert answer["sections"]
-    finally:
-        box.close()
-
-
-@pytest.mark.parametrize("name", SEEDS)
-def test_no_reader_needs_more_than_it_has(name: str) -> None:
-    """What is missing would be said by the answer: a module that cannot be loaded, or the end of the process."""
-    reader = reader_of(content_type_of(name) or "") or ""
-    box = ReaderProcess()
-    try:
-        for kind in [reader, ATTACHMENTS] if reader == MAIL else [reader]:
-            read(box, kind, SEEDS[name], "1000000" if kind in (CONTAINER, ATTACHMENTS) else None)
-    finally:
-        box.close()
 
 
 def test_all_that_readers_use_is_loaded_before_they_are_confined() -> None:

@@ -126,19 +126,16 @@ _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Read a notebook of format 3 or 4, which may begin with front matter as Quarto has it; raises ParseError."""
+    """Read a notebook of format 4, which may begin with front matter as Quarto has it; raises ParseError."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
         raise ParseError("not JSON, as a notebook is") from error
-    cells = _dicts(notebook, "cells") or [
-        cell for sheet in _dicts(notebook, "worksheets") for cell in _dicts(sheet, "cells")
-    ]
     blocks: list[str] = []  # of Markdown
-    for cell in cells:
-        kind, source = cell.get("cell_type"), _text(cell.get("source", cell.get("input")))
-        if kind in ("markdown", "heading") or (kind == "raw" and begins_with_list(source)):
-            blocks.append(f"# {source}" if kind == "heading" else source)
+    for cell in _dicts(notebook, "cells"):
+        kind, source = cell.get("cell_type"), _text(cell.get("source"))
+        if kind == "markdown" or (kind == "raw" and begins_with_list(source)):
+            blocks.append(source)
         elif kind == "code":
             printed: list[str] = []
             for output in _dicts(cell, "outputs"):

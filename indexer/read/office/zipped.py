@@ -1,4 +1,4 @@
-"""Read documents that are a zip of XML files, such as DOCX and EPUB, with caps and without entities."""
+"""Read documents that are a zip of XML files, such as DOCX, with caps and without entities; EPUB is read here."""
 
 import io
 import posixpath
@@ -9,10 +9,12 @@ from urllib.parse import unquote
 
 from lxml import etree
 
+from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.container import DAMAGED
 from indexer.read.extraction import first_day, language_of
-from indexer.records import Declared
+from indexer.read.html.main_content import extract
+from indexer.records import Declared, Extraction, Section
 
 OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
 _ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
@@ -131,3 +133,41 @@ def properties(package: Package) -> tuple[str | None, Declared]:
     texts = {entry.tag: entry.text for entry in root.iter(f"{_DC}*", f"{_TERMS}*")}
     days = [texts.get(f"{_TERMS}modified"), texts.get(f"{_TERMS}created"), texts.get(f"{_DC}date")]
     return texts.get(f"{_DC}title"), Declared(language_of(texts.get(f"{_DC}language")), first_day(days))
+
+
+_ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
+_OPF = "{http://www.idpf.org/2007/opf}"
+_MODIFIED = f"{_OPF}meta[@property='dcterms:modified']"
+_REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")  # number of a note, right behind a word
+_CHAPTER = ("application/xhtml+xml", "text/html")
+
+
+def read_epub(body: bytes, charset: str | None) -> Extraction:
+    """Read an EPUB file; raises ParseError."""
+    package = Package(body)
+    if any(mark in package for mark in ("META-INF/rights.xml", "META-INF/license.lcpl")):
+        raise ParseError("encrypted: it is protected against copying")
+    rootfile = next(package.xml("META-INF/container.xml").iter(_ROOTFILE), None)
+    name = resolve("", rootfile.get("full-path", "") if rootfile is not None else "")
+    root = package.xml(name)
+    items = {
+        item.get("id"): resolve(name, item.get("href", ""))
+        for item in root.iter(f"{_OPF}item")
+        if item.get("media-type") in _CHAPTER and "nav" not in item.get("properties", "").split()
+    }
+    sections: list[Section] = []
+    spine = dict.fromkeys(entry.get("idref") for entry in root.iter(f"{_OPF}itemref"))  # each chapter once
+    for chapter in (items[entry] for entry in spine if entry in items):
+        if chapter not in package:
+            continue
+        found = extract(_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))
+        sections += [
+            Section(section.path or ((found.title,) if found.title else ()), None, section.text)
+            for section in found.sections
+        ]
+    head = root.find(f"{_OPF}metadata")
+    if head is None:
+        return Extraction(None, tuple(sections))
+    days = [head.findtext(_MODIFIED), head.findtext(f"{_DC}date")]
+    declared = Declared(language_of(head.findtext(f"{_DC}language")), first_day(days))
+    return Extraction(head.findtext(f"{_DC}title"), tuple(sections), declared)

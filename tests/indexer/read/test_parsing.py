@@ -104,15 +104,3 @@ def test_a_link_leads_where_it_leads_from_its_own_page(path: str, query: str, hr
     there = normalise(here, href)
     found = read_links(replace(make_page(f'<a href="{escape(href)}">'), url=here)).urls
     assert found == (() if there is None or origin(there) != origin(here) else (there,))
-
-
-@pytest.mark.parametrize(
-    "opening",
-    [
-        "<dl><dt id=a>t<dd>", "<main><header>", "<form>", "<table><tr><td>", "<h1>a<h2>b", "<p>x", "<pre>",
-        "<table><tr><td>a<td>b", "<dl><dt id=q>term<dd>def", "<![CDATA[", "<!--", "&lt;", "<",
-    ],
-)  # fmt: skip
-def test_endless_markup_ends(opening: str) -> None:
-    """Each could be quadratic somewhere, and would take minutes then."""
-    assert len(parse(make_page(opening * 10_000)).sections) <= 20_000

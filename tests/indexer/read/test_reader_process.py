@@ -29,11 +29,8 @@ _HOSTILE = {
     "prints": "import os\nfrom indexer.records import Extraction\nfrom indexer.records import Section\n"
     "def read(body, charset):\n    print('x' * 100, flush=True)\n    os.write(1, b'x' * 100)\n"
     "    return Extraction('T', (Section((), None, body.decode()),))",
-    "writes": "def read(body, charset):\n    with open(body.decode(), 'w') as file: file.write('x')",
     "floods": "from indexer.records import Extraction\nfrom indexer.records import Section\n"
     "def read(body, charset):\n    return Extraction('x' * 70_000_000, ())",
-    "leaks": "import os\nfrom indexer.records import Extraction\n"
-    "def read(body, charset):\n    return Extraction(' '.join(sorted(os.environ)), ())",
 }
 
 

@@ -125,17 +125,6 @@ def test_pdf_titles_made_up_by_programs_are_not_used(title: str) -> None:
     assert read("zoo.pdf", files.pdf("x", title=title)).title == "zoo.pdf"
 
 
-def test_pdf_text_outside_the_page_is_not_read() -> None:
-    shifted = files.pdf("seen").replace(b"(seen) Tj T*", b"(seen) Tj 5000 0 Td (UNSEEN) Tj")
-    assert read("a.pdf", shifted).sections[0].text == "seen"
-
-
-def test_pdf_of_two_thousand_pages() -> None:
-    document = read("a.pdf", files.pdf(*(f"This is page {number}." for number in range(1, 2_001))))
-    assert len(document.sections) == 2_000
-    assert document.sections[-1] == Section(("Page 2000",), "page=2000", "This is page 2000.")
-
-
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000)
 PASSWORD, OLD = "encrypted: it opens only with a password", "older than 2007"
 MANIFEST = '<manifest:file-entry><manifest:encryption-data manifest:checksum="x"/></manifest:file-entry>'

@@ -214,10 +214,6 @@ MORE = {
     "WordArt": (line(run("<w:pict><v:shape><v:textpath string='DRAFT ONLY'/></v:shape></w:pict>")), "DRAFT ONLY"),
     "pictures": (line(run(PICTURE("A map of the old harbour")), run(PICTURE("image1.png"))),
                  "A map of the old harbour"),
-    "a text box in a cell": (
-        table(row("<w:tc>" + line(words("a"), box(paragraph("inside"))) + "</w:tc>", cell("b"))),
-        "a inside | b",
-    ),
     "cases": (
         line(math("<m:d><m:dPr><m:begChr m:val='{'/><m:endChr m:val=''/></m:dPr><m:e>"
                   f"<m:eqArr>{part('e', 'x=1')}{part('e', 'y=2')}</m:eqArr></m:e></m:d>")),
@@ -227,23 +223,10 @@ MORE = {
         line("<w:pPr><w:framePr w:dropCap='drop' w:lines='3'/></w:pPr>", words("T")) + paragraph("he boat sails."),
         "The boat sails.",
     ),
-    "an instruction in pieces": (
-        line(
-            mark("begin", ""), run("<w:instrText>HYPER</w:instrText>"), run("<w:instrText>LINK x</w:instrText>"),
-            mark("separate", ""), words("the port"), mark("end", ""), words("."),
-        ),
-        "the port.",
-    ),
     "other signs": (
         line(run('<w:sym w:font="Wingdings 2" w:char="F052"/>'), words(" x "),
              run('<w:sym w:font="Symbol" w:char="00A3"/>')),
         "☑ x ≤",
-    ),
-    "merged again and again": (
-        table(row(cell("A", "<w:vMerge w:val='restart'/>"), cell("b")),
-              row(cell("", "<w:vMerge w:val='continue'/>"), cell("c")),
-              row(cell("D", "<w:vMerge w:val='restart'/>"), cell("e")), row(cell("", "<w:vMerge/>"), cell("f"))),
-        "A | b\nA | c\nD | e\nD | f",
     ),
 }  # fmt: skip
 
