@@ -11,6 +11,7 @@ import shutil
 import signal
 import ssl
 import subprocess
+import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -360,7 +361,7 @@ def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
 def _file(line: bytes) -> StoredFile:
     head, _, path = line.partition(b"\t")
     mode, _, blob, size = head.decode("ascii").split()
-    return StoredFile(path, int(size) if size.isdigit() else 0, blob, mode)
+    return StoredFile(path, int(size) if size.isdigit() else 0, blob, sys.intern(mode))
 
 
 def _read_blob(process: "subprocess.Popen[bytes]", file: StoredFile) -> bytes:
