@@ -1,4 +1,7 @@
+"""Folders and files: what is read, opened and watched, and nothing beyond."""
+
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.folder import read_path
+from indexer.sources.folder import Watcher, open_original, read_path
 from tests.indexer.pipeline.incremental import Work
 
 
@@ -96,3 +99,106 @@ def test_an_index_in_the_folder_is_not_read(tmp_path: Path, work: Work) -> None:
     assert work.build(tmp_path).documents == 1
     assert work.build(tmp_path).published is False
     assert reasons(read(tmp_path)) == {"index": "an index of Pilotlight"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "a b#1.md").write_text("inside")
+    (tmp_path / "secret.txt").write_text("outside")
+    return folder
+
+
+def original(url: str, source: str, within: tuple[str, ...] = ()) -> tuple[str, str]:
+    name, file = open_original(url, source, within)
+    with file:
+        return name, file.read().decode()
+
+
+def test_a_file_of_a_folder(folder: Path) -> None:
+    path = folder / "sub" / "a b#1.md"
+    assert original(path.as_uri(), str(folder)) == ("a b#1.md", "inside")
+    assert original(path.as_uri(), str(path)) == ("a b#1.md", "inside")
+    assert original(f"{path.as_uri()}!/member.txt", str(folder)) == ("a b#1.md", "inside")
+    assert original(path.as_uri(), str(folder), (str(folder.parent),)) == ("a b#1.md", "inside")
+
+
+def test_a_name_of_several_lines(folder: Path) -> None:
+    (folder / "a\nSet-Cookie: b.md").write_text("inside")
+    assert original(f"{folder.as_uri()}/a%0ASet-Cookie%3A%20b.md", str(folder)) == ("a Set-Cookie: b.md", "inside")
+
+
+def test_nothing_outside_its_source_and_places_is_opened(folder: Path, tmp_path: Path) -> None:
+    secret = folder.parent / "secret.txt"
+    (folder / "link.txt").symlink_to(secret)
+    (folder / "linked").symlink_to(folder.parent)
+    for url in (
+        secret.as_uri(),
+        f"{folder.as_uri()}/../secret.txt",
+        f"{folder.as_uri()}/%2e%2e/secret.txt",
+        f"{folder.as_uri()}/link.txt",
+        f"{folder.as_uri()}/linked/secret.txt",
+        f"{folder.as_uri()}/sub",
+        f"{folder.as_uri()}/gone.txt",
+        f"file://host{secret}",
+        "https://docs.example/a",
+        "file:///%00",
+    ):
+        with pytest.raises(SourceError):
+            open_original(url, str(folder))
+    path = folder / "sub" / "a b#1.md"
+    for source, within in ((str(folder), (str(tmp_path / "elsewhere"),)), ("https://docs.example/", ())):
+        with pytest.raises(SourceError):
+            open_original(path.as_uri(), source, within)
+
+
+SOON, NEVER = 20.0, 1.0  # seconds; the first only passes where a test fails
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.txt").write_text("a")
+    return folder
+
+
+@pytest.fixture
+def watcher(notes: Path) -> Iterator[Watcher]:
+    watcher = Watcher([str(notes)], notes / "index")
+    yield watcher
+    watcher.close()
+
+
+def test_a_folder_is_seen_to_change(notes: Path, watcher: Watcher) -> None:
+    (notes / "deep" / "b.txt").write_text("b")
+    assert watcher.wait(SOON) == {str(notes)}
+    notes.rename(notes.with_name("gone"))
+    notes.mkdir()
+    watcher.renew(str(notes))
+    (notes / "a.txt").write_text("b")
+    assert watcher.wait(SOON) == {str(notes)}
+
+
+def test_what_the_build_ignores_changes_nothing(notes: Path, watcher: Watcher) -> None:
+    (notes / ".git").mkdir()
+    (notes / ".git" / "config").write_text("x")
+    (notes / ".a.txt.swp").write_text("x")
+    (notes / "index" / "building").mkdir(parents=True)
+    (notes / "index" / "building" / "documents.sqlite").write_text("x")
+    assert watcher.wait(NEVER) == set()
+
+
+def test_a_file_is_followed_when_it_is_replaced(notes: Path) -> None:
+    file = notes / "a.txt"
+    watcher = Watcher([str(file)], notes / "index")
+    try:
+        (notes / "other.txt").write_text("x")
+        assert watcher.wait(NEVER) == set()
+        for text in ("b", "c"):  # as editors save
+            (notes / "new").write_text(text)
+            os.replace(notes / "new", file)
+            assert watcher.wait(SOON) == {str(file)}
+    finally:
+        watcher.close()
