@@ -3,12 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from urllib.parse import urlsplit
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 from msgspec import Meta
 
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
@@ -60,18 +58,6 @@ class Suggestion(msgspec.Struct, frozen=True):
 
     text: str
     kind: Literal["title", "heading"]
-
-
-class Relevance(NamedTuple):
-    """How well texts answer a query, as a cross-encoder says."""
-
-    logits: npt.NDArray[np.float32]  # (n,), the higher the better
-    tokens: int  # that it has read
-
-    @property
-    def scores(self) -> npt.NDArray[np.float64]:
-        """The logits after a sigmoid, from 0 to 1, (n,)."""
-        return np.asarray(1 / (1 + np.exp(-self.logits.astype(np.float64))))
 
 
 class RerankCounts(msgspec.Struct, frozen=True):

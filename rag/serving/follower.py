@@ -93,15 +93,11 @@ class Follower:
         for store in self._stores.values():
             store.close()
 
-    def wait_for(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait until a condition holds, which is asked after every look at the index."""
-        with self._changed:
-            self._changed.wait_for(condition, seconds)
-
     def wait_for_start(self, condition: Callable[[], object], seconds: float) -> None:
-        """Wait as long as nothing else has been loaded; not at all if loading has not begun."""
+        """Wait until a condition holds or the first look at the index ends; not at all if loading has not begun."""
         if not self.tried and self._thread.is_alive():
-            self.wait_for(lambda: self.tried or condition(), seconds)
+            with self._changed:
+                self._changed.wait_for(lambda: self.tried or condition(), seconds)
 
     def _follow(self) -> None:
         while True:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, BinaryIO, TypeVar
 
+import numpy as np
+
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, Role
@@ -16,7 +18,7 @@ from rag import deadline
 from rag.errors import CollectionMissing, DocumentMissing, NotConfigured, NotReady, NotThere
 from rag.query.headings import FEWEST_TYPED, MOST_TYPED, suggestions
 from rag.query.request import SUGGESTED, SearchRequest, in_force
-from rag.query.results import Answer, Relevance, Suggestion
+from rag.query.results import Answer, Suggestion
 from rag.query.retriever import Retriever
 from rag.query.served_model import Embedding, ServedModel
 from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker, facts_of
@@ -106,13 +108,14 @@ class LiveRetriever(Follower):
         """Embed queries, with their tokens, as `search` takes them. Raises as `embed` does."""
         return self._model().embed_queries(queries)
 
-    def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
-        """Score how well each text answers a query, after all searches that wait. Raises NotConfigured."""
+    def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
+        """Score how well each text answers a query, from 0 to 1, after all searches that wait; count their tokens."""
         self._model()
         if self.reranker is None:
             raise NotConfigured("reranking is not configured here: set rerank_model")
         rows = self.reranker.model.pairs(query, texts)
-        return Relevance(self.reranker.score(rows), sum(map(len, rows)))
+        scores = 1 / (1 + np.exp(-self.reranker.score(rows).astype(np.float64)))
+        return scores.tolist(), sum(map(len, rows))
 
     def document(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document that a filter allows with its passages, JSON-ready. Raises DocumentMissing."""
@@ -198,15 +201,8 @@ class LiveRetriever(Follower):
         if served is None or retriever is None:
             raise NotReady(served.reason if served else LOADING)
         try:
-            try:
-                return ask(retriever)
-            except IndexMissing:  # a store had it removed before it was seen that newer ones had come
-                self.wait_for(lambda: current() is not retriever, min(LOADING_SECONDS, deadline.remaining()))
-                newer = current()
-                if newer is None or newer is retriever:
-                    raise
-                return ask(newer)
-        except (StoreError, IndexMissing) as error:
+            return ask(retriever)
+        except (StoreError, IndexMissing) as error:  # of a store that is away, or had this generation removed
             raise NotReady(str(error)) from error
         except IndexCorrupt as error:
             served.suspect = True

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 from msgspec.structs import replace
 
 from embedder.late_interaction import QueryTokens
@@ -22,7 +23,7 @@ from rag.errors import (
 )
 from rag.query.explain import Explanation, Part, Step
 from rag.query.request import Filter, SearchRequest
-from rag.query.results import Answer, Hit, Relevance, Suggestion, count_facets
+from rag.query.results import Answer, Hit, Suggestion, count_facets
 from rag.query.served_model import Embedding
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
@@ -169,13 +170,13 @@ class FakeRetriever:
         self._check("default")
         return self.embedder.encode_query_tokens(queries)
 
-    def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
+    def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         if self.rerank_model is None:
             raise NotConfigured("reranking is not configured here: set rerank_model")
         self._check("default")
         model = DummyCrossEncoder()
         rows = model.pairs(query, texts)
-        return Relevance(model.logits(rows), sum(map(len, rows)))
+        return (1 / (1 + np.exp(-model.logits(rows)))).tolist(), sum(map(len, rows))
 
     def document(self, id: str, collection: str = "default", filter: Filter | None = None) -> dict[str, Any]:
         for document in self.documents(collection):

@@ -84,10 +84,9 @@ def rerank() -> Response:
     served = retriever().status().get("rerank_model")
     if served and asked.model not in ("", served):
         raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
-    ranked = retriever().rerank(asked.query, texts)
-    scores = ranked.scores.tolist()
+    scores, tokens = retriever().rerank(asked.query, texts)
     best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
     shown = [messages.RankedText(text) if asked.return_documents else None for text in texts]
     results = [messages.Ranked(at, scores[at], shown[at]) for at in best]
-    usage = messages.Usage(ranked.tokens, ranked.tokens)
+    usage = messages.Usage(tokens, tokens)
     return jsonify(messages.Reranking(str(uuid.uuid4()), served or "", results, usage))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rag.errors import CollectionMissing
 from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest
-from rag.query.results import Answer, QueryTokens, Relevance, Suggestion
+from rag.query.results import Answer, QueryTokens, Suggestion
 from rag.query.served_model import Embedding
 from rag.serving.access import EVERYTHING, NOTHING, Scope
 from rag.serving.live import LiveRetriever
@@ -113,7 +113,7 @@ class ScopedRetriever(LiveRetriever):
         """Embed queries."""
         return self._inner.embed_queries(queries)
 
-    def rerank(self, query: str, texts: Sequence[str]) -> Relevance:
+    def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
         """Score texts of the caller."""
         return self._inner.rerank(query, texts)
 

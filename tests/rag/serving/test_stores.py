@@ -108,7 +108,7 @@ def test_no_query_fails_while_aliases_are_switched(live, site, target):
     with asked_meanwhile(live) as (seen, failures):
         for turn in range(4):
             generation = add_page(site, turn)
-            publish(site, target, keep=1)  # the collection that is being searched goes at once
+            publish(site, target)
             wait_for(lambda wanted=generation: wanted in seen or failures)
     assert failures == []
 
