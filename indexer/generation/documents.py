@@ -168,7 +168,7 @@ class Database:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._lock.release()
-        if isinstance(error, sqlite3.Error | ValueError):
+        if isinstance(error, sqlite3.Error | ValueError | TypeError | OverflowError):
             raise corrupt(self.path, f"cannot be read ({error})") from error
 
     def rows(self, query: str, *values: Any) -> list[Any]:

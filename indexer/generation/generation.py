@@ -24,6 +24,7 @@ from indexer.generation.manifest import (
     VECTORS,
     check_files,
     corrupt,
+    guarded,
     read_manifest,
 )
 from indexer.generation.rows import ROW, RowFacts, ScoredRows, TermHits, TokenReader, read_array
@@ -53,6 +54,7 @@ class Generation:
         self._repetition = read_array(folder / REPETITION, np.uint8)
         self.tokens = TokenReader(folder, counts.chunks) if TOKENS in self.manifest.files else None
         self.select = lru_cache(FILTERS)(self._documents.select)
+        self._find_headings = guarded(folder / LEXICAL, self._lexical.headings.find)
         self.read_query = self._lexical.read
         self.vectors = self._vectors.vectors
         self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
@@ -104,7 +106,7 @@ class Generation:
 
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
         """Return titles and headings that go on as was typed, see `Headings.find`."""
-        return self._lexical.headings.find(typed, most, self.select(only) if only else None)
+        return self._find_headings(typed, most, self.select(only) if only else None)
 
     def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
         """Return document, signature and repeated share by row; `rows` is int64 (n,)."""

@@ -7,14 +7,16 @@ import errno
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from indexer.errors import IndexCorrupt, IndexerError, IndexUnreadable
+
+Value = TypeVar("Value")
 
 SCHEMA_VERSION = 3
 RESTRICTED_VERSION = 4  # as 3, with documents that not everybody may read
@@ -177,6 +179,20 @@ def corrupt(where: Path | str, what: str) -> IndexCorrupt:
     """Return the error for a file, or what stands in for one, that is not as it was published."""
     what = what[:1].lower() + what[1:]
     return IndexCorrupt(f"{where}: {what}; rebuild the index, or roll back to an older generation")
+
+
+def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]:
+    """Return a function that reads a file mapped into memory; it raises IndexCorrupt where that was damaged since."""
+
+    def read(*args: Any, **kwargs: Any) -> Value:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:  # a panic in Rust is no Exception
+            if isinstance(error, ValueError | IndexError) or type(error).__name__ == "PanicException":
+                raise corrupt(where, f"cannot be read ({' '.join(str(error).split())[:100]})") from error
+            raise
+
+    return read
 
 
 def unreadable(path: Path, error: OSError) -> IndexerError:

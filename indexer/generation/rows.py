@@ -104,7 +104,7 @@ def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDA
             array = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))  # a memmap is slow to index
     except OSError as error:
         raise unreadable(path, error) from error
-    except (ValueError, EOFError) as error:
+    except Exception as error:  # NumPy's parser of the header raises whatever Python's tokenizer does
         raise corrupt(path, "is not a readable array") from error
     if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
         raise corrupt(path, "is an array of another kind")
@@ -164,6 +164,7 @@ class TokenReader:
 
     def __init__(self, folder: Path, passages: int) -> None:
         """Map the files of a generation with so many passages; raises IndexCorrupt or IndexUnreadable."""
+        self._path = folder / TOKEN_OFFSETS
         self.signs: Signs = read_array(folder / TOKENS, np.uint8, 2)
         self._offsets: npt.NDArray[np.int64] = read_array(folder / TOKEN_OFFSETS, np.int64)
         if len(self._offsets) != passages + 1:
@@ -173,8 +174,10 @@ class TokenReader:
 
     def gather(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Return all signs and, of each passage, where its own begin, int64 (n,), and how many they are, int32 (n,)."""
-        starts = self._offsets[rows]
-        return self.signs, starts, (self._offsets[rows + 1] - starts).astype(np.int32)
+        starts, ends = self._offsets[rows], self._offsets[rows + 1]
+        if ((starts < 0) | (ends < starts) | (ends > len(self.signs))).any():  # damaged since it was opened
+            raise corrupt(self._path, "its tokens do not match their file")
+        return self.signs, starts, (ends - starts).astype(np.int32)
 
     def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
         """Return the tokens of passages as `TokenWriter.add` takes them."""

@@ -148,8 +148,9 @@ class VectorReader:
         """Open a file whose checksum has been verified: FAISS must not be given hostile bytes. Raises IndexCorrupt."""
         try:
             index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
             raise corrupt(path, "is not a readable vector index") from error
+        self._path = path
         self._index, self._store, self.kind, self.base = index, index, "flat", None
         if isinstance(index, faiss.IndexRefine):
             self._store, self.base = faiss.downcast_index(index.refine_index), faiss.downcast_index(index.base_index)
@@ -197,14 +198,19 @@ class VectorReader:
             params = self._params[k] = faiss.IndexRefineSearchParameters(k_factor=factor)
         scores, rows = self._index.search(query, k, params=params)
         kept = rows[0] >= 0
-        return scores[0][kept], rows[0][kept]
+        return self._checked(scores[0][kept]), rows[0][kept]
 
     def vectors(self, rows: Rows) -> Vectors:
         """Return vectors as they are stored, to which a writer gives the same codes again. Raises VectorError."""
         if len(rows) and (rows.min() < 0 or rows.max() >= self.count):
             raise VectorError(f"there are {self.count:,} vectors, and none in row {int(rows.max()):,}")
-        vectors: Vectors = self._codes[rows].view(np.float16).astype(np.float32)
-        return vectors
+        return self._checked(self._codes[rows].view(np.float16).astype(np.float32))
+
+    def _checked(self, numbers: Vectors) -> Vectors:
+        """Raise IndexCorrupt for numbers that no vector of a writer has: the file was damaged since it was opened."""
+        if not np.isfinite(numbers).all():
+            raise corrupt(self._path, "has a vector that is no number")
+        return numbers
 
     def _allowed_candidates(self, query: Vectors, wanted: int, allowed: RowSet) -> Rows:
         """Return allowed rows, ascending, that are probably among the nearest `wanted`, or all that are allowed."""
@@ -236,7 +242,7 @@ class VectorReader:
             np.take(self._codes, some, axis=0, out=gathered[: len(some)], mode="clip")  # "raise" would copy once more
             scanner.scan_codes(len(some), codes, faiss.swig_ptr(some), *heap, k)
         order = np.lexsort((found, -scores))
-        return scores[order], found[order]
+        return self._checked(scores[order]), found[order]
 
 
 def check_query_vector(vector: Vectors, dimension: int) -> None:

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +31,7 @@ from indexer.generation.lexical.headings import Headings
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Rules, Synonyms, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
 from indexer.generation.lexical.vocabulary import Vocabulary
-from indexer.generation.manifest import corrupt
+from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
 _MOST_TERMS = 32  # of a query; the rarest
@@ -67,8 +68,11 @@ class LexicalReader:
         self._languages = tuple(languages) or (ENGLISH,)
         if unknown := [language for language in languages if language not in STEMMERS]:
             raise corrupt(folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
-        self._searcher, self._schema = _open(folder)
-        self.count: int = self._searcher.num_docs  # chunks
+        searcher, self._schema = _open(folder)
+        self._search = guarded(folder, searcher.search)
+        self._fast_field_values = guarded(folder, searcher.fast_field_values)
+        doc_freq = guarded(folder, searcher.doc_freq)
+        self.count: int = searcher.num_docs  # chunks
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
             self._find(self._any([("a",)], {}), 1)
@@ -77,13 +81,13 @@ class LexicalReader:
         self.headings, vocabulary = Headings(folder), Vocabulary(folder)
         # Caches of functions that do not know this object: one that refers to itself, and so its files, would stay
         # until the garbage collector runs.
-        self._corrections_of = Cache(_CORRECTED, vocabulary.corrections)
-        self._corrections_among = vocabulary.corrections
-        self._frequency = Cache[str, int](_FREQUENCIES, partial(self._searcher.doc_freq, "text")).__getitem__
+        self._corrections_among = guarded(folder, vocabulary.corrections)
+        self._corrections_of = Cache(_CORRECTED, self._corrections_among)
+        self._frequency = Cache[str, int](_FREQUENCIES, partial(doc_freq, "text")).__getitem__
         self._bounds: dict[Bounds, RowSet] = {}
         self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
         self._terms_among = Cache[Filter, dict[str, bool]](_FILTERS, lambda only: {})
-        spoken = {each: self._searcher.doc_freq("term", f"language:{each}") for each in self._languages}
+        spoken = {each: doc_freq("term", f"language:{each}") for each in self._languages}
         if ENGLISH in spoken:  # of unknown languages, too
             spoken[ENGLISH] = self.count - sum(count for each, count in spoken.items() if each != ENGLISH)
         # how many passages are stemmed by the rules of each language, the most frequent language first
@@ -209,12 +213,12 @@ class LexicalReader:
 
     def _find(self, query: Query, limit: int) -> ScoredRows:
         """Return scores float32 (n,), best first, and rows int64 (n,), n at most `limit`. Raises IndexCorrupt."""
-        hits = self._searcher.search(query, max(1, min(limit, self.count)), count=False).hits
+        hits = self._search(query, max(1, min(limit, self.count)), count=False).hits
         scores, addresses = zip(*hits, strict=True) if hits else ((), ())
-        rows = np.array(self._searcher.fast_field_values("row", list(addresses)), dtype=np.int64)
-        if rows.max(initial=0) >= max(1, self.count):
-            raise corrupt(self._folder, f"has a row {rows.max()}, but only {self.count:,} chunks")
-        return np.array(scores, np.float32), rows
+        rows: list[Any] = self._fast_field_values("row", list(addresses))
+        if None in rows or max(rows, default=0) >= max(1, self.count):
+            raise corrupt(self._folder, f"has other rows than those of {self.count:,} chunks")
+        return np.array(scores, np.float32), np.array(rows, np.int64)
 
     def _has(self, tests: list[tuple[Occur, Query]]) -> bool:
         return len(self._find(Query.boolean_query(tests), 1)[1]) > 0

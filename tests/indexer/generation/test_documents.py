@@ -5,7 +5,7 @@ import io
 import json
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ def index(tmp_path_factory):
         [str(source)],
         index,
         DummyEmbedder(),
-        BuildConfig(chunk=ChunkConfig(tokens=16)),
+        BuildConfig(chunk=ChunkConfig(tokens=16), tokens=True),
         progress=progress_for(io.StringIO(), quiet=True),
     )
     return index
@@ -131,3 +131,38 @@ def test_its_files_are_closed_with_it(index: Path) -> None:
         assert len(list(Path("/proc/self/fd").iterdir())) == before
     finally:
         gc.enable()
+
+
+def read_everything(generation: Generation) -> None:
+    """Read each file of a generation in all ways that a server does; damage may be refused, and nothing else fails."""
+    rows, german = np.arange(generation.manifest.counts.chunks), Filter(language=("de",))
+    vector = np.ones(generation.manifest.counts.dimension, np.float32)
+    for read in (
+        lambda: generation.read_query("paeg wrod", only=german),
+        lambda: generation.search_terms(generation.read_query('"Text 1" page'), 300, german),
+        lambda: generation.search_vectors(vector, 300, german),
+        lambda: (generation.suggest("pa", 9, german), generation.suggest("part 1", 9)),
+        lambda: (generation.chunks(rows), generation.section(3), generation.facts([0, 1])),
+        lambda: list(generation.documents()),
+        lambda: (generation.vectors(rows), generation.row_facts(rows), generation.tokens.gather(rows)),
+    ):
+        with suppress(IndexCorrupt):
+            read()
+
+
+def test_files_that_are_damaged_while_they_are_open_are_refused_or_read(index: Path, tmp_path: Path) -> None:
+    chance = np.random.default_rng(3)
+    live = Generation.open(index)
+    for name in live.manifest.files:
+        for share in (0.00001, 0.1):  # of the bytes; at least one bit
+            folder = tmp_path / live.manifest.id
+            shutil.copytree(live.folder, folder)
+            with closing(Generation(folder)) as generation, (folder / name).open("r+b") as file:
+                content = np.frombuffer(file.read(), np.uint8).copy()
+                places = chance.integers(0, len(content), max(1, int(share * len(content))))
+                content[places] ^= chance.integers(1, 255, len(places), np.uint8)
+                file.seek(0)
+                file.write(content)
+                file.flush()
+                read_everything(generation)
+            shutil.rmtree(folder)
