@@ -158,11 +158,6 @@ def base_of(live: Manifest | None, credentials: Sequence[Credential]) -> str:
     return f"{live.id if live else ''}/{digest}/2"
 
 
-def is_missing(error: FetchError) -> bool:
-    """Return whether the server has answered that there is no such page, or none for us."""
-    return error.status is not None and 400 <= error.status < 500
-
-
 def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
     """Return the headers that describe the page, without secrets, and none that describe the client."""
     return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _OF_PAGE])

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from indexer.config import matches
-from indexer.crawl.answers import Unavailable, is_list, is_missing, product_token
+from indexer.crawl.answers import Unavailable, is_list, product_token
 from indexer.crawl.fetch import Fetcher, Request
 from indexer.decoding import one_line
 from indexer.errors import FetchError, NotWanted, ParseError
@@ -198,7 +198,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
         request = Request(scope=check_redirect, types=None, cut_at=_MAX_ROBOTS)
         answer = fetcher.get(f"{site}/robots.txt", request)
     except FetchError as error:
-        if is_missing(error):
+        if error.status is not None and 400 <= error.status < 500:
             return Robots("", user_agent)
         if error.status is not None and not isinstance(error, NotWanted):
             raise FetchError(f"robots.txt answers {error}, which forbids crawling until the site repairs it") from error
