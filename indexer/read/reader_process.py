@@ -57,10 +57,6 @@ def most_at_once() -> int:
 _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
 
 
-class BrokenMessage(Exception):
-    """The bytes are no message, or too long a one."""
-
-
 def pack_message(fields: dict[str, Any], body: bytes = b"") -> bytes:
     """Return a message between the build and a reader."""
     text = json.dumps(fields).encode()
@@ -70,23 +66,23 @@ def pack_message(fields: dict[str, Any], body: bytes = b"") -> bytes:
 def read_message(read: Callable[[int], bytes], longest_body: int) -> tuple[dict[str, Any], bytes] | None:
     """Receive one message, or None where the other side has ended; `read` returns so many bytes, or fewer at the end.
 
-    Raises BrokenMessage if it is no message, or one too long.
+    Raises ParseError if it is no message, or one too long.
     """
     head = read(_LENGTHS.size)
     if len(head) < _LENGTHS.size:
         return None
     length, after = _LENGTHS.unpack(head)
     if length > _LONGEST_OBJECT or after > longest_body:
-        raise BrokenMessage("more text than a document may have")
+        raise ParseError("more text than a document may have")
     text, body = read(length), read(after)
     if len(text) < length or len(body) < after:
         return None
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BrokenMessage("the reader process returned invalid data") from error
+        raise ParseError("the reader process returned invalid data") from error
     if not isinstance(fields, dict):
-        raise BrokenMessage("the reader process returned invalid data")
+        raise ParseError("the reader process returned invalid data")
     return fields, body
 
 
@@ -120,7 +116,7 @@ class ReaderProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._asked = 0
         self._engine = ""
-        self._is_interrupted = False
+        self.is_interrupted = False
         self.confinement: dict[str, str] = {}  # what holds the process, by name; empty where the system has none of it
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
@@ -130,7 +126,7 @@ class ReaderProcess:
         Raises ParseError if it cannot be read, or reading it took too long or too much memory.
         """
         done = False
-        if self._is_interrupted:
+        if self.is_interrupted:
             raise ParseError("interrupted")
         if self._asked >= _LIFE or (self._process is not None and self._process.poll() is not None):
             self.close()
@@ -176,13 +172,9 @@ class ReaderProcess:
 
     def interrupt(self) -> None:
         """End what it reads just now, from another thread; until it is lent again, it reads nothing."""
-        self._is_interrupted = True
+        self.is_interrupted = True
         if (process := self._process) is not None:
             process.kill()
-
-    def resume(self) -> None:
-        """Read again, after an interrupt."""
-        self._is_interrupted = False
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -209,8 +201,6 @@ class ReaderProcess:
                 _wait(to, select.POLLOUT, end)
                 view = view[os.write(to, view) :]
             answer = read_message(partial(_read, process.stdout.fileno(), end), _LONGEST_BODY)
-        except BrokenMessage as error:
-            raise ParseError(str(error)) from error
         except TimeoutError as error:
             raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
         except OSError:  # it has ended before it took everything
@@ -253,7 +243,7 @@ def borrowed() -> Iterator[ReaderProcess]:
         process = _free.pop()
     except IndexError:
         process = ReaderProcess()
-    process.resume()
+    process.is_interrupted = False
     try:
         yield process
     finally:
@@ -270,12 +260,7 @@ class ReaderPool:
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
         """Lend a process until the end of the block, as soon as one is free; raises ParseError if closed."""
-        with _places, self._lending() as process:
-            yield process
-
-    @contextmanager
-    def _lending(self) -> Iterator[ReaderProcess]:
-        with borrowed() as process:
+        with _places, borrowed() as process:
             self._lent.add(process)
             try:
                 if self._is_closed:
