@@ -2,11 +2,31 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from rag.errors import DatasetError, QueryError
-from rag.evaluation.evaluation import evaluate, read_dataset
+from rag.errors import DatasetError, QueryError, SettingsError
+from rag.evaluation.evaluation import (
+    as_text,
+    compare,
+    evaluate,
+    p_value,
+    read_dataset,
+    read_side,
+    search_index,
+)
+from rag.query.results import Answer
+from rag.settings import load
 from tests.dummy import DummyEmbedder
+from tests.web.fakes import make_hit
+
+SETTINGS = load({}, {})
+ID = "20261124T120000-0a1b2c"
+
+QUERIES = {"q1": "how do cats sleep", "q2": "<b>dogs</b>", "q3": "fish"}
+JUDGED = {"q1": {"d1": 1}, "q2": {"d2": 2, "d3": 1, "d9": 0}, "q3": {"d3": 1}}
+A = {"q1": {"d1": 0.9}, "q2": {"d2": 0.9, "d3": 0.8}, "q3": {"d1": 0.9}}
+B = {"q1": {"d2": 0.9, "d1": 0.8}, "q2": {"d2": 0.9, "d3": 0.8}, "q3": {"d3": 0.9}}
 
 
 @pytest.fixture
@@ -80,3 +100,86 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "pilotlight: eval is not installed: pip install 'pilotlight[eval]'\n"
+
+
+# Two sides
+
+
+def found():
+    side = {"side": "live", "documents": 3, "model": "m", "precision": "fp32", "mode": "hybrid"}
+    compared = compare(QUERIES, JUDGED, A, B)
+    return {"a": side, "b": side | {"side": "live,mode=dense", "missing": 1}, **compared}
+
+
+def test_each_query_is_compared():
+    compared = compare(QUERIES, JUDGED, A, B)
+    worst, same, best = compared["by_query"]
+    assert [np.sign(change["difference"]) for change in (worst, same, best)] == [-1, 0, 1]
+    assert (worst["id"], worst["a"]["mrr@10"], worst["b"]["mrr@10"]) == ("q1", 1.0, 0.5)
+    assert worst["relevant"] == [{"id": "d1", "relevance": 1, "a": 1, "b": 2}]
+    assert [each["id"] for each in same["relevant"]] == ["d2", "d3"]  # one judged 0 is not relevant
+    assert best["relevant"] == [{"id": "d3", "relevance": 1, "a": None, "b": 1}]
+    ndcg = compared["measures"]["ndcg@10"]
+    assert (ndcg["better"], ndcg["worse"], ndcg["same"]) == (1, 1, 1)
+    assert ndcg["difference"] == pytest.approx((1 / np.log2(3) - 1 + 1) / 3, abs=1e-4)
+    assert compare(QUERIES, JUDGED, A, {})["measures"]["recall@100"]["b"] == 0
+
+
+def test_the_test_looks_at_every_choice_of_signs_or_at_a_sample():
+    assert p_value(np.zeros(9)) == 1
+    assert p_value(np.array([0.3])) == 1
+    assert p_value(np.full(10, 0.1)) == pytest.approx(2 / 2**10)  # all or none of them turned
+    assert p_value(np.array([0.2, 0.1, -0.1])) == pytest.approx(6 / 8)  # of eight sums, six are as large
+    differences = np.random.default_rng(1).normal(0.02, 0.2, 200)
+    assert p_value(np.abs(differences)) < 0.001
+    assert p_value(differences) == p_value(differences)
+
+
+def test_text():
+    lines = as_text(found()).splitlines()
+    assert lines[1] == "B  live,mode=dense: 3 documents, m (fp32), hybrid"
+    assert "B does not have 1 of the documents that are judged relevant" in lines
+    assert lines[lines.index("worse in B") + 2].strip() == "d1 1 → 2"
+    assert lines[lines.index("better in B") + 2].strip() == "d3 not found → 1"
+
+
+class Found:
+    """Stands in for a retriever: gives the hits of some addresses, each with those of its duplicates."""
+
+    def __init__(self, *hits):
+        self.hits = hits
+
+    def answer_query(self, request):
+        assert (request.per_document, request.k, request.mode) == (1, 100, "dense")
+        hits = [make_hit(rank, url=url, duplicates=more) for rank, (url, *more) in enumerate(self.hits, start=1)]
+        return Answer(request.query, hits, {}, "g")
+
+
+@pytest.mark.parametrize(("judged", "first"), [({"https://a.test/3": 1}, 3), ({"https://a.test/3": 0}, 1)])
+def test_a_judged_document_that_was_left_out_for_its_copy_has_its_place(judged, first):
+    hits = ("https://a.test/1#x", "https://a.test/9", "https://a.test/3#y"), ("https://a.test/2#z",)
+    run = search_index(Found(*hits), {"q": "cats"}, {"q": judged}, read_side("live,mode=dense", SETTINGS, "A"))
+    assert list(run["q"]) == [f"https://a.test/{first}", "https://a.test/2"]
+
+
+def test_a_side_is_a_generation_or_settings():
+    assert read_side("live", SETTINGS, "A").generation == "live"
+    side = read_side(f"{ID},mode=dense,boost=source=a,b*2;age=30*2", SETTINGS, "B")
+    assert (side.generation, side.mode) == (ID, "dense")
+    assert side.settings.boost == "source=a,b*2;age=30*2"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mode=dense", "A is live or the id of a generation, then ,NAME=VALUE…; not 'mode=dense'"),
+        ("live,precision=int8", "A cannot have 'precision'; it can have mode, rerank, boost"),
+        ("live,mode=guess", "mode in A must be one of"),
+        ("live,rerank=perhaps", "rerank in A must be a yes-or-no"),
+        ("live,rerank=yes", "set --rerank-model"),
+    ],
+)
+def test_a_side_that_cannot_be_read(text, message):
+    with pytest.raises(SettingsError) as caught:
+        read_side(text, SETTINGS, "A")
+    assert message in str(caught.value)
