@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from importlib import metadata
 from itertools import accumulate, chain, repeat
 from typing import TYPE_CHECKING, NamedTuple
@@ -141,12 +142,12 @@ class _Bucket:
         # archives are read although they have not changed: no page is known by their name
         self._files = StoredFiles(context, listed, root=root, read_anyway=(CONTAINER,))
         empty = "empty, as what marks a folder is"
-        wanted = [*self._files.wanted(lambda file: "" if file.size else empty, has_media_types=True)]
-        sizes = [file.size for file in wanted if isinstance(file, StoredFile)]
+        wanted = partial(self._files.wanted, lambda file: "" if file.size else empty, has_media_types=True)
+        sizes = [file.size for file in wanted() if isinstance(file, StoredFile)]
         if sum(sizes) > self._limits.max_total_bytes:
             raise SourceError(f"{source}: larger than {self._limits.max_total_bytes:,} bytes")
         context.report_due(len(sizes))
-        with closing(self._read_ahead(wanted)) as items:
+        with closing(self._read_ahead(wanted())) as items:
             for item in items:
                 yield from with_parts(item, self._limits.max_bytes, context.no_images)
 

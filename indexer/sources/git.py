@@ -16,6 +16,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlsplit
@@ -336,10 +337,10 @@ def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Gen
             return Skip(files.url(file.path), "a Git LFS pointer")
         return files.page(file, body)  # a commit has a date, its files have none
 
-    wanted = list(files.wanted(lambda file: _UNREAD_MODES.get(file.note, "")))
-    context.report_due(sum(isinstance(file, StoredFile) for file in wanted))
+    wanted = partial(files.wanted, lambda file: _UNREAD_MODES.get(file.note, ""))
+    context.report_due(sum(isinstance(file, StoredFile) for file in wanted()))
     with git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
-        for file in wanted:
+        for file in wanted():
             item = read(file) if isinstance(file, StoredFile) else file
             yield from with_parts(item, context.limits.max_bytes, context.no_images)
 
