@@ -41,9 +41,17 @@ _FINER = (
     (_WORDS, _WORD),
 )
 _SHORTEST_SENTENCE = 8  # characters
+# Abbreviations that a capital letter often follows: titles, references, companies, months, addresses, the commonest of
+# those that CLDR's rules for breaking sentences list for several languages. Others are known by what follows them.
+_ABBREVIATIONS = frozenset(
+    "dr prof mr mrs ms mme mlle sr sra srta st ste jr hr fr frl dipl ing rev hon gen gov capt col lt sgt maj no "
+    "nos nr nrn núm art arts abs abb fig figs tab taf kap cap chap ch sec sect pp pag pág vol vols bd bde ed eds "
+    "hrsg hg aufl anm eq ref refs cf vgl bsp approx ca etc usw bzw ggf evtl inkl incl zzgl resp vs al ibid engl "
+    "lat frz bes sog zit geb jh std tel inc ltd co corp bros dept univ jan feb mar apr jun jul aug sep sept oct "
+    "okt nov dec dez str ave blvd rd рис табл стр им ул гл ред напр англ np tzn ul tj např".split()
+)
 _LAST_WORD = re.compile(r"[\w.]+\.\Z")
 _LONGEST_WORD = 24  # characters of a word before a full stop that are looked at
-_ABBREVIATION = 3  # characters, with the full stop
 _ITEM_START = re.compile(r"(?:[-*•]|\d+[.)])\s")
 _EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")  # stays with what follows
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
@@ -118,8 +126,12 @@ def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
         return True
     if after.islower() or after.isdigit():
         return False
-    word = _LAST_WORD.search(text, max(0, end - _LONGEST_WORD), end)
-    return word is None or (len(word[0]) > _ABBREVIATION and "." not in word[0][:-1])
+    found = _LAST_WORD.search(text, max(0, end - _LONGEST_WORD), end)
+    if found is None:
+        return True
+    word = found[0][:-1]  # an initial, an ordinal, with other full stops, or in the list
+    is_number = (word.isdigit() and len(word) < 3) or (len(word) < 6 and not word.strip("IVXLC"))
+    return not (len(word) == 1 or is_number or "." in word or word.lower() in _ABBREVIATIONS)
 
 
 class _Block(NamedTuple):

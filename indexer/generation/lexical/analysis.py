@@ -59,14 +59,23 @@ _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
 _END = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
 # Operators, apart from words: ===, ->, ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
-_UNCOUNTED = re.compile(r"[\u200c\u200d]+|(?<=^\$){")
+# Pictures, arrows and mathematical signs. Joiners, variants and colours of skin, which follow them, do not count.
+_PICTURE = (
+    "[\u2190-\u2211\u2213-\u23ff\u2600-\u27bf\u2b00-\u2bff"
+    "\U0001f000-\U0001f1e5\U0001f200-\U0001f3fa\U0001f400-\U0001faff]"
+)
+_VARIANTS = "\u20e3\ufe0e\ufe0f\U0001f3fb-\U0001f3ff"
+_FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
+_PICTURES = f"{_FLAG}|{_PICTURE}[{_VARIANTS}]*(?:\u200d{_PICTURE}[{_VARIANTS}]*)*"
+_UNCOUNTED = re.compile(f"[{_VARIANTS}\u200c\u200d]+|(?<=^\\$){{")
 _END_SIGN = re.compile(_END)
+_SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"  # begins what can be one: this and the next make the rest three times as fast
 _PLAIN = r"\w{3,}+(?![+#*])"
 _ASCII_WORD = re.compile(rf"{_FIRST}(?:{_PLAIN}|{_PAIR}|{_OPTION}|(?:{_SIGN})?\w+{_END}?|{_OPERATOR})", re.ASCII)
 _WORD = re.compile(
     rf"{_FIRST}(?:{_PAIR}|{_OPTION}|[{_SPACELESS}]+(?=[A-Za-z]{{1,16}}[+#\uff03\uff0b])|"
-    rf"(?:{_SIGN})?{_LETTERS}{_END}?|{_OPERATOR})"
+    rf"(?:{_SIGN})?{_LETTERS}{_END}?|{_OPERATOR}|{_PICTURES})"
 )
 _FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
@@ -129,9 +138,12 @@ def sign_name(word: str) -> str:
 
 
 def words_within(word: str) -> list[str]:
-    """Return the words in a match of `words` that has a sign, by which it is found too; a letter is none alone."""
+    """Return the parts of a match of `words` that has a sign by which it is found too: words, or single pictures."""
     bare = _BARE_WORD.findall(word)
-    return [] if len(bare) == 1 and len(bare[0]) == 1 and word.startswith(bare[0]) and bare[0].isalpha() else bare
+    if not bare:
+        pictures = _SINGLE_PICTURE.findall(word)
+        return pictures if len(pictures) > 1 else []
+    return [] if len(bare[0]) == 1 and word.startswith(bare[0]) and bare[0].isalpha() and len(bare) == 1 else bare
 
 
 def _analyse(word: str, language: str) -> tuple[str, ...]:
@@ -291,8 +303,12 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
             continue
         if is_spaceless(match[0]):
             found += _spans_within(marked, text, match)
-        elif has_sign(match[0]) and sign_name(match[0]) not in marked:  # words within a name such as --no-cache
-            parts = bare_words(text).finditer(text, *match.span())
+        elif has_sign(match[0]) and sign_name(match[0]) not in marked:
+            # the marked words within a name with signs, such as --no-cache, or single pictures
+            pattern = bare_words(text)
+            if not pattern.search(match[0]):
+                pattern = re.compile("|".join(words_within(match[0])))
+            parts = pattern.finditer(text, *match.span())
             found += [part.span() for part in parts if not marked.isdisjoint(TERMS[rules][part[0]])]
         else:
             found.append(match.span())

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -365,8 +365,8 @@ def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
     if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
         terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
-    forms = zip(*(TERMS[each][word] for each in languages), strict=True)
-    return tuple(tuple(dict.fromkeys(different)) for different in forms)
+    forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")  # a mark alone is one in some only
+    return tuple(filter(None, (tuple(filter(None, dict.fromkeys(different))) for different in forms)))
 
 
 _FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(

@@ -110,16 +110,20 @@ def test_a_table_names_its_columns_wherever_it_goes_on() -> None:
     ("text", "sentences"),
     [
         ("See e.g. Smith and i.e. Jones. Then go on.", 2),
-        ("Das gilt z. B. Für alle, d. h. Hier steht alles. Das Ende ist gut.", 2),
+        ("Das gilt z. B. Für alle, d. h. Hier. Ende gut.", 2),
         ("As Fig. 3 and No. 5 show. Dr. Smith agrees.", 2),
         ("The U.S. Army and J. R. R. Tolkien met. They spoke.", 2),
-        ("Am 3. Oktober kam es. Der König war da. Das Ende ist gut.", 1),  # no cut is better than a bad one
+        ("Voir p. 3 chez M. Dupont, art. Premier. Puis Mme. Durand.", 2),
+        ("Prof. Weiß, approx. Twelve, bzw. Zwölf, usw. Immer. Das Ende.", 2),
+        ("Am 3. Oktober kam Ludwig XIV. König war er. Ende gut.", 2),
         ("It was built in 1990. The town grew. 5 people came.", 2),
+        ("Он жил на ул. Ленина, см. рис. 5 там. Потом уехал.", 2),
         ("Was ist das? Ja, sicher! Nun gut… Aber (siehe unten.) Dann also. «Fin.» Après.", 6),
-        ("Das ist so gut. über alles. Ähnlich hier.", 2),
+        ("Das ist so. über alles. Ähnlich hier.", 2),
         ("これは文章です。次の文です。", 2),
+        ("Die Haupt-Str. Nord und die Firma Müller & Co. KG schließen. Schade.", 2),
         ("Hello world. i think so. 3 of them.", 1),
-        ('"Stop it." He ran. (See it.) Fine.', 4),
+        ("Zob. np. Warszawa, tzn. Stolica. Koniec.", 2),
     ],
 )
 def test_sentences_do_not_end_at_abbreviations_or_before_numbers(text: str, sentences: int) -> None:

@@ -134,6 +134,8 @@ def test_a_query_is_read_by_the_rules_of_every_language_of_the_index(query, foun
         ("می\u200cخواهم", "میخواهم"),
         ("क्\u200dष", "क्ष"),
         ("ស\u200cក", "សក"),
+        ("👨\u200d👧", "👨\u200d👧\ufe0f"),
+        ("❤\ufe0f", "❤"),
         ("Ku\u200cche", "Kuche"),
     ],
 )

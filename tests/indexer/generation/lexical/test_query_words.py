@@ -85,3 +85,11 @@ def test_rules(query, words, phrases, also):
 def test_errors_name_file_and_line(line):
     with pytest.raises(SynonymsError, match=r"^rules\.txt line 2: "):
         parse_synonyms(f"a, b\n{line}\n", "rules.txt")
+
+
+@pytest.mark.parametrize(
+    "mark", ["\u0301", "\u0301\u0301", "\u064b", "\u200d", "\ufe0f", "\u0e33", "\u0345x", "\ufdfa"]
+)
+def test_marks_that_stand_alone_are_read_in_every_language(mark: str) -> None:
+    for languages in ({"en": 1, "de": 1}, {"en": 1, "fr": 1, "ar": 1, "el": 1, "ta": 1}):
+        assert "" not in {term for terms in read_query(f"{mark} {mark} a{mark}", languages).words for term in terms}

@@ -104,7 +104,7 @@ SIGNS = [
     *LANGUAGES,
     "The .NET runtime is here.", "The net runtime is here.", "A* search is fast.", "A search is fast.",
     "Use --no-cache to skip the cache.", "Use --cache to fill the cache.", "Set $PATH here.", "A path in a shell.",
-    "Write @property before it.", "A property comes before it.",
+    "Write @property before it.", "A property comes before it.", "Done 👍", "Failed 👎", "By 👩‍💻 now", "By 👩‍🚀 now",
     "grep -v inverts", "grep -i ignores", "The g++ compiler.", "The g77 compiler.", "R&D costs.", "The r and the d.",
 ]  # fmt: skip
 
@@ -115,7 +115,8 @@ SIGNS = [
         ("C", "C was", "C"), ("C++", "C++ was", "C++"), ("c++ made", "C++ was", "C++ made"), ("C#", "C# was", "C#"),
         ("F#", "F# was", "F#"), (".NET", "The .NET", ".NET"), (".NET runtime", "The .NET", ".NET runtime"),
         ("A* search", "A* search", "A* search"), ("--no-cache", "Use --no-cache", "--no-cache cache"),
-        ("--cache", "Use --cache", "--cache cache"), ("$PATH", "Set $PATH", "$PATH"),
+        ("--cache", "Use --cache", "--cache cache"), ("$PATH", "Set $PATH", "$PATH"), ("👎", "Failed", "👎"),
+        ("👩‍🚀", "By 👩‍🚀", "👩‍🚀"),
         ("@property", "Write @property", "@property"), ("grep -i", "grep -i", "grep -i"),
         ("g++", "The g++", "g++"), ("R&D", "R&D", "R&D"),
     ],
@@ -135,7 +136,7 @@ OTHERS = [
     "Objective-C is old.", "Q# is for qubits.", "Notepad++ edits text.", "Notepad edits.", "The .gitignore file.",
     "The gitignore file.", "Use -x here.", "Use -y here.", "AT&T calls.", "At t calls.", "I/O is slow.", "The i and o.",
     "Print %s now.", "Print %d now.", "Compare by === here.", "Compare by == here.", "The #include line.",
-    "Include it.", "Grade A+ work",
+    "Include it.", "The 🇩🇪 flag", "The 🇫🇷 flag", "I ❤️ it", "I 💔 it", "Grade A+ work",
     "Grade B+ work", "The <b> tag", "The <i> tag", "C++17 is new", "C17 is new", "Use \\d here.", "Use \\w here.",
     "x -> y", "x => y", "用C++写", "用C写",
 ]  # fmt: skip
@@ -146,7 +147,7 @@ OTHERS = [
     [
         ("Q#", "Q#"), ("Notepad++", "Notepad++"), ("notepad", "Notepad edits"), (".gitignore", "The .git"),
         ("use -y", "Use -y"), ("AT&T", "AT&T"), ("I/O", "I/O"), ("%d", "Print %d"), ("===", "Compare by ==="),
-        ("what is ==", "Compare by == "), ("#include", "The #"), ("A+", "Grade A+"),
+        ("what is ==", "Compare by == "), ("#include", "The #"), ("🇫🇷", "The 🇫🇷"), ("❤", "I ❤"), ("A+", "Grade A+"),
         ("<i> tag", "The <i>"), ("C++17", "C++17"), ("\\w", "Use \\w"), ("=>", "x =>"), ("C＋＋ 写", "用C++"),
     ],
 )  # fmt: skip
