@@ -149,7 +149,9 @@ def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = No
     from embedder.model.encoder import WithStates, load_module
 
     torch.set_num_threads(plan.threads)
-    sizes = (plan.spec.dimension, int(plan.spec.config.get("pad_token_id") or 0))
+    config = plan.spec.config
+    tokens = int(config.get("vocab_size") or 0) * plan.spec.token_types
+    sizes = (plan.spec.dimension, int(config.get("pad_token_id") or 0), tokens)
     load = module or (lambda: load_module(plan.spec, plan.precision))
     if plan.engine == "eager":
         return engines.EagerEngine(WithStates(load()), *sizes)

@@ -48,6 +48,7 @@ _NO_MEMORY = (
 # Bytes. With less than that a build failed for want of space, whatever was said: a tool that dies of it, with words of
 # its own or without a word, removes what it had written first.
 _LEAST = 32 << 20
+_MOST = 8 << 30  # bytes of all packages; those that were used longest ago are removed
 _LONGEST = 200  # characters of a reason
 _ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an exception
 
@@ -131,6 +132,8 @@ def ensure(cache: Path, key: PackageKey, build: Callable[[Path], None]) -> Path:
             if not folder.exists():  # another process may have built it while this one waited
                 _build(folder, key, build)
     verify(folder, key)
+    with suppress(OSError):  # a cache may be on a read-only disk
+        os.utime(folder)
     return folder
 
 
@@ -182,6 +185,11 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
         record = key.as_dict() | {"files": {path.name: file_sha256(path).hex() for path in sorted(made.iterdir())}}
         (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         made.rename(folder)
+        size = 0
+        for package in sorted(folder.parent.glob("[!.]*"), key=lambda path: path.stat().st_mtime, reverse=True):
+            size += sum(path.stat().st_size for path in package.iterdir())
+            if size > _MOST and package != folder:
+                shutil.rmtree(package, ignore_errors=True)
     except (OSError, RuntimeError, PackageError) as error:
         raise explained(error, f"the package {folder}", "set cache_dir", folder.parent) from error
     finally:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from embedder.engines.library import find_compiler
 from embedder.engines.package import explained
 from embedder.engines.plan import AOT_FILE
-from embedder.errors import CompilerMissing, PackageError
+from embedder.errors import CompilerMissing, ModelError, PackageError
 from embedder.late_interaction import Floats, maxsim
 
 TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
@@ -26,9 +26,10 @@ _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_head
 class TorchEngine:
     """Batches and pads token rows for a module; subclasses implement `_run`."""
 
-    def __init__(self, dimension: int, pad: int) -> None:
+    def __init__(self, dimension: int, pad: int, tokens: int) -> None:
         self._dimension = dimension
         self._pad = pad
+        self._tokens = tokens  # that the model has weights for, of all types; 0 where it does not say
 
     def encode(self, rows: Sequence[list[int]]) -> Floats:
         """Map token ids, one list a text, to vectors, float32 (n, dim)."""
@@ -53,6 +54,8 @@ class TorchEngine:
         """Yield the texts of each batch, their vectors and their padded states."""
         for batch in group_by_length([len(row) for row in rows]):
             ids, mask = pad([rows[i] for i in batch], self._pad)
+            if self._tokens and ids.max() >= self._tokens:
+                raise ModelError("the tokenizer has tokens that the model has no weights for: fetch the model again")
             with torch.inference_mode():
                 vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
             yield batch, vectors, states
@@ -65,8 +68,8 @@ class TorchEngine:
 class EagerEngine(TorchEngine):
     """Runs a module uncompiled, which gives vectors and states as `model.sentence.WithStates` does."""
 
-    def __init__(self, module: nn.Module, dimension: int, pad: int) -> None:
-        super().__init__(dimension, pad)
+    def __init__(self, module: nn.Module, dimension: int, pad: int, tokens: int) -> None:
+        super().__init__(dimension, pad, tokens)
         self._module: Any = module
 
     def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,8 +80,8 @@ class EagerEngine(TorchEngine):
 class CompiledEngine(EagerEngine):
     """Runs the module with `torch.compile`: frozen, prepacked weights, dynamic batch and sequence."""
 
-    def __init__(self, module: nn.Module, dimension: int, pad: int, cache: Path) -> None:
-        super().__init__(module, dimension, pad)
+    def __init__(self, module: nn.Module, dimension: int, pad: int, tokens: int, cache: Path) -> None:
+        super().__init__(module, dimension, pad, tokens)
         if find_compiler() is None:
             raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use the engine eager")
         self._module = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
@@ -118,8 +121,8 @@ def _keep_private(folder: Path) -> None:
 class PackagedEngine(TorchEngine):
     """Runs an AOTInductor package. The loader is constructed directly, so that it never looks for a compiler."""
 
-    def __init__(self, folder: Path, dimension: int, pad: int) -> None:
-        super().__init__(dimension, pad)
+    def __init__(self, folder: Path, dimension: int, pad: int, tokens: int) -> None:
+        super().__init__(dimension, pad, tokens)
         try:
             self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / AOT_FILE), "model", False, 1, -1)
         except RuntimeError as error:

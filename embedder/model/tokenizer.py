@@ -1,8 +1,9 @@
 """Turns texts into token ids with the model's own tokenizer. Imports no torch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
@@ -10,6 +11,9 @@ from embedder.errors import ModelError
 from embedder.model.spec import ModelSpec
 from embedder.protocol import Role
 
+_CHARACTERS = 32  # of a text for each token of the model's length; the longest words have fewer
+_TOGETHER = 1 << 16  # characters that are in the library's memory at once, up to 35 MB
+_CACHED_WORDS = 4_000  # of models of BPE and Unigram, up to 30 MB; the library's own limit, 10,000, is no faster
 _SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
 
 
@@ -22,27 +26,33 @@ class Tokenizer:
         self._prompts: dict[Role, str] = {"query": spec.query_prompt, "document": spec.document_prompt}
         self._path = spec.tokenizer
         self._truncating = load_tokenizer(self._path)
-        self._truncating.no_padding()
         self._truncating.enable_truncation(spec.max_length)
 
     @cached_property
     def _whole(self) -> tokenizers.Tokenizer:
         """The same without truncation. Searches do not need it, and it holds 20 MB."""
         tokenizer = load_tokenizer(self._path)
-        tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer
 
     def __call__(self, texts: Sequence[str], role: Role) -> list[list[int]]:
-        """Return the token ids of each text, prompt and special tokens included, truncated to `max_length`."""
-        prepared = [self._prepare(text, role) for text in texts]
-        if len(prepared) == 1:
-            return [self._truncating.encode(prepared[0]).ids]  # a batch of one starts a thread pool for nothing
-        return [encoding.ids for encoding in self._truncating.encode_batch_fast(prepared)]
+        """Return the token ids of each text, prompt and special tokens included, truncated to `max_length`.
+
+        What stands beyond 32 characters for each token of `max_length` is not looked at.
+        """
+        most = _CHARACTERS * self.max_length
+        return list(_ids(self._truncating, [self._prepare(text[:most], role) for text in texts]))
 
     def count(self, texts: Sequence[str], role: Role) -> list[int]:
-        """Return the length of each text in tokens, prompt and special tokens included, without truncation."""
-        return [len(e.ids) for e in self._whole.encode_batch_fast([self._prepare(t, role) for t in texts])]
+        """Return the length of each text in tokens, prompt and special tokens included, without truncation.
+
+        Texts of more than 65,536 characters are counted in parts, a token more or less where these meet.
+        """
+        prepared = [self._prepare(text, role) for text in texts]
+        parts = [[text[i : i + _TOGETHER] for i in range(0, max(1, len(text)), _TOGETHER)] for text in prepared]
+        special = self._whole.num_special_tokens_to_add(False)
+        lengths = map(len, _ids(self._whole, [part for own in parts for part in own]))
+        return [sum(next(lengths) for _ in own) - special * (len(own) - 1) for own in parts]
 
     def has(self, word: str) -> bool:
         """Return whether the model has a token for a whole word, without regard to case."""
@@ -66,24 +76,39 @@ class PairTokenizer:
     """
 
     def __init__(self, spec: ModelSpec) -> None:
-        self._types = spec.token_types
-        self._vocabulary = int(spec.config["vocab_size"])
+        self._types = int(spec.config["vocab_size"]) if spec.token_types > 1 else 0
+        self._most = _CHARACTERS * spec.max_length
         self._tokenizer = load_tokenizer(spec.tokenizer)
         # what is too long is cut token by token off the longer of the two, as transformers does
         self._tokenizer.enable_truncation(spec.max_length, strategy="longest_first")
-        self._tokenizer.no_padding()
 
     def __call__(self, query: str, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of the query with each text, special tokens included, truncated to the model's length."""
-        query = tokenizable(query)
-        encodings = self._tokenizer.encode_batch_fast([(query, tokenizable(text)) for text in texts])
-        if self._types == 1:
-            return [encoding.ids for encoding in encodings]
-        size = self._vocabulary
-        return [
-            [token + size * kind for token, kind in zip(encoding.ids, encoding.type_ids, strict=True)]
-            for encoding in encodings
-        ]
+        first = tokenizable(query[: self._most])
+        pairs = [(first, tokenizable(text[: self._most])) for text in texts]
+        return list(_ids(self._tokenizer, pairs, self._types))
+
+
+def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
+    """Yield the token ids of texts or pairs of them, a few at a time: a character takes up to 500 bytes meanwhile.
+
+    A token of the second text of a pair has `types` added to its id.
+    """
+    sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
+    start = 0
+    while start < len(texts):
+        stop, size = start + 1, sizes[start]
+        while stop < len(texts) and size + sizes[stop] <= _TOGETHER:
+            size += sizes[stop]
+            stop += 1
+        if stop == start + 1 and isinstance(texts[start], str):
+            made = [tokenizer.encode(texts[start])]  # a batch of one starts a thread pool for nothing
+        else:
+            made = tokenizer.encode_batch_fast(texts[start:stop])
+        for encoding in made:
+            ids = encoding.ids
+            yield [i + types * kind for i, kind in zip(ids, encoding.type_ids, strict=True)] if types else ids
+        start = stop
 
 
 def tokenizable(text: str) -> str:
@@ -94,6 +119,10 @@ def tokenizable(text: str) -> str:
 def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
     """Read a tokenizer's file. Raises ModelError."""
     try:
-        return tokenizers.Tokenizer.from_file(str(path))
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        tokenizer.no_padding()
+        if resize := getattr(tokenizer.model, "_resize_cache", None):  # of words, each of 255 bytes at most
+            resize(_CACHED_WORDS)
+        return tokenizer
     except Exception as error:  # the library raises bare Exception for every damaged file
         raise ModelError(f"{path} is damaged ({error}): fetch the model again") from error

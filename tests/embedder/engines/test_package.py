@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -69,6 +70,17 @@ def test_a_package_that_others_can_write_to_is_refused(built, tmp_path):
     built.chmod(0o666)
     with pytest.raises(CacheError, match="written by others"):
         ensure(tmp_path / "cache", KEY, fake_build)
+
+
+def test_packages_used_longest_ago_are_removed(tmp_path, monkeypatch):
+    keys = [dataclasses.replace(KEY, threads=threads) for threads in range(1, 6)]
+    for age, key in zip((50, 10, 40, 30), keys, strict=False):
+        os.utime(ensure(tmp_path, key, fake_build), (time.time() - 1000 * age,) * 2)
+    first = ensure(tmp_path, keys[0], fake_build)  # used again
+    monkeypatch.setattr(package, "_MOST", 3 * sum(path.stat().st_size for path in first.iterdir()) + 10)
+    ensure(tmp_path, keys[4], fake_build)
+    left = {path.name for path in (tmp_path / "packages").iterdir()}
+    assert left == {keys[i].folder_name for i in (0, 1, 4)}
 
 
 def test_without_a_compiler_the_package_to_install_is_named(tmp_path, monkeypatch):

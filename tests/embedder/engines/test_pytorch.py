@@ -31,7 +31,7 @@ def started(cache: Path) -> tuple[npt.NDArray[np.float32], int, int]:
     """The vectors of an engine, and how many of the graphs it compiled were kept from before, and how many not."""
     torch._dynamo.reset()
     counters.clear()
-    engine = CompiledEngine(Words(), 64, 0, cache)
+    engine = CompiledEngine(Words(), 64, 0, 16, cache)
     vectors = engine.encode([[1, 2, 3], [4, 5], [6]])
     return vectors, counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
 

@@ -30,6 +30,26 @@ def test_a_word_is_known_if_it_is_a_token(tokenizer):
     assert not any(map(tokenizer.has, ("vacum", "leuekmogenesis", "a vacuum", "", "🙂🙂")))
 
 
+def test_no_more_is_in_memory_than_a_few_texts_however_long(tokenizer, monkeypatch):
+    class Recorder:
+        def __init__(self, real):
+            self.real, self.sizes = real, []
+
+        def __getattr__(self, name):
+            return getattr(self.real, name)
+
+        def encode_batch_fast(self, texts):
+            self.sizes.append(sum(map(len, texts)))
+            return self.real.encode_batch_fast(texts)
+
+    for name in ("_truncating", "_whole"):
+        monkeypatch.setitem(tokenizer.__dict__, name, Recorder(getattr(tokenizer, name)))
+    long, many = "a, " * 100_000, ["the words of it " * 400] * 40
+    assert tokenizer([long, *many], "query") == tokenizer([long[:5_000], *(text[:5_000] for text in many)], "query")
+    assert tokenizer.count([long, *many], "document") == [200_002, *[1_602] * 40]
+    assert max(tokenizer._truncating.sizes + tokenizer._whole.sizes) <= 65_536
+
+
 @pytest.mark.parametrize(
     ("model", "pre_tokenizer"),
     [
