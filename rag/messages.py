@@ -474,21 +474,6 @@ class Status(Served, kw_only=True):
     rerank_model: str | None = None
 
 
-class Live(Struct):
-    """The answer of a process that serves requests."""
-
-    live: Literal[True]
-
-
-class ErrorObject(Struct):
-    """An error as OpenAI's clients read it."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
 class Problem(Struct):
     """A problem as RFC 9457 defines it."""
 
@@ -498,4 +483,4 @@ class Problem(Struct):
     type: str = "about:blank"
     field: Annotated[str | None, Meta(description="the field at fault, such as `filter.date.from`")] = None
     message: Annotated[str | None, Meta(description="`detail` again, below /v1")] = None
-    error: Annotated[ErrorObject | None, Meta(description="the same for OpenAI's clients, below /v1")] = None
+    error: Annotated[dict[str, str | None] | None, Meta(description="the same as OpenAI says it, below /v1")] = None

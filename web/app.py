@@ -15,7 +15,7 @@ from werkzeug.sansio.response import Response as AnyResponse
 
 from rag.errors import SettingsError
 from rag.insights.store import Recorder
-from rag.messages import Live, Status
+from rag.messages import Status
 from rag.serving.jobs import JobManager, PushedQueue
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
@@ -52,7 +52,7 @@ _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers chang
 
 
 @health.get("/livez")
-@Operation(role=None, responses={200: Live})
+@Operation(role=None, responses={200: dict[str, bool]})
 def livez() -> Response:
     """Check that the process answers."""
     return jsonify(live=True)

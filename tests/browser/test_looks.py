@@ -1,12 +1,10 @@
 """Legible for everybody: axe on every state in light and dark, small screens, the switch of colours."""
 
 import pytest
-from msgspec.structs import replace
 from playwright.sync_api import Page
 
 from tests.browser.looks import LOOKS
 from tests.browser.parts import assert_legible
-from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
 
@@ -45,42 +43,6 @@ def test_axe_finds_nothing_in_light_or_dark_and_it_fits_on_every_screen(page, re
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate(FAULTS) == [], width
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-UNBROKEN = "pg_" + "x" * 300
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"/document/{'0' * 31}1?passage=chunk-1",
-        "/",
-        f"/?q=index&language=de&source={'x' * 300}",
-        "/?q=index&open=chunk-1",
-        "/nope",
-        "/status",
-    ],
-)
-def test_nothing_is_wider_than_a_small_screen(page, retriever, path):
-    hit = make_hit(
-        title=UNBROKEN,
-        section=UNBROKEN,
-        text=UNBROKEN * 3,
-        section_text=UNBROKEN * 9,
-        url=f"https://a.example/{UNBROKEN}/a",
-        document=f"{'0' * 31}1",
-        more=12,
-        language="de",
-        date="2026-03-04",
-        scores={"dense": 0.7, "lexical": 123.4},
-        duplicates=[f"https://a.example/{UNBROKEN}/2"],
-    )
-    retriever.hits = [hit, replace(hit, url=f"https://a.example/{UNBROKEN}y/b", id="chunk-2", language="en")]
-    page.set_viewport_size({"width": 320, "height": 640})
-    page.goto(path)
-    for summary in page.get_by_text("Narrow", exact=True).all():
-        summary.click()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
 def test_colours_follow_the_system_until_they_are_chosen(browser, server):

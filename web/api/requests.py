@@ -1,6 +1,7 @@
 """Reads and checks requests: query strings, JSON bodies, and the searches in them; and runs a search."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -127,11 +128,11 @@ def read_object(most: int) -> dict[str, Any]:
 
 
 def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise FieldError(twice, f"{quoted(twice)} is given more than once.")
-    return dict(pairs)
+    return found
 
 
 def _number(text: str) -> float:

@@ -38,26 +38,23 @@ EXAMPLES = 4
 ALSO = 3  # addresses of the same passage that are shown
 FORM = "application/x-www-form-urlencoded"
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
-KINDS = {
-    "application/json": "JSON",
-    "application/pdf": "PDF",
-    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "Word document",
-    "application/epub+zip": "Book",
-    "application/vnd.ms-excel": "Table",
-    "application/vnd.oasis.opendocument.spreadsheet": "Table",
-    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "Slides",
-    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "Table",
-    "application/x-ipynb+json": "Notebook",
-    "application/xhtml+xml": "Web page",
-    "message/rfc822": "E-mail",
-    "text/csv": "Table",
-    "text/html": "Web page",
-    "text/markdown": "Markdown",
-    "text/mdx": "Markdown",
-    "text/plain": "Text",
-    "text/tab-separated-values": "Table",
-    "text/x-rst": "reStructuredText",
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+_KINDS = {
+    "Book": "application/epub+zip",
+    "E-mail": "message/rfc822",
+    "JSON": "application/json",
+    "Markdown": "text/markdown text/mdx",
+    "Notebook": "application/x-ipynb+json",
+    "PDF": "application/pdf",
+    "Slides": f"{_OFFICE}.presentationml.presentation",
+    "Table": f"application/vnd.ms-excel application/vnd.oasis.opendocument.spreadsheet {_OFFICE}.spreadsheetml.sheet "
+    "text/csv text/tab-separated-values",
+    "Text": "text/plain",
+    "Web page": "application/xhtml+xml text/html",
+    "Word document": f"{_OFFICE}.wordprocessingml.document",
+    "reStructuredText": "text/x-rst",
 }
+KINDS = {media_type: name for name, types in _KINDS.items() for media_type in types.split()}
 
 Pair = tuple[str, str]
 blueprint = Blueprint("page", __name__)

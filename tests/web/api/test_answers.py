@@ -101,29 +101,6 @@ def test_a_follow_up_is_asked_with_what_was_said_before(client, retriever, endpo
     assert prompt.endswith("<question>\nis it small?\n</question>")
 
 
-TURN = {"question": "a", "answer": "b"}
-
-
-@pytest.mark.parametrize(
-    ("history", "field"),
-    [
-        ("a", "history"),
-        ({}, "history"),
-        ([TURN] * 21, "history"),
-        ([TURN, "a"], "history[1]"),
-        ([TURN | {"role": "system"}], "history[0].role"),
-        ([{"question": "a"}], "history[0].answer"),
-        ([{"question": 1, "answer": "b"}], "history[0].question"),
-        ([{"question": "a", "answer": ["b"]}], "history[0].answer"),
-        ([{"question": "a", "answer": "b" * 20_001}], "history[0].answer"),
-        ([{"question": " ", "answer": "b"}], "history[0].question"),
-    ],
-)
-def test_a_history_that_is_none(client, endpoint, history, field):
-    assert assert_problem(client.post(URL, json={"query": "a", "history": history}), 400)["field"] == field
-    assert endpoint.requests == []
-
-
 def test_without_an_endpoint(retriever):
     client = create_app(retriever, Settings()).test_client()
     problem = assert_problem(client.post(URL, json={"query": "why?"}), 501)

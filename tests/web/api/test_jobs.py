@@ -45,22 +45,3 @@ def test_start_follow_and_cancel(writer):
 
 def test_a_server_without_jobs(tmp_path):
     assert client_with(tmp_path, None).post(URL, json={}).status_code == 501
-
-
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"sources": "site"}, "sources"),
-        ({"sources": [5]}, "sources[0]"),
-        ({"sources": [""]}, "sources[0]"),
-        ({"sources": ["site"] * 1001}, "sources"),
-        ({"add": 1}, "add"),
-        ({"full": "yes"}, "full"),
-        ({"collection": ""}, "collection"),
-        ({"collection": "../x"}, "collection"),
-        ({"source": "site"}, "source"),
-    ],
-)
-def test_bad_fields_are_named(writer, fields, field):
-    response = writer.post(URL, json=fields)
-    assert (response.status_code, response.get_json()["field"]) == (400, field)
