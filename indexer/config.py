@@ -32,15 +32,19 @@ def own_names(source: str) -> tuple[str, ...]:
     return _OF_REPOSITORIES if source.lower().startswith("git+") else tuple(n for n in OWN if n != "link_template")
 
 
-def default_user_agent() -> str:
-    """Return the name and version of this crawler, which sites see in their logs and match in robots.txt."""
+def package_version() -> str:
+    """Return the version of this package, 0 where it is not installed."""
     from importlib import metadata  # which takes as long to load as the rest of a command line
 
     try:
-        version = metadata.version("pilotlight")
+        return metadata.version("pilotlight")
     except metadata.PackageNotFoundError:
-        version = "0"
-    return f"Pilotlight/{version} (self-hosted search)"
+        return "0"
+
+
+def default_user_agent() -> str:
+    """Return the name and version of this crawler, which sites see in their logs and match in robots.txt."""
+    return f"Pilotlight/{package_version()} (self-hosted search)"
 
 
 @dataclass(frozen=True, slots=True)

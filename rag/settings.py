@@ -256,11 +256,6 @@ class Settings:
         return Path(self.rules).expanduser()
 
     @property
-    def knows_users(self) -> bool:
-        """Whether a proxy says who users are."""
-        return bool(self.user_header)
-
-    @property
     def insights_folder(self) -> Path:
         """The folder of what people ask, which need not be there."""
         return self.index_dir / INSIGHTS

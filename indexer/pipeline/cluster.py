@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 from uuid import uuid4
 
 from embedder.errors import EmbedderError, PilotlightError
 from embedder.late_interaction import DocumentTokens
 from embedder.protocol import Embedder, encode_documents
+from indexer.config import package_version
 from indexer.errors import ClusterError
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reads all three while it is imported
@@ -111,7 +111,7 @@ class Cluster:
         What loads the embedder of a node is a function that can be imported there, or a partial of one; its
         fingerprint must be that of this machine. Raises ClusterError, also if no node has so many cores.
         """
-        self._work = Work(uuid4().hex, load, {"pilotlight": _version(), **fingerprint})
+        self._work = Work(uuid4().hex, load, {"pilotlight": package_version(), **fingerprint})
         self._cores = cores
         self._counted_at, self._tasks_at_once = -_COUNTED, 0
         self._encode = ray.remote(num_cpus=cores, max_retries=_RETRIES)(_encode_texts)
@@ -184,7 +184,7 @@ def _encode_texts(texts: Sequence[str], work: Work, tokens: bool = False) -> tup
             embedder = work.load()
         except EmbedderError as error:
             raise ClusterError(f"{where} cannot embed: {error}") from error
-        found = {"pilotlight": _version(), **embedder.fingerprint}
+        found = {"pilotlight": package_version(), **embedder.fingerprint}
         for name in work.expected.keys() | found.keys():
             if found.get(name) != work.expected.get(name):
                 raise ClusterError(
@@ -196,10 +196,3 @@ def _encode_texts(texts: Sequence[str], work: Work, tokens: bool = False) -> tup
     began = time.perf_counter()
     made = encode_documents(_loaded[work.id], texts, tokens=tokens) if texts else None
     return (made, time.perf_counter() - began) if made else None
-
-
-def _version() -> str:
-    try:
-        return metadata.version("pilotlight")
-    except metadata.PackageNotFoundError:
-        return "none"

@@ -70,7 +70,7 @@ def doctor(settings: Settings) -> Result:
     with _warning(warnings):
         rules = len(AccessRules(settings.rules_path).rules()) if settings.rules else None
         report["users"] = {"header": settings.user_header, "proxies": settings.user_proxies, "rules": rules}
-        if settings.knows_users and rules is None:
+        if settings.user_header and rules is None:
             warnings.append("users have no access without [[access]] in the file of --config")
     lines = []
     for part, facts in report.items():

@@ -327,7 +327,7 @@ def check_exposure(settings: Settings) -> None:
     Raises KeysError if the file of keys cannot be used.
     """
     keys = KeyFile(settings.keys_file).current()
-    if keys is None and settings.anonymous == "auto" and not settings.knows_users and not is_loopback(settings.host):
+    if keys is None and settings.anonymous == "auto" and not settings.user_header and not is_loopback(settings.host):
         raise SettingsError(
             f"--host {settings.host} lets others search without a key: make one with pilotlight keys add NAME, "
             "or allow it with --anonymous read"

@@ -71,7 +71,7 @@ class Access:
         self._anonymous = settings.anonymous
         self._is_private = is_loopback(settings.host)
         self._refused = TokenBuckets(REFUSALS_S, shared_file("refusals"))
-        self._users = Users(settings) if settings.knows_users else None
+        self._users = Users(settings) if settings.user_header else None
 
     def check(self) -> None:
         """Raise Unauthorized or Forbidden unless the caller may use the route; remember the caller.
