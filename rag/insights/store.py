@@ -119,18 +119,12 @@ class InsightsStore:
 
     def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> list[Feedback]:
         """Write both, all or nothing; return the feedback on searches that are missing, which may come later."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
             for one in searches:
-                self._connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
-                self._connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
-            unknown = [each for each in feedback if not self._add_feedback(*each)]
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
-        return unknown
+                connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
+                connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
+            return [each for each in feedback if not self._add_feedback(*each)]
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
         """Delete searches that nobody saw, those older than some days, and the oldest while the file is too large."""

@@ -2,7 +2,6 @@
 
 import sqlite3
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from flask import Blueprint, Response, current_app, render_template
@@ -71,7 +70,7 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     named = Places(index["sources"])
     names = distinct([named.of(source) for source in index["sources"]], index["sources"])
     return {
-        "age": age(index["created_at"], datetime.now(UTC)),
+        "built": f"{index['created_at'][:16].replace('T', ' ')} UTC",
         "sources": [Link(link_to(source).href, name) for source, name in zip(index["sources"], names, strict=True)],
         "report": report,
         "failures": [
@@ -123,13 +122,3 @@ def _report(asked: InsightsRequest) -> Report:
         return report(settings().insights_folder, asked.days, asked.collection or None)
     except (sqlite3.Error, OSError) as error:
         raise InsightsError(f"what people ask cannot be read: {error}") from error
-
-
-def age(moment: str, now: datetime) -> str:
-    """Say how long ago a moment was, given by ISO 8601."""
-    minutes = int((now - datetime.fromisoformat(moment)).total_seconds()) // 60
-    for unit, size in (("day", 1440), ("hour", 60), ("minute", 1)):
-        if minutes >= size:
-            count = minutes // size
-            return f"{count} {unit}{'s' * (count > 1)} ago"
-    return "just now"
