@@ -150,7 +150,6 @@ def test_a_worker_that_hangs_costs_the_other_no_connection(running):
 
 
 def test_clients_that_do_not_close_hold_up_nobody(shared):
-    shared.make_ready()
     with ExitStack() as stack:
         for _ in range(40):  # the server closes each, and must not wait for the client in the thread that accepts
             client = stack.enter_context(socket.create_connection(("127.0.0.1", shared.port), timeout=DEADLINE_S))
@@ -208,9 +207,43 @@ def test_bad_requests_get_problems_from_the_server_too(shared, request_bytes, st
     assert shared.http.get("/livez").status_code == 200
 
 
+HOST = b"Host: localhost\r\n"
+HOSTS = {"of a stranger": b"Host: evil.example\r\n", "of us": HOST, "of us and a port": b"Host: localhost:8642\r\n"}
+
+
+@pytest.mark.parametrize("host", HOSTS.values(), ids=HOSTS)
+@pytest.mark.parametrize(
+    "path", ["//api/v1/search?q=a", "/api//v1/search?q=a", "/static//page.css", "//evil.example/..%2f"]
+)
+def test_no_redirect_names_what_a_client_said(shared, host, path):
+    answer = shared.raw(b"GET " + path.encode() + b" HTTP/1.1\r\n" + host + b"Connection: close\r\n\r\n")
+    assert answer.split(b" ")[1] in (b"200", b"403", b"404")
+    assert b"location:" not in answer.lower()
+    assert b"evil.example" not in answer
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /api/v1/search?q=index HTTP/1.0\r\n\r\n", b"403"),
+        (b"GET /api/v1/search?q=index HTTP/1.0\r\nHost: \r\n\r\n", b"403"),
+        (b"GET /api/v1/search?q=index HTTP/1.0\r\nHost: evil.example\r\n\r\n", b"403"),
+        (b"GET /api/v1/search?q=index HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", b"200"),
+        (
+            b"GET http://127.0.0.1/api/v1/search?q=index HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+            b"403",
+        ),
+        (b"GET /livez HTTP/1.0\r\n\r\n", b"200"),  # as some load balancers ask
+    ],
+)
+def test_a_request_that_does_not_name_this_machine(shared, sent, status):
+    assert shared.raw(sent).split(b" ")[1] == status
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     server = Running(tmp_path_factory.mktemp("server"))
+    server.make_ready()
     yield server
     status, errors = server.stop()
     assert status == 0, errors

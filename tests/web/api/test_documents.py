@@ -13,18 +13,19 @@ from indexer.sources.pushed_store import PushedStore
 from rag.serving.access import KeyFile
 from rag.serving.jobs import PushedQueue
 from rag.settings import Settings
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 
 URL = "/api/v1/documents"
+JOBS = "/api/v1/index"
 PAGE = {"url": "https://wiki.test/a", "text": "Cats purr."}
 
 
-def client_for(index: Path, role: str = "write", **more: Any) -> FlaskClient:
+def client_for(index: Path, role: str = "write", jobs: FakeJobs | None = None, **more: Any) -> FlaskClient:
     keys = KeyFile(index.parent / "keys.json")
     settings = Settings(index=str(index), keys=str(keys.path), **more)
-    client = create_app(FakeRetriever(), settings, None, PushedQueue(settings)).test_client()
+    client = create_app(FakeRetriever(), settings, jobs, PushedQueue(settings)).test_client()
     client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {keys.add(role, role)}"
     return client
 
@@ -131,9 +132,6 @@ def test_withdrawn_and_unknown(index, sender):
         assert_problem(sender.delete(URL, **address), status)
 
 
-URL = "/api/v1/documents"
-
-
 def test_a_hit_leads_to_its_document(client, retriever):
     retriever.hits = [make_hit(1), make_hit(2)]
     hit = client.get("/api/v1/search?q=a").get_json()["hits"][1]
@@ -164,3 +162,29 @@ def test_exports_are_bounded(client, retriever):
     assert client.get(URL).status_code == 200
     for response in under_way[1:]:
         assert response.data.count(b"\n") == 3
+
+
+# Jobs
+
+
+def test_start_follow_and_cancel_a_job(index):
+    jobs_client = client_for(index, jobs=FakeJobs())
+    started = jobs_client.post(JOBS, json={"sources": ["site"], "add": True})
+    job = started.get_json()
+    assert (started.status_code, job["state"], job["add"]) == (202, "running", True)
+    assert started.headers["Location"] == f"{JOBS}/{job['id']}"
+    assert jobs_client.get(started.headers["Location"]).get_json() == job
+    assert jobs_client.get(JOBS).get_json() == {"jobs": [job]}
+    assert jobs_client.post(JOBS, json={}).status_code == 409
+    cancelled = jobs_client.delete(f"{JOBS}/{job['id']}")
+    assert (cancelled.status_code, cancelled.get_json()["state"]) == (202, "cancelled")
+    assert jobs_client.delete(f"{JOBS}/{job['id']}").status_code == 409
+    for method in ("GET", "DELETE"):
+        response = jobs_client.open(f"{JOBS}/20261121T000000-00000f", method=method)
+        assert (response.status_code, response.get_json()["field"]) == (404, "id")
+    response = jobs_client.post(JOBS, json={"sources": ["/etc"]})
+    assert (response.status_code, response.get_json()["field"]) == (403, "sources")
+
+
+def test_a_server_without_jobs(sender):
+    assert sender.post(JOBS, json={}).status_code == 501

@@ -8,8 +8,11 @@ import pytest
 from msgspec import structs
 
 from rag.query.request import Filter, SearchRequest, parameters_of
-from rag.query.results import Answer, Hit
-from rag.settings import Settings
+from rag.query.results import Answer, Hit, Suggestion
+from rag.serving.live import LiveRetriever
+from rag.settings import Settings, load
+from tests.dummy import DummyEmbedder
+from tests.rag.conftest import Site, wait_for
 from tests.web.fakes import make_hit
 from tests.web.library import library
 from web.api.requests import filter_of_parameters
@@ -17,6 +20,7 @@ from web.app import create_app
 
 URL = "/api/v1/search"
 BATCH = f"{URL}/batch"
+SUGGEST = "/api/v1/suggest"
 FIELDS = {
     "source": ["/srv/docs"],
     "url_prefix": ["https://d.test/a?b=c&d"],
@@ -274,3 +278,46 @@ def test_a_batch_is_a_short_list_but_may_be_larger_than_a_search(client):
     assert client.post(BATCH, json={"queries": [{"query": "a" * 9000}] * 32}).status_code == 200
     too_large = b" " * (2 * 1024 * 1024 + 1)
     assert client.post(BATCH, data=too_large, content_type="application/json").status_code == 413
+
+
+# Suggestions
+
+
+def test_fields_of_suggestions_reach_the_retriever(client, retriever):
+    retriever.suggestions = [Suggestion("Partial Indexes", "title"), Suggestion("How is it partial?", "question")]
+    answer = client.get(SUGGEST + "?q=partial&k=3&collection=notes&language=en&language=de&meta.team=core").get_json()
+    assert answer == {
+        "suggestions": [
+            {"text": "Partial Indexes", "kind": "title"},
+            {"text": "How is it partial?", "kind": "question"},
+        ]
+    }
+    only = Filter.parse({"language": ["de", "en"], "metadata": {"team": "core"}})
+    assert retriever.typed == [("partial", "notes", only, 3)]
+
+
+def test_titles_headings_and_questions_of_a_real_index(tmp_path):
+    site = Site(tmp_path)
+    (site.source / "more.md").write_text("# 2. Vacuum twice\n\n## Vacuum\n\nSome words.\n", encoding="utf-8")
+    site.build()
+    settings = load({"index": str(site.index)}, {})
+    retriever = LiveRetriever(settings, lambda _: DummyEmbedder())
+    retriever.start()
+    try:
+        wait_for(lambda: retriever.ready)
+        client = create_app(retriever, settings).test_client()
+
+        def suggested(**fields: str) -> list[tuple[str, str]]:
+            found = client.get(SUGGEST, query_string=fields).get_json()["suggestions"]
+            return [(each["text"], each["kind"]) for each in found]
+
+        assert suggested(q="vac") == [("Vacuum", "title"), ("Vacuum twice", "title")]
+        assert suggested(q="vac", path=str(site.source / "more.md")) == [
+            ("Vacuum", "heading"),
+            ("Vacuum twice", "title"),
+        ]
+        assert suggested(q="vac", path=str(site.source / "nowhere")) == []
+        assert suggested(q="Vacuum") == [("Vacuum twice", "title")]  # not what is there already
+        assert suggested(q="v") == suggested(q="v" * 201) == []
+    finally:
+        retriever.close()
