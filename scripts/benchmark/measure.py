@@ -125,8 +125,6 @@ _COLUMNS = {
     "max_ms": "longest ms",
     "statuses": "statuses",
     "livez_p99_ms": "/livez p99 ms",
-    "recovery_s": "recovery s",
-    "rss_growth_percent": "RSS growth %",
     "rss_mb": "RSS MB",
     "pss_mb": "PSS MB",
     "bytes_per_chunk": "bytes/chunk",

@@ -38,7 +38,6 @@ DEADLINE_S = 2.0
 _BASELINE_THREADS = 8  # gunicorn's, as its documentation suggests: 2 to 4 a core
 _TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
 _PROBE_S = 0.05
-_SETTLED_S = 5.0  # after which memory should not grow any more
 _SCRIPT = """
 local queries = {QUERIES}
 local turn = 0
@@ -62,10 +61,10 @@ end
 
 
 def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
-    """Measure 16 clients beside Flask, then 160 for so many seconds, with `/livez`, memory and the way back beside it.
+    """Measure 16 clients beside Flask, then 160 for so many seconds, with `/livez` and memory beside it.
 
     Uses the index in the work folder if there is one. Model, engine and precision are those of the environment. Rows
-    have, beside the common fields, statuses, max_ms and, under overload, livez_p99_ms, rss_growth_percent, recovery_s.
+    have, beside the common fields, statuses, max_ms and, under overload, livez_p99_ms and rss_mb.
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
@@ -88,7 +87,6 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
         watch = _Watch(servers[OURS])
         swamped = hammer(servers[OURS].port, CLIENTS * OVERLOAD, seconds, script)
         watched = watch.end()
-        recovery = _recovery(servers[OURS])
     what = f"{{}} clients, {count:,} passages, {ours.precision}"
     middle = {name: _middle(runs) for name, runs in taken.items()}
     theirs = middle[BASELINE]["per_second"]
@@ -97,7 +95,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
             {"name": what.format(CLIENTS), "contestant": name, **row, "ratio": round(row["per_second"] / theirs, 2)}
             for name, row in middle.items()
         ),
-        {"name": what.format(CLIENTS * OVERLOAD), "contestant": OURS, **swamped, **watched, "recovery_s": recovery},
+        {"name": what.format(CLIENTS * OVERLOAD), "contestant": OURS, **swamped, **watched},
     ]
 
 
@@ -182,39 +180,20 @@ class _Watch:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._took: list[float] = []
-        self._memory: list[tuple[float, float]] = []  # seconds since the start, MB of all workers
+        self._memory: list[float] = []  # MB of all workers
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        began = time.monotonic()
         while not self._stop.wait(_PROBE_S):
             start = time.perf_counter()
             if self._server.get("/livez")[0] != 200:
                 raise RuntimeError("/livez was not answered 200")
             self._took.append((time.perf_counter() - start) * 1000)
-            resident = sum(rss for rss, _ in self._server.workers_memory())
-            self._memory.append((time.monotonic() - began, resident))
+            self._memory.append(sum(rss for rss, _ in self._server.workers_memory()))
 
     def end(self) -> Row:
         self._stop.set()
         self._thread.join()
-        ordered = sorted(self._took)
-        settled = [size for moment, size in self._memory if moment >= min(_SETTLED_S, self._memory[-1][0] / 2)]
-        edge = max(1, len(settled) // 5)
-        first, last = statistics.median(settled[:edge]), statistics.median(settled[-edge:])
-        return {
-            "livez_p99_ms": round(ordered[int(len(ordered) * 0.99)], 1),
-            "rss_mb": round(last),
-            "rss_growth_percent": round((last / first - 1) * 100, 2),
-        }
-
-
-def _recovery(server: Server) -> float:
-    """Return the seconds until ten searches in a row are answered."""
-    start = time.monotonic()
-    streak = 0
-    while streak < 10:
-        streak = streak + 1 if server.get("/api/v1/search?q=after+the+storm")[0] == 200 else 0
-    return round(time.monotonic() - start, 3)
+        return {"livez_p99_ms": round(float(np.percentile(self._took, 99)), 1), "rss_mb": round(max(self._memory))}
