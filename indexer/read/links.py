@@ -19,7 +19,7 @@ from indexer.read.html.html_tree import HtmlTree, fold, parse_html
 from indexer.read.markup import markdown
 from indexer.records import Extraction
 
-_MOST = 20_000  # different links
+_MOST, _MOST_CHARACTERS = 20_000, 4_000_000  # different links, and characters of all
 _LONGEST = 2_000  # characters of an address; longer ones are traps or data, not pages
 _LONGEST_DIRECTIVES = 1_000  # characters
 _MOST_FRAMES = 100
@@ -77,7 +77,7 @@ def _links_of(tree: HtmlTree) -> dict[str, Any]:
     hrefs: dict[str, None] = {}  # without fragments
     frames: dict[str, list[str]] = {"frame": [], "iframe": []}
     directives: set[str] = set()
-    has_refresh = False
+    has_refresh, length = False, 0
     for element in tree.elements:
         name, attributes = element.name, element.attributes
         if name == "script":
@@ -90,8 +90,9 @@ def _links_of(tree: HtmlTree) -> dict[str, Any]:
                 found["nofollow"] += 1
             elif href and len(href) <= _LONGEST:
                 hrefs[href] = None
-                if len(hrefs) > _MOST:
-                    raise ParseError(f"more than {_MOST:,} links")
+                length += len(href)
+                if len(hrefs) > _MOST or length > _MOST_CHARACTERS:
+                    raise ParseError(f"more than {_MOST:,} links, or {_MOST_CHARACTERS:,} characters of links")
         elif name in frames:
             src = attributes.get("src", "").strip()
             if src and len(src) <= _LONGEST and len(frames[name]) < _MOST_FRAMES:

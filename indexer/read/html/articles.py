@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import takewhile
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import is_noise
+from indexer.read.html.noise import DEEP, is_noise
 
 _LONGEST_NAME = 300  # characters of the names of an element
 # Words of names; they begin where the name does, or after "-", "_", a digit or before a capital.
@@ -190,7 +190,7 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None]) -> Eleme
 def unwrap(body: Element, sizes: Sizes) -> None:
     """Make plain divisions of elements that look like furniture but hold nearly all of a page."""
     around = body
-    while True:
+    for _ in range(DEEP):
         whole = sizes[id(around)]
         for node in around.tags:
             part = sizes.get(id(node))

@@ -13,6 +13,8 @@ from indexer.errors import ParseError
 
 HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 MOST_ELEMENTS = 1_000_000
+_NEAR = 50  # elements within each other
+_FEW = 200  # nodes
 _DEEPEST = 200_000  # elements within elements; browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})
 _AT_ONCE = re.compile(r"\s*+0*+(?:\.\d*+)?\s*+[;,]\s*+url\s*+=", re.IGNORECASE)
@@ -22,13 +24,14 @@ _NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is sl
 class Element:
     """One element. It does not keep its parent alive, so that a tree is gone as soon as nobody uses it."""
 
-    __slots__ = ("__weakref__", "_parent", "attributes", "children", "name")
+    __slots__ = ("__weakref__", "_parent", "attributes", "children", "depth", "name")
 
     def __init__(self, name: str, attributes: Mapping[str, str], parent: "Element | None") -> None:
         self.name = name  # in lower case
         self.attributes = attributes
         self.children: list[Element | str] = []  # neighbouring texts are one, unless a comment stands between them
         self._parent = weakref.ref(parent) if parent is not None else None
+        self.depth: int = parent.depth + 1 if parent is not None else 0
 
     @property
     def parent(self) -> "Element | None":
@@ -81,16 +84,20 @@ class Element:
     def first_text(self) -> str:
         """Return the text that it begins with; empty where it begins with an element that has none."""
         node: Element | str = self
-        while isinstance(node, Element):
+        for _ in range(_NEAR):
+            if isinstance(node, str):
+                return node
             if not node.children:
-                return ""
+                break
             node = node.children[0]
-        return node
+        return ""
 
     def short_text(self, most: int) -> str | None:
-        """Return all text below, if it has so many characters at most, white space around it not counted."""
+        """Return all text below, if it has so many characters at most, white space around it apart, in few nodes."""
         pieces: list[str] = []
-        for node in self.nodes(_NOT_TEXT):
+        for place, node in enumerate(self.nodes(_NOT_TEXT)):
+            if place > _FEW:
+                return None
             if isinstance(node, str):
                 pieces.append(node)
                 most -= len(node.strip())

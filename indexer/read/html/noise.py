@@ -29,6 +29,7 @@ _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
 _FIELDS = frozenset({"input", "select", "textarea"})
 LOOKED_AT = 300  # nodes below an element
 NEAR = 20  # elements in or around one
+DEEP = 60  # elements around one, from which on little is looked at what is in it
 _PAGE_PARTS = frozenset({"p", "pre", "h1", "h2", "h3", "form"})
 _NO_NAMES: frozenset[str] = frozenset()
 _FOLDED_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
@@ -57,8 +58,8 @@ def _names(value: str) -> frozenset[str]:
 
 
 def holds(tag: Element, names: Collection[str]) -> bool:
-    """Return whether one of the first few thousand nodes below an element has such a name."""
-    return any(node.name in names for node in tag.elements(5_000))
+    """Return whether one of the first few thousand nodes below an element has such a name; of a deep one, fewer."""
+    return any(node.name in names for node in tag.elements(5_000 if tag.depth < DEEP else NEAR))
 
 
 def is_noise(tag: Element) -> bool:
@@ -92,7 +93,7 @@ def is_noise(tag: Element) -> bool:
 def _is_contents(tag: Element) -> bool:
     """Return whether a list has hardly anything but links to places of the page."""
     first = next((node for node in tag.elements(NEAR) if node.name == "a"), None)
-    if first is None or not first.get("href").startswith("#"):
+    if tag.depth > DEEP or first is None or not first.get("href").startswith("#"):
         return False
     links = [node for node in tag.elements() if node.name == "a"]
     if len(links) < 2 or not all(link.get("href").startswith("#") for link in links):

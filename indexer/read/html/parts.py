@@ -150,7 +150,7 @@ def join_parts(parts: Sequence[SectionDraft]) -> tuple[Section, ...]:
         linked, length = sum(block.linked for block in part.blocks), sum(block.length for block in part.blocks)
         if size < 300 and linked > _LINK_SHARE * length and len(filled) > 1:
             continue
-        if part.leads and following is not None:
+        if part.leads and following is not None and not following.leads:
             following.blocks[:0] = part.blocks
             following.anchor = following.anchor or part.anchor
             continue

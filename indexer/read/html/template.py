@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import classes, is_noise
+from indexer.read.html.noise import DEEP, classes, is_noise
 
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
 MOST_BLOCKS = 2 * _EITHER_END
@@ -62,7 +62,8 @@ def find(tree: HtmlTree) -> dict[str, Any]:
     blocks = iter(()) if tree.redirects else _blocks(tree.body, _ROOT)
     found = [*islice(blocks, _EITHER_END), *deque(blocks, _EITHER_END)]
     title = tree.first("title")
-    headings = [" ".join(tag.text().split()) for tag in tree.elements if tag.name in HEADINGS]
+    tags = (tag for tag in tree.elements if tag.name in HEADINGS and tag.depth < DEEP)
+    headings = [" ".join((tag.short_text(_LONGEST) or "").split()) for tag in tags]
     about = "\n".join(headings) or (title.text() if title is not None else "")
     return {"about": _hash(_ROOT, about), "blocks": found}
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from indexer import notes
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import (
+    DEEP,
     HIDING,
     LOOKED_AT,
     NEAR,
@@ -53,7 +54,8 @@ _TITLE = 200  # characters of what stands before a panel
 
 def unfold(tree: HtmlTree) -> None:
     """Show the panels of a page, and make their titles text."""
-    marked = [tag for tag in tree.elements if tag.name in ("a", "button") or not _MARKS.isdisjoint(tag.attributes)]
+    elements = [tag for tag in tree.elements if tag.depth < DEEP]
+    marked = [tag for tag in elements if tag.name in ("a", "button") or not _MARKS.isdisjoint(tag.attributes)]
     hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
     if hidden:
         _show_panels(tree, hidden)
