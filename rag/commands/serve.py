@@ -4,7 +4,7 @@ import dataclasses
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from importlib import import_module
 from typing import Any, NoReturn, TypeVar
@@ -154,7 +154,9 @@ def keys(
         keys = file.read()
         lines = []
         for key in keys:
-            scope = " ".join([*key.origins, *_in_words(key.part)])
+            words = [*key.origins, *sorted(key.part.collections or ())]
+            words += [f"{name}={value}" for name, value in parameters_of(key.part.filter)]
+            scope = " ".join([*words, *sorted(key.part.readers or ())])
             lines.append(f"{key.name:<24}  {key.role:<5}  {key.created}  {scope}".rstrip())
         return {"keys": [_facts(key) for key in keys]}, "\n".join(lines) or "there are no keys"
     if name is None:
@@ -170,13 +172,6 @@ def keys(
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"
     return {**_facts(made), "key": shown}, text
-
-
-def _in_words(part: Part) -> Iterator[str]:
-    """Yield what a key is for as options name it."""
-    yield from sorted(part.collections or ())
-    yield from (f"{name}={value}" for name, value in parameters_of(part.filter))
-    yield from sorted(part.readers or ())
 
 
 def _facts(key: Key) -> dict[str, Any]:
