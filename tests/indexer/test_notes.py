@@ -37,7 +37,7 @@ def test_the_summary_counts_notes_and_later_builds_still_do(tmp_path: Path, monk
     docs.mkdir()
     (docs / "a.txt").write_text("Cats purr.")
     (docs / "b.txt").write_text("Dogs bark.")
-    monkeypatch.setattr("indexer.pipeline.workers.parse", noting)
+    monkeypatch.setattr("indexer.pipeline.build.parse", noting)
     expected = [{"reason": "an encoding was guessed", "count": 1, "examples": [(docs / "a.txt").as_uri()]}]
     assert run().as_dict()["notes"] == expected
     (docs / "c.txt").write_text("Owls hoot.")
