@@ -1,17 +1,14 @@
 """What is sent: the structs of the REST API, server-sent events, and the word of a long step."""
 
-import io
 import os
 import subprocess
 import sys
-import threading
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.pipeline.progress import step_timer
 from rag import events
 from rag.decoding import decode
 from rag.errors import FieldError
@@ -97,37 +94,3 @@ def test_events_of_other_servers_and_one_without_end(monkeypatch) -> None:
     assert list(decoder.feed("data: " + "x" * 990)) == []
     with pytest.raises(ValueError, match="more than 1,000 characters"):
         list(decoder.feed("x" * 10))
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal, and when something has been written to it often enough."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes, self.busy = 0, threading.Event()
-
-    def isatty(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        self.writes += 1
-        if self.writes >= 4:
-            self.busy.set()
-        return super().write(text)
-
-
-def test_a_long_step_is_a_line_that_a_terminal_rewrites() -> None:
-    for stream, quiet in ((io.StringIO(), False), (Terminal(), True), (Terminal(), False)):
-        with step_timer(stream, "compiling m", quiet=quiet) as step:
-            step("one")
-            if isinstance(stream, Terminal) and not quiet:
-                assert stream.busy.wait(10)  # the clock writes by itself
-            step("two")
-        if not isinstance(stream, Terminal):
-            assert stream.getvalue() == "compiling m: one, 0 s\ncompiling m: two, 0 s\n"
-        elif quiet:
-            assert stream.getvalue() == ""
-        else:
-            lines = stream.getvalue().split("\r\x1b[K")
-            assert lines[1].endswith(" compiling m: one, 0 s")
-            assert (lines[-1], "\n" in stream.getvalue()) == ("", False)

@@ -35,25 +35,6 @@ def test_a_file_is_named_from_its_source_on(url, place):
     assert distinct(["docs", "docs", "x"], ["/a/docs", "/b/docs/", "/c/x"]) == ["a/docs", "b/docs", "x"]
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "shown"),
-    [
-        ("source", "/srv/data/docs", "docs"),
-        ("source", "https://docs.example/guide/", "https://docs.example/guide/"),
-        ("path", "/srv/data/docs/sub", "docs/sub"),
-        ("path", "/guide", "/guide"),
-        ("path", "/srv/data/docs2", "/srv/data/docs2"),
-        ("url_prefix", "file:///srv/data/docs/a%20b.md", "docs/a%20b.md"),
-        ("url_prefix", "file:///srv/data/docs/old/x.md", "old/x.md"),
-        ("language", "docs", "docs"),
-    ],
-)
-def test_addresses_of_the_page_name_files_likewise(field, value, shown):
-    places = Places(["/srv/data/docs/old", "/srv/data/docs", "https://docs.example/guide/"])
-    assert places.display_value(field, value) == shown
-    assert places.index_values({field: [shown, value]}) == {field: [value, value]}
-
-
 def test_the_page_narrows_by_names_and_shows_no_path_of_the_server(tmp_path):
     with library(tmp_path, pages=3) as retriever:
         client = create_app(retriever, Settings()).test_client()

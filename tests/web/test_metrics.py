@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-from types import SimpleNamespace
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -15,7 +14,7 @@ from rag.settings import load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_server import Running, until
 from web.app import create_app
-from web.metrics import WORKER_NUMBER, Metrics, number_worker
+from web.metrics import Metrics
 
 TOOK = {"embed": 2.0, "dense": 0.7, "lexical": 0.4, "fuse": 0.1, "total": 3.1}
 
@@ -127,18 +126,6 @@ def test_workers_count_together_and_a_killed_one_loses_nothing(tmp_path):
     finally:
         status, errors = running.stop()
     assert status == 0, errors
-
-
-def test_a_worker_takes_over_the_number_of_one_that_ended(monkeypatch):
-    monkeypatch.setenv(WORKER_NUMBER, "")
-    server, workers = SimpleNamespace(WORKERS={}), [SimpleNamespace() for _ in range(3)]
-    for place, worker in enumerate(workers):
-        number_worker(server, worker)
-        server.WORKERS[place] = worker
-    del server.WORKERS[1]
-    number_worker(server, another := SimpleNamespace())
-    assert [worker.number for worker in (*workers, another)] == [0, 1, 2, 1]
-    assert os.environ[WORKER_NUMBER] == "1"
 
 
 def test_what_clients_make_up_is_counted_as_one(app, client):

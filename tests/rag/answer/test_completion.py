@@ -6,12 +6,11 @@ import re
 import threading
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
-from rag.answer.completion import MOST_BYTES, Finished, complete
+from rag.answer.completion import MOST_BYTES, complete
 from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Endpoint, Exchange, messages, neutralise, search_text
 from rag.errors import EndpointFailed, NotConfigured, SettingsError
 from rag.settings import load
@@ -125,18 +124,6 @@ def endpoint_of(server: FakeEndpoint, timeout: float = 20) -> Endpoint:
     return replace(
         Endpoint.of(load({"answer_url": server.url, "answer_model": "m", "answer_key": KEY})), timeout=timeout
     )
-
-
-def test_text_as_it_is_written(server):
-    go_on = threading.Event()
-    server.answers("It ", "is", go_on, " so.")
-    with closing(complete(endpoint_of(server), CHAT)) as pieces:
-        assert [next(pieces), next(pieces)] == ["It ", "is"]  # before the rest has been written
-        go_on.set()
-        assert [found for found in pieces if found is not None] == [" so.", Finished("stop")]
-    assert server.requests == [{"model": "m", "messages": CHAT, "stream": True}]
-    assert server.headers[0]["path"] == "/v1/chat/completions"
-    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
 @pytest.mark.parametrize(

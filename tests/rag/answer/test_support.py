@@ -112,14 +112,6 @@ def test_citations_whole_and_letter_by_letter(text: str, shown: str, cited: list
         assert filtered.cited == cited
 
 
-def test_what_cannot_become_a_citation_is_not_held_back() -> None:
-    filtered = CitationFilter(3)
-    assert filtered.feed("see [the manual") == "see [the manual"
-    assert filtered.feed(" [1") == ""
-    assert filtered.feed("]") == " [1]"
-    assert filtered.feed("[" + "1" * 200) == "[" + "1" * 200
-
-
 PUMP = make_hit(
     1,
     title="Pump",

@@ -69,15 +69,6 @@ def kept(run: Run) -> dict[str, dict[str, str]]:
     return sources
 
 
-def test_flags_stay_with_the_source_they_were_given_with(run: Run, site: Site) -> None:
-    """The second line is what the quickstart says to read the sources again."""
-    run("index", site.url, "--allow-private", "--include", "/cats", "--json")
-    assert documents(run) == 1
-    again = run("index", "--json")
-    assert (again["documents"], again["published"]) == (1, False)
-    assert kept(run) == {site.url: {"include": "/cats", "allow_private": "yes"}}
-
-
 def test_a_flag_is_for_the_sources_named_with_it(run: Run, site: Site, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("# Notes\n\nBirds sing.\n")
     run("index", site.url, "--allow-private", "--include", "/cats", "--json")
@@ -192,13 +183,6 @@ def test_a_verb_loads_only_what_it_needs() -> None:
         done = subprocess.run([sys.executable, "-c", code, *line], capture_output=True, text=True, check=True)
         assert "rag.commands.verb" in done.stderr.split()
         assert {"torch", "numpy", "faiss", "tantivy", "httpx", "flask"} & set(done.stderr.split()) == set()
-
-
-def test_alone_it_shows_its_help(run: Run) -> None:
-    code, out, err = run()
-    assert (code, err) == (0, "")
-    assert "search" in out
-    assert out == run("--help")[1]
 
 
 def test_a_misspelled_variable_is_told(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from rag.errors import DatasetError, QueryError, SettingsError
 from rag.evaluation.evaluation import (
-    as_text,
     compare,
     evaluate,
     p_value,
@@ -61,14 +60,6 @@ def test_lexical_needs_no_vectors(folder):
     assert embedder.encoded == 0
 
 
-@pytest.mark.parametrize(("mode", "says"), [("hybrid", True), ("dense", True), ("lexical", None)])
-def test_tokens(folder, mode, says):
-    scores = evaluate(read_dataset(folder), DummyEmbedder(), mode=mode, tokens=True)
-    assert scores.get("tokens") is says
-    assert scores["mrr@10"] >= 0.5
-    assert mode != "hybrid" or scores["recall@100"] == 1.0  # d0 is found for q2 by meaning
-
-
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
@@ -105,12 +96,6 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
 # Two sides
 
 
-def found():
-    side = {"side": "live", "documents": 3, "model": "m", "precision": "fp32", "mode": "hybrid"}
-    compared = compare(QUERIES, JUDGED, A, B)
-    return {"a": side, "b": side | {"side": "live,mode=dense", "missing": 1}, **compared}
-
-
 def test_each_query_is_compared():
     compared = compare(QUERIES, JUDGED, A, B)
     worst, same, best = compared["by_query"]
@@ -133,14 +118,6 @@ def test_the_test_looks_at_every_choice_of_signs_or_at_a_sample():
     differences = np.random.default_rng(1).normal(0.02, 0.2, 200)
     assert p_value(np.abs(differences)) < 0.001
     assert p_value(differences) == p_value(differences)
-
-
-def test_text():
-    lines = as_text(found()).splitlines()
-    assert lines[1] == "B  live,mode=dense: 3 documents, m (fp32), hybrid"
-    assert "B does not have 1 of the documents that are judged relevant" in lines
-    assert lines[lines.index("worse in B") + 2].strip() == "d1 1 → 2"
-    assert lines[lines.index("better in B") + 2].strip() == "d3 not found → 1"
 
 
 class Found:

@@ -20,7 +20,7 @@ from rag.commands.cli import main
 from rag.errors import InsightsError
 from rag.evaluation.evaluation import read_dataset
 from rag.insights.report import BAD, GOOD, OPENED, judged_questions, no_formula, report, write_dataset
-from rag.insights.store import DATABASE, Feedback, InsightsStore, Searched, first_id, new_id, open_to_read, time_of
+from rag.insights.store import DATABASE, Feedback, InsightsStore, Searched, first_id, new_id, open_to_read
 from tests.rag.conftest import Site
 
 NOW = time.time()
@@ -47,14 +47,6 @@ def store(tmp_path: Path) -> Any:
 
 def all_bytes(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
-
-
-def test_ids_go_up_with_time_and_nobody_guesses_them() -> None:
-    ids = [new_id(NOW + second) for second in range(1000)]
-    assert ids == sorted(ids)
-    assert len({id[16:] for id in ids}) == 1000
-    assert all(len(id) == 32 and first_id(NOW + second) <= id for second, id in enumerate(ids))
-    assert all(abs(time_of(id) - NOW - second) < 0.002 for second, id in enumerate(ids))
 
 
 def test_the_folder_is_private(store: InsightsStore) -> None:

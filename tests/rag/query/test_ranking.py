@@ -17,13 +17,9 @@ from rag.errors import SettingsError
 from rag.query.explain import Explanation, in_words
 from rag.query.ranking import (
     Ranking,
-    choose,
     collapse,
-    extend,
     fuse,
     lower_boilerplate,
-    rerank,
-    trust_in_terms,
 )
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import as_text
@@ -55,37 +51,6 @@ def no_vectors(rows):
     raise AssertionError(f"vectors of {rows} were asked for")
 
 
-def maxsim_of(scores):
-    """Return a function that gives the MaxSim of rows."""
-    return lambda rows: floats(*(scores[row] for row in rows.tolist()))
-
-
-def by_row(ranking, column):
-    return dict(zip(ranking.rows.tolist(), ranking.columns[column].tolist(), strict=True))
-
-
-def test_both_searches_are_scaled_and_added():
-    asked = []
-
-    def cosines(rows):
-        asked.append(rows.tolist())
-        return np.full(len(rows), 0.5, np.float32)
-
-    ranking = fuse(found([(0.9, 7), (0.4, 2)]), words([(12.0, 3), (6.0, 7)]), cosines)
-    assert asked == [[3]], "only rows that the dense search did not find"
-    assert ranking.rows.tolist() == [7, 3, 2]
-    assert by_row(ranking, "dense") == pytest.approx({7: 0.9, 3: 0.5, 2: 0.4})
-    assert by_row(ranking, "lexical") == {7: 6.0, 3: 12.0, 2: 0.0}
-    assert ranking.scores.tolist() == pytest.approx([(1 + 0.5) / 2, (0.2 + 1) / 2, 0])
-
-
-@pytest.mark.parametrize(
-    ("best", "idf_sum", "weight"), [(3, 12, 0.5), (6, 12, 1), (30, 12, 1), (0, 12, 0), (3, 0, 1), (None, 12, 1)]
-)
-def test_words_count_less_where_the_best_hit_has_less_than_half_of_the_query(best, idf_sum, weight):
-    assert trust_in_terms(words([] if best is None else [(best, 1), (best / 2, 0)], idf_sum)) == weight
-
-
 @pytest.mark.parametrize("part", ["dense", "lexical"])
 def test_one_search_keeps_its_order_and_what_repeats_is_ranked_lower(part):
     pairs = [(0.8, 5), (0.75, 3), (0.4, 1), (-0.1, 9)]
@@ -97,35 +62,6 @@ def test_one_search_keeps_its_order_and_what_repeats_is_ranked_lower(part):
     assert low.scores.tolist() == pytest.approx([0.75, 0.72, 0.4, -0.11])
     assert low.columns[part].tolist() == pytest.approx([0.75, 0.8, 0.4, -0.1]), "as it was found"
     assert lower_boilerplate(ranking, np.zeros(4, np.uint8)).scores.tolist() == ranking.scores.tolist()
-
-
-def test_what_was_read_comes_first():
-    ranking = Ranking(np.arange(5), floats(9, 8, 7, 6, 5), {"dense": floats(1, 2, 3, 4, 5)})
-    read = rerank(ranking, np.array([0, 2, 3]), floats(0, 1, 10), floats(0.1, 0.2, 0.3))
-    assert read.rows.tolist() == [0, 3, 2, 1, 4]  # equal ones as they were
-    assert read.scores == pytest.approx([7.5, 7.5, 6 + 3 * (1 / 6 + 0.05), 6.65, 5])
-    assert np.array_equal(read.columns["rerank"], floats(0.1, 0.3, 0.2, np.nan, np.nan), equal_nan=True)
-    assert read.columns["dense"].tolist() == [1, 4, 3, 2, 5]
-    deeper = extend(read, fuse((floats(7, 1), np.array([2, 9])), None, no_vectors))
-    assert deeper.rows.tolist() == [0, 3, 2, 1, 4, 9]
-    assert np.isnan(deeper.columns["rerank"][-1])
-
-
-def ranked(count):
-    return Ranking(np.arange(count), np.linspace(1, 0.1, count, dtype=np.float32), {})
-
-
-def test_a_copy_is_folded_into_the_best():
-    choice = choose(ranked(4), facts([0, 1, 2, 3], [0xF0, 0, 0xF0, 0xF1]), k=2)
-    assert choice.indices.tolist() == [0, 1]
-    assert choice.folded == {0: [2, 3]}
-
-
-def test_at_most_so_many_of_a_document():
-    signatures = [1 << 5 * n | 0x1F << 5 * n for n in range(6)]
-    choice = choose(ranked(6), facts([0, 0, 0, 1, 0, 1], signatures), k=6, per_document=2)
-    assert choice.indices.tolist() == [0, 1, 3, 5]
-    assert choice.left_out == {0: 2}
 
 
 def test_collapse_folds_near_duplicates_and_makes_no_chains():

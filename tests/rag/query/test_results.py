@@ -6,7 +6,7 @@ import pytest
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
 from indexer.generation.lexical.lexical_query import read_query
-from rag.query.headings import OFFERED, sample_headings, worth_asking
+from rag.query.headings import sample_headings, worth_asking
 from rag.query.results import Hit, count_facets, split_sentences
 from rag.query.retriever import Retriever, is_close, mark_sentences
 from tests.dummy import DummyEmbedder
@@ -144,16 +144,6 @@ def test_questions_come_before_phrases_and_what_says_too_little_is_not_offered(n
     found = worth_asking([("a", name), *((question, question) for question in questions)])
     assert set(found[:2]) == questions
     assert found[2:] == ([offered] if offered else [])
-
-
-def test_documents_take_turns_and_what_several_have_is_not_offered() -> None:
-    names = [("faq", f"Why is thing {'abcdefghijklmnop'[at]} like that?") for at in range(16)]
-    names += [("a", "Reporting bugs to us"), ("b", "Reporting Bugs to Us")]
-    found = worth_asking([*names, ("guide", "Installing the package"), ("notes", "Partial indexes in practice")])
-    assert found[0].startswith("Why is")
-    assert found[1:3] == ["Installing the package", "Partial indexes in practice"]
-    assert len(found) == OFFERED
-    assert not any("eporting" in text for text in found)
 
 
 def test_they_are_taken_from_all_over_the_index(site) -> None:

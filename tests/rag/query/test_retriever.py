@@ -1,18 +1,17 @@
 """The whole query path on small indexes: what is found, page by page, and what the answer says of it."""
 
 import sys
-import threading
 
 import pytest
 
 from indexer.config import BuildConfig, ChunkConfig
-from indexer.errors import IndexMissing, SynonymsError
+from indexer.errors import SynonymsError
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
-from rag.errors import DeadlinePassed, FingerprintMismatch, QueryError, SettingsError
-from rag.query.request import FURTHEST, MODES, Limits, SearchRequest
+from rag.errors import DeadlinePassed, SettingsError
+from rag.query.request import MODES, Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
@@ -63,22 +62,6 @@ def test_the_right_passage_is_first(retriever):
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
 
 
-@pytest.mark.parametrize("takes_long", [False, True])
-def test_words_are_searched_apart_only_where_that_takes_long(retriever, monkeypatch, takes_long):
-    monkeypatch.setattr(retriever.generation, "terms_take_long", takes_long)
-    threads = []
-    search_terms = retriever.generation.search_terms
-
-    def spy(*args):
-        threads.append(threading.current_thread())
-        return search_terms(*args)
-
-    wanted = ask(retriever, "partial index of a table").hits
-    monkeypatch.setattr(retriever.generation, "search_terms", spy)
-    assert ask(retriever, "partial index of a table").hits == wanted
-    assert [thread is not threading.current_thread() for thread in threads] == [takes_long]
-
-
 @pytest.mark.parametrize(("mode", "silent"), [("dense", "lexical"), ("lexical", "dense")])
 def test_one_search_alone(retriever, mode, silent):
     hits = ask(retriever, "dead tuples", k=3, mode=mode).hits
@@ -88,32 +71,9 @@ def test_one_search_alone(retriever, mode, silent):
     assert len(ask(retriever, "zebra", mode=mode).hits) == (3 if mode == "dense" else 0)  # the nearest
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"query": " \t\n"}, "query must be text of 1 to 10000 characters with something"),
-        ({"query": "\ud800"}, "half of a surrogate pair"),
-        ({"query": "x", "k": 0}, "k must be a whole number from 1 to 100"),
-        ({"query": "x", "expand": "all"}, "expand must be one of: none, section"),
-        ({"query": "x", "offset": FURTHEST + 1}, "offset must be a whole number from 0 to 1000"),
-    ],
-)
-def test_bad_queries_are_refused(retriever, arguments, error):
-    with pytest.raises(QueryError, match=error):
-        retriever.answer_query(SearchRequest(**arguments))
-
-
 @pytest.mark.parametrize("query", ["🙂", "' OR 1=1 --", "a" * 200])
 def test_odd_queries_are_answered(retriever, query):
     assert ask(retriever, query, k=1).hits
-
-
-def test_an_index_of_another_model_is_refused_by_field(site, tmp_path):
-    site.build(DummyEmbedder(name="other"))
-    with pytest.raises(FingerprintMismatch, match="model: index 'other', here 'dummy'"):
-        opened(site)
-    with pytest.raises(IndexMissing, match="pilotlight index SOURCE"):
-        Retriever(Generation.open(tmp_path / "none"), DummyEmbedder())
 
 
 def test_a_hit_with_its_section(site):
@@ -177,15 +137,6 @@ def test_pages_make_up_the_whole(many, options):
     assert len(hits) > 200
     assert len({hit.id for hit in hits}) == len(hits)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-
-
-def test_the_last_page_says_so(many):
-    page = ask(many, "vacuum", k=100, offset=200)
-    while page.next is not None:
-        page = ask(many, "vacuum", k=100, offset=page.next)
-    assert len(page.hits) < 100
-    assert ask(many, "vacuum", k=10, offset=FURTHEST).hits == []
-    assert ask(many, "zebra", mode="lexical").next is None
 
 
 def test_facets_count_documents(many):

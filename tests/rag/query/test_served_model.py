@@ -198,56 +198,7 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
 
 
-def test_texts_of_one_caller_wait_in_short_runs():
-    sizes = [200, 50, 50, 999, 1, *[10] * 100]
-    found = list(served_model.runs(sizes))
-    assert [place for run in found for place in range(run.start, run.stop)] == list(range(len(sizes)))
-    assert all(sum(sizes[run]) <= 256 or run.stop - run.start == 1 for run in found)
-    assert len(found) < 9
-
-
-def test_tokens_come_from_the_run_that_all_share():
-    runs = []
-
-    class Counting(DummyEmbedder):
-        def encode_query_tokens(self, texts):
-            runs.append(list(texts))
-            return super().encode_query_tokens(texts)
-
-    embedder = Counting()
-    batcher = QueryBatcher(embedder)
-    [(vector, tokens)] = batcher.encode_tokens(["alpha beta"])
-    assert np.array_equal(vector, batcher.encode(["alpha beta"])[0])
-    assert runs == [["alpha beta"]]  # and none where only the vector is wanted
-    assert np.array_equal(tokens, embedder.encode_query_tokens(["alpha beta"])[0].tokens)
-
-
 TEXTS = ["vacuum the table", "an index", "the vacuum"]
-
-
-class Clock:
-    """A clock that moves only while the model runs, by so many seconds a token."""
-
-    def __init__(self, monkeypatch, pace):
-        self.now, self.pace = 100.0, pace
-        monkeypatch.setattr("rag.query.served_model.time.monotonic", lambda: self.now)
-
-    def queue(self):
-        model, logits = DummyCrossEncoder(), DummyCrossEncoder.logits
-
-        def timed(rows):
-            self.now += self.pace * sum(map(len, rows))
-            return logits(model, rows)
-
-        model.logits = timed
-        return RerankQueue(model)
-
-
-def test_a_search_scores_as_many_as_there_is_time_for(monkeypatch):
-    queue = Clock(monkeypatch, pace=0.01).queue()
-    texts = ["one two three four five six seven eight nine"] * 50  # 10 tokens, 0.1 seconds
-    for seconds, count in ((1000, 50), (1.5, 12), (0.5, 4), (0, 0)):
-        assert len(within(seconds, queue.score_best, "one", texts)) == count
 
 
 def test_searches_go_before_those_who_can_wait(monkeypatch):

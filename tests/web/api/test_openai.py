@@ -129,10 +129,3 @@ def test_other_errors(client, retriever):
     assert "rerank_model" not in client.get("/readyz").get_json()
     locked = create_app(retriever, Settings(anonymous="none")).test_client()
     assert locked.post(RERANK, json=RANKING).status_code == 401
-
-
-@pytest.mark.parametrize("path", ["/rerank", "/v2/rerank", "/api/v1/embeddings", "/api/v1/insights"])
-def test_removed_addresses_name_their_successor(client, path):
-    answer = client.post(path, json={}, headers={"Accept": "text/html"})
-    assert (answer.status_code, answer.mimetype) == (410, "application/problem+json")
-    assert "/v1/" in answer.get_json()["detail"].partition("was removed: ")[2]

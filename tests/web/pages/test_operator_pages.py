@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from rag.query.results import Answer
 from rag.serving.access import KeyFile, Part
 from rag.settings import Settings
 from tests.web.api.test_feedback import Kept, searched
@@ -62,15 +61,6 @@ def test_it_says_what_is_served_and_what_the_last_build_did(client, retriever):
     ):
         assert words in text, words
     assert 'href="javascript' not in client.get("/status").text
-
-
-def test_speed_is_that_of_the_metrics(app, client):
-    for embed in (1.5, 2.5):
-        answer = Answer("q", [], {"embed": embed, "total": 2 * embed}, "g1")
-        app.extensions["metrics"].searched(answer, "hybrid", "default")
-    text = text_of(client)
-    assert "Means of 2 searches since the server started" in text
-    assert "Embedding 2.0 ms Dense 0.0 ms Lexical 0.0 ms Fusion 0.0 ms All 4.0 ms" in text
 
 
 PATHS = ("/insights", "/api/v1/insights.csv")

@@ -28,16 +28,6 @@ def test_code_keeps_its_lines():
     assert html.endswith("<p>And so it goes on in words, as before.</p>")
 
 
-@pytest.mark.parametrize("length", [10, 60, 119])
-def test_a_path_is_never_cut(length):
-    path = "/" + "/".join(["etc"] * (length // 4))
-    text = " ".join(f"{path}/{number}" for number in range(60))
-    for number in range(0, 60, 7):
-        at = text.index(f"{path}/{number}")
-        words = make_snippet(text, [(at, at + 5)]).striptags().replace("…", " ").split()
-        assert set(words) <= set(text.split())
-
-
 @pytest.mark.parametrize(
     ("text", "is_code"),
     [
@@ -58,19 +48,6 @@ def test_a_path_is_never_cut(length):
 )
 def test_what_counts_as_code(text, is_code):
     assert [block.kind == "code" for block in split_blocks(text)] == [is_code]
-
-
-@pytest.mark.parametrize(
-    ("text", "are_code"),
-    [
-        ("def f(x):\n    if x:\n\n        return 1\n\n    total", [True]),  # one line alone looks like nothing
-        ("def f(x):\n    return x\n\n- an item", [True, False]),
-        ("def f(x):\n    return x\n\n  An indented paragraph of plain words follows the code here.", [True, False]),
-        ("Plain words.\n\n    total", [False, False]),
-    ],
-)
-def test_code_goes_on_over_blank_lines_as_far_as_it_is_indented(text, are_code):
-    assert [block.kind == "code" for block in split_blocks(text)] == are_code
 
 
 def test_a_section_sets_its_passage_off():
@@ -109,15 +86,3 @@ def test_a_table_has_rows_and_cells_of_which_none_is_cut():
     assert html.startswith(f'<div class="rows" tabindex="0"><table><tr><td>{CUT}</td></tr><tr><td>part 2')
     assert "<tr><td>part <mark>30</mark></td><td>a thing &amp; more</td><td>30</td></tr>" in html
     assert html.endswith(f"</td></tr><tr><td>{CUT}</td></tr></table></div>")
-
-
-@pytest.mark.parametrize(
-    ("text", "kinds"),
-    [
-        ("One\n\nTwo\n\nThree", ["text", "text", "text"]),
-        ("a | b\nc | d\ne | f", ["table"]),
-        ("ls | wc -l |\nsort | uniq |\nhead | tail;", ["code"]),
-    ],
-)
-def test_tables_are_told_from_text(text, kinds):
-    assert [block.kind for block in split_blocks(text)] == kinds
