@@ -21,10 +21,13 @@ _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
 _LONGEST = 2_000  # characters; longer ones are traps or data, not pages
 _DROPPED = str.maketrans("", "", "\t\r\n")  # by the URL standard, wherever they stand
 
-# names of parameters that are session ids whatever their value is, and that are if it is a long hexadecimal number
-_SESSION = re.compile(r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid", re.IGNORECASE)
+# names of parameters that are session ids whatever their value is, and that are if it is a long random one
+_SESSION = re.compile(
+    r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
+)
 _LIKELY = re.compile(r"\w{0,10}(?:sid|sess|session|session_?id)", re.IGNORECASE)
-_HEX = re.compile(r"[0-9a-f-]{32,40}", re.IGNORECASE)
+_RANDOM = re.compile(r"[0-9a-f-]{32,40}|(?=[a-z]*[0-9])(?=[0-9]*[a-z])[0-9a-z]{16,64}", re.IGNORECASE)
+_IN_PATH = re.compile(r"(?<=/)\((?:[A-Z]\([\w-]{1,300}\)){0,3}S\([\w-]{10,300}\)\)/")  # ASP.NET: /(S(lit3py55…))/
 _PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.IGNORECASE)
 
 
@@ -92,6 +95,8 @@ def without_session(url: str) -> str:
     path, mark, query = url.partition("?")
     if ";" in path or "%3" in path:
         path = _PARAMETER.sub(lambda found: "" if _is_session(found[1], found[2]) else found[0], path)
+    if "/(" in path:
+        path = _IN_PATH.sub("", path)
     if "=" in query:
         pairs = [pair for pair in query.split("&") if not _is_session(*pair.partition("=")[::2])]
         mark, query = "?" if pairs else "", "&".join(pairs)
@@ -99,7 +104,7 @@ def without_session(url: str) -> str:
 
 
 def _is_session(name: str, value: str) -> bool:
-    is_likely = _LIKELY.fullmatch(name) and _HEX.fullmatch(value)
+    is_likely = _LIKELY.fullmatch(name) and _RANDOM.fullmatch(value)
     return bool(is_likely or _SESSION.fullmatch(name))
 
 

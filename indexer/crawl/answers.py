@@ -24,16 +24,19 @@ from indexer.generation.manifest import Manifest
 from indexer.read.extraction import language_of
 from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
 from indexer.records import Page
+from indexer.urls import normalise, origin
 
 FRESH = 6 * 3600  # seconds for which a page of an interrupted build need not be fetched again
 _LONGEST = 1_000  # characters read of a header with parameters or a date
+_LONGEST_LINKS = 10_000  # characters read of Link headers
 HEAD = 1_024  # bytes of a body that tell its type
 # headers that describe the page, or what its scripts may do with it
 _OF_PAGE = frozenset(
-    b"etag last-modified content-language x-robots-tag "
+    b"etag last-modified link content-language x-robots-tag refresh "
     b"access-control-allow-origin access-control-allow-credentials".split()
 )
 _AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")  # a version or other text after it is ignored
+_REFRESH = re.compile(r"""[ ]*0[ ]*[;,][ ]*(?:url[ ]*=[ ]*)?["']?([^"' ]+)""", re.IGNORECASE)
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
 # types that servers send with anything: application/octet-stream, binary/octet-stream, application/force-download, …
@@ -161,6 +164,21 @@ def base_of(live: Manifest | None, credentials: Sequence[Credential]) -> str:
 def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
     """Return the headers that describe the page, without secrets, and none that describe the client."""
     return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _OF_PAGE])
+
+
+def canonical_of(url: str, headers: httpx.Headers) -> str | None:
+    """Return the canonical address on the same site that a Link header names, or None if it is the page's own."""
+    links = httpx.Response(200, headers={"Link": headers.get("Link", "")[:_LONGEST_LINKS]}).links
+    target = next((link["url"] for link in links.values() if "canonical" in link.get("rel", "").lower().split()), "")
+    canonical = normalise(url, target) if target else None
+    return canonical if canonical and canonical != url and origin(canonical) == origin(url) else None
+
+
+def refresh_of(url: str, headers: httpx.Headers) -> str | None:
+    """Return the address that a Refresh header leads to at once, or None if it is the page's own."""
+    found = _REFRESH.match(headers.get("Refresh", "")[:_LONGEST])
+    address = normalise(url, found[1]) if found else None
+    return address if address != url else None
 
 
 def language_in(headers: httpx.Headers) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from indexer import memory
-from indexer.crawl.answers import Answer, Journal, Unavailable, robots_directives
+from indexer.crawl.answers import Answer, Journal, Unavailable, canonical_of, refresh_of, robots_directives
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request
 from indexer.crawl.links import (
@@ -301,7 +301,7 @@ class _Crawl:
             return replace(page, links=record.links, noindex=noindex), None
         wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._context.wanted(page))
         links = read_links(page, self._readers.borrowed, wanted)
-        target = links.refresh
+        target = links.refresh or refresh_of(page.url, answer.headers)
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
             try:
                 self._check_redirect(target)
@@ -330,7 +330,7 @@ class _Crawl:
             left_out=links.leads_on or page.left_out,
             reading=links.reading,
         )
-        return page, links.canonical
+        return page, links.canonical or canonical_of(page.url, answer.headers)
 
     def _answer(self, url: str, types: Collection[str]) -> Answer:
         """Fetch an address, or return its answer in the journal of an interrupted crawl."""

@@ -119,6 +119,7 @@ HEX = "0a1b2c3d4e5f60718293a4b5c6d7e8f9"
         "/a;jsessionid=2ZxKQpLJ9y!-1234567", "/a%3Bjsessionid=AB12CD34", f"/a;sid={HEX}",
         "/a?PHPSESSID=q1w2e3r4t5y6u7i8o9p0a1s2d3", "/a?ASPSESSIONIDQQGGGRTS=KJHGFDSA", f"/a?sid={HEX}",
         f"/a?osCsid={HEX}", "/a?session_id=550e8400-e29b-41d4-a716-446655440000",
+        "/a?sessid=Zx9Yw8Vu7Ts6Rq5P", "/a?CFID=1234&CFTOKEN=56789012", "/(S(lit3py55t21z5v55vlm25s55))/a",
     ],
 )  # fmt: skip
 def test_session_ids_are_no_part_of_an_address(path: str) -> None:

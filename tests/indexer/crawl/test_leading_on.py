@@ -35,6 +35,15 @@ def test_refreshes_are_followed_like_redirects(site: Site, limits: CrawlLimits, 
     assert run(site, limits) == (["/guide", "/more"], {}, {})
 
 
+def test_headers_lead_on_as_markup_does(site: Site, limits: CrawlLimits) -> None:
+    site.routes["/"] = Reply(b"", 200, HTML | {"Refresh": "0; url=/guide"})
+    text = {"Content-Type": "text/plain", "Link": f'</style.css>; rel=preload, <{site.url}/notes>; rel="canonical"'}
+    site.routes["/notes.txt"] = Reply(b"notes", 200, text)
+    site.routes["/guide"] = link("/notes.txt")
+    site.pages(notes="notes")
+    assert run(site, limits)[0] == ["/guide", "/notes"]
+
+
 @pytest.mark.parametrize("content", ["0", "0; url=/", "0; url=", "1800;url=/next", "0; url=mailto:a@b", "10; url=next"])
 def test_refreshes_that_lead_nowhere_or_leave_time_to_read(site: Site, limits: CrawlLimits, content: str) -> None:
     site.routes["/"] = f'<meta http-equiv="refresh" content="{content}"><p>{WORDS}</p>'
