@@ -282,6 +282,7 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
         remove_comments=True,
         remove_pis=True,
     )
+    has_address = False
     for event, element in events:
         name, parent = _name(element), element.getparent()
         if parent is None:
@@ -295,6 +296,7 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
                 raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
             continue
         if event == "start":
+            has_address = has_address and name not in _ENTRIES
             continue
         above = _name(parent)
         if above in _ENTRIES:
@@ -302,9 +304,13 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
             if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
                 address = element.get("href", "")
             if address := urljoin(element.base or "", address.strip()):
+                has_address = True
                 yield above, address
                 continue
         if name in _ENTRIES:  # done with: memory does not grow with the list
+            ids = [child for child in element if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"]
+            if not has_address and ids and (ids[0].text or "").strip().startswith(("http://", "https://")):
+                yield name, str(ids[0].text).strip()
             element.clear()
             while element.getprevious() is not None:
                 del parent[0]

@@ -6,7 +6,7 @@ dialogs, tooltips and messages are none. All looks into an element end after a f
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from indexer import notes
@@ -66,7 +66,7 @@ def unfold(tree: HtmlTree) -> None:
         if is_around or element.name in _TITLES:
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
     if controls:
-        _read_titles(controls)
+        _read_titles(controls, {tag.anchor: tag for tag in reversed(elements) if "id" in tag.attributes})
 
 
 def _is_control(element: Element) -> bool:
@@ -170,7 +170,7 @@ def _is_title(element: Element) -> bool:
     return any(tag.name in _BEFORE_PANELS or tag.get("role") in ("button", "tab") for tag in (element, *inside))
 
 
-def _read_titles(controls: Sequence[Element]) -> None:
+def _read_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
     """Make text of the controls that are all the words of a title, or that stand before panels of text like others."""
     following: dict[int, Element] = {}  # by the id of an element, the one after it
     for parent in {id(control.parent): control.parent for control in controls}.values():
@@ -181,14 +181,18 @@ def _read_titles(controls: Sequence[Element]) -> None:
             continue
         title = next((parent for parent in control.parents() if parent.name in _TITLES), None)
         panel = following.get(id(control))
+        is_opener = not _EXPANDING.isdisjoint(control.attributes)
+        if is_opener:
+            named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
+            panel = next((element for element in named if element is not None), panel)
         if title is not None:
             if not _has_words_of_its_own(title):
                 _make_text(control, "span")
         elif control.get("role") == "tab" or _opens_popup(control):
             continue
         elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
-            alike[control.name, classes(control), panel.name, classes(panel)].append(control)
-    openers = [control for some in alike.values() if len(some) > 1 for control in some]
+            alike[control.name, classes(control), panel.name, classes(panel), is_opener].append(control)
+    openers = [control for key, some in alike.items() if len(some) > 1 or key[-1] for control in some]
     said = Counter(_beginning(control) for control in openers)
     for control in openers:
         if said[_beginning(control)] == 1:  # others say only what they do

@@ -248,7 +248,11 @@ class Walker:
             self._own_anchor = self._own_anchor or anchor
         elif 0 < line.length <= _TERM_LENGTH and tag.name in _NAMES and not line.defines:
             # the id of a name is that of its line: what is before it, as in "data Tide", tells its kind
-            if "href" not in tag.attributes and _WORD.search(tag.first_text()) and "." not in "".join(line.pieces):
+            if (
+                "href" not in tag.attributes
+                and _WORD.search(tag.first_text())
+                and "." not in "".join(line.pieces[:_TERM_LENGTH])
+            ):
                 line.anchor, line.defines = anchor, True
             self._near_anchor, self._near_is_block = anchor, False
         elif is_block or self._near_anchor is None or not self._near_is_block:

@@ -56,6 +56,10 @@ LISTS = {
     "Atom with a base": (
         ATOM % "<entry xml:base='http://t.test/'><link href='a'/></entry><entry xml:base='/'><link href='b'/></entry>"
     ).encode(),
+    "RSS by guid": (
+        RSS % "<item><guid>http://t.test/a</guid></item><item><guid>x</guid><link>/b</link></item>"
+    ).encode(),
+    "Atom by id": (ATOM % "<entry><id>http://t.test/a</id></entry><entry><link href='/b'/></entry>").encode(),
     "RDF": (RDF % "<item rdf:about='x'><link>/a</link></item><item rdf:about='y'><link>/b</link></item>").encode(),
     "text": b"http://t.test/a\r\nHTTP://T.test/b\r\n",
     "text with a BOM": b"\xef\xbb\xbfhttp://t.test/a\n\n# more\n  /b  \n",

@@ -38,6 +38,7 @@ TITLES = {
     ),
 }
 LINES = {
+    "a button that opens": "<div><button aria-expanded=false aria-controls=x>TITLE</button></div><p id=x>Text.</p>",
     "a label": (
         "<input type=checkbox id=i0><label for=i0 class=l>TITLE</label><div class=c><p>Text.</p></div><input "
         "type=checkbox id=i1><label for=i1 class=l>Other</label><div class=c><p>Text.</p></div>"
