@@ -158,17 +158,6 @@ def test_a_text_longer_than_the_positions_is_told(make_model, start):
 
 
 @needs_kernels
-@pytest.mark.parametrize("name", [library.LIBRARY, kernel.WEIGHTS, kernel.LAYOUT])
-def test_a_missing_file_is_a_typed_error(make_model, compiled, tmp_path, name):
-    spec = read_spec(make_model("bert"))
-    shutil.copy(compiled, tmp_path)
-    write_weights(spec, "fp32", MACHINE, tmp_path)
-    (tmp_path / name).unlink()
-    with pytest.raises(PackageError, match="cannot be loaded"):
-        kernel.NativeEngine(tmp_path, spec, "fp32", 1, ISAS[0])
-
-
-@needs_kernels
 def test_an_instruction_set_without_kernels_is_told(make_model, start):
     with pytest.raises(PackageError, match="has no kernels for power11"):
         start(make_model("bert"), isa="power11")

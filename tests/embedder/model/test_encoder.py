@@ -7,25 +7,18 @@ import torch
 from embedder.model.checkpoint import angle_table, relative_position_bias
 from embedder.model.encoder import Encoder, ModernEncoder, TransformersEncoder, load_module
 from embedder.model.spec import read_spec, shape_of
-from tests.embedder.engines.kernels import ODD_MODERN
+from tests.embedder.engines.kernels import KINDS, ODD_MODERN
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta", "camembert", "mpnet", "distilbert", "modernbert"])
+@pytest.mark.parametrize("kind", [*KINDS, "silu"])
 def test_matches_transformers(make_model, kind):
-    compare(make_model(kind), ModernEncoder if kind == "modernbert" else Encoder)
-
-
-def test_a_modernbert_with_silu(make_model):
-    compare(make_model("modernbert", **ODD_MODERN), ModernEncoder)
-
-
-def compare(folder, kind):
     from transformers import AutoModel
 
+    folder = make_model("modernbert", **ODD_MODERN) if kind == "silu" else make_model(kind)
     ours = load_module(read_spec(folder)).encoder
-    assert isinstance(ours, kind)
+    assert isinstance(ours, ModernEncoder if kind in {"modernbert", "silu"} else Encoder)
     reference = AutoModel.from_pretrained(folder).eval()
     ids = torch.randint(5, 64, (4, 40), generator=torch.Generator().manual_seed(1))
     lengths = torch.tensor([40, 1, 17, 2])
