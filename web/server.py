@@ -104,8 +104,7 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):  # which accepted connections inherit
         listener.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", CLIENT_TIMEOUT_S, 0))
     folder = os.environ[SHARED_FOLDER] = tempfile.mkdtemp(prefix="pilotlight-server-")
-    from web.app import application, close_app  # what workers share: the Prometheus client in it needs the folder
-    from web.metrics import forget_worker, number_worker
+    from web import app, metrics  # what workers share: the Prometheus client in it needs the folder
 
     sys.setswitchinterval(0.001)  # Python's 5 ms delays a new request behind one that computes
     gc.freeze()  # or the first collection of a worker would write to, and so copy, all that it shares
@@ -118,12 +117,12 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "worker_class": Worker,
         "threads": settings.queue + SPARE_THREADS,
         "when_ready": lambda server: logs.announce(url, systemd, READY.wait),
-        "worker_exit": lambda server, worker: close_app(worker.app.callable),
-        "pre_fork": number_worker,
-        "child_exit": forget_worker,
+        "worker_exit": lambda server, worker: app.close_app(worker.app.callable),
+        "pre_fork": metrics.number_worker,
+        "child_exit": metrics.forget_worker,
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
-    sys.exit(Server(factory or application, options).run())  # which exits by itself
+    sys.exit(Server(factory or app.application, options).run())  # which exits by itself
 
 
 def _refuse(message: str) -> NoReturn:

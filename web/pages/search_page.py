@@ -242,12 +242,8 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
         "next": answer.next,
         "search_id": answer.search_id,
         "unmarked": unmarked,
-        "took": [(stage, _milliseconds(took[stage])) for stage in STAGES if took.get(stage)],
+        "took": [(stage, f"{took[stage]:.1f} ms") for stage in STAGES if took.get(stage)],
     }
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
 
 
 def _pages(hits: Iterable[Hit], asked: PageSearch) -> list[dict[str, Any]]:
