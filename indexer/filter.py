@@ -26,7 +26,7 @@ ACCESS = "access."  # before the kind of a list, in a term
 _MOST_FOLDERS = 32  # levels of an address that have terms of their own
 _LONGEST_TERM = 200  # bytes of a value that stands in its term as it is
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{0,40}://", re.IGNORECASE)
 _LANGUAGE = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{1,8})*")
 
 

@@ -50,9 +50,9 @@ _ABBREVIATIONS = frozenset(
     "lat frz bes sog zit geb jh std tel inc ltd co corp bros dept univ jan feb mar apr jun jul aug sep sept oct "
     "okt nov dec dez str ave blvd rd рис табл стр им ул гл ред напр англ np tzn ul tj např".split()
 )
-_LAST_WORD = re.compile(r"[\w.]+\.\Z")
+_LAST_WORD = re.compile(r"[\w.]{1,24}\.\Z")
 _LONGEST_WORD = 24  # characters of a word before a full stop that are looked at
-_ITEM_START = re.compile(r"(?:[-*•]|\d+[.)])\s")
+_ITEM_START = re.compile(r"(?:[-*•]|\d{1,9}[.)])\s")
 _EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")  # stays with what follows
 _PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
 _CLOSING = frozenset(")]}")

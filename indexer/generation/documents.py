@@ -360,7 +360,7 @@ def is_document_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-@lru_cache(1 << 14)
+@lru_cache(1 << 12)
 def document_id(url: str) -> str:
     """Return the id of the document at an address, 32 hex digits: the same in every generation."""
     return _digest(url).hex()

@@ -85,18 +85,27 @@ _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 class Cache(dict[Key, Value]):
     """Values made by a function when they are first asked for; emptied when it is full. A hit costs no call of Python.
 
-    Nothing is kept for a text of over 64 characters, so that long queries cannot fill the memory.
+    Nothing is kept for a text of over 64 characters, so that long queries cannot fill the memory. An entry takes about
+    300 bytes. Those of a family are emptied together when they have so many entries together.
     """
 
-    def __init__(self, most: int, make: Callable[[Key], Value]) -> None:
+    def __init__(
+        self, most: int, make: Callable[[Key], Value], family: "list[Cache[Key, Value]] | None" = None
+    ) -> None:
         super().__init__()
-        self._most, self._make = most, make
+        self._most, self._make, self._family = most, make, family
+        if family is not None:
+            family.append(self)
 
     def __missing__(self, key: Key) -> Value:
         value = self._make(key)
         if not isinstance(key, str) or len(key) <= _LONGEST_WORD:
-            if len(self) >= self._most:
-                self.clear()
+            if self._family is None:
+                if len(self) >= self._most:
+                    self.clear()
+            elif sum(map(len, self._family)) >= self._most:
+                for each in self._family:
+                    each.clear()
             self[key] = value
         return value
 
@@ -192,12 +201,18 @@ def _analyzer(of_language: tantivy.Filter) -> tantivy.TextAnalyzer:
     return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(of_language).build()
 
 
+def _by_language(most: int, make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
+    """Return a cache for each language; they have so many entries at most together."""
+    family: list[Cache[str, Value]] = []
+    return {language: Cache(most, partial(make, language=language), family) for language in STEMMERS}
+
+
 _stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))
 _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stopword(STEMMERS[each])))
 # Words repeat: finding one here costs a twentieth of analysing it.
-TERMS = {language: Cache(1 << 16, partial(_analyse, language=language)) for language in STEMMERS}
-_joined = {language: Cache(1 << 16, partial(_join, language=language)) for language in STEMMERS}
-_is_stop_word = {language: Cache(1 << 14, partial(_has_stop_word, language=language)) for language in STEMMERS}
+TERMS = _by_language(1 << 17, _analyse)
+_joined = _by_language(1 << 17, _join)
+_is_stop_word = _by_language(1 << 16, _has_stop_word)
 
 
 def is_spaceless(text: str) -> bool:
@@ -278,6 +293,7 @@ def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[s
 
 
 Span = tuple[int, int]  # characters [start, end)
+_MOST_IN_PATTERN = 64  # marked words: patterns of thousands would fill the memory of those that are kept
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
 _CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
 # A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
@@ -318,8 +334,8 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
 @lru_cache(maxsize=64)
 def _marks(marked: frozenset[str]) -> tuple[tuple[re.Pattern[str], ...], Cache[str, bool]]:
     """Return patterns of words that may be marked, of ASCII texts without and with underscores, and whether each is."""
-    is_marked = Cache(1 << 12, partial(_has_any, marked))
-    if any(map(has_sign, marked)):
+    is_marked = Cache(1 << 10, partial(_has_any, marked))
+    if len(marked) > _MOST_IN_PATTERN or any(map(has_sign, marked)):
         return (), is_marked  # a name with signs has no pattern
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
     beginnings = sorted(

@@ -73,7 +73,7 @@ class HeadingWriter:
 
 
 # Of each name: how many of the allowed documents have it, as far as that counts, and whether it is a title
-_View = tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]
+_View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
 class Headings:
@@ -154,7 +154,7 @@ class Headings:
     def _view(self, uses: npt.NDArray[np.void]) -> _View:
         is_title = np.zeros(self._count, np.bool_)
         is_title[uses["name"][uses["is_title"]]] = True
-        return np.minimum(np.bincount(uses["name"], minlength=self._count), _MANY), is_title
+        return np.minimum(np.bincount(uses["name"], minlength=self._count), _MANY).astype(np.uint8), is_title
 
 
 def typed_words(text: str) -> list[str]:

@@ -40,12 +40,11 @@ _MOST_TERMS = 32  # of a query; the rarest
 _POSTINGS = 300_000
 _FEWEST_CANDIDATES = 64
 _FEW = 20_000  # allowed rows, among which even common terms have so few postings that all of them are searched
-_MOST_CORRECTIONS = 3  # of a word
 _AS_LIKELY = 5  # times as many passages as another have the likeliest correction, at most, if the other counts too
 _FREQUENCIES = 1 << 16  # terms whose frequency is cached
 _CORRECTED = 1 << 12  # words whose corrections are cached
 _BOUNDS = 64  # whose rows are cached
-_FILTERS, _TERMS = 64, 1 << 12  # of which it is cached whether passages that a filter allows have a term
+_FILTERS, _TERMS = 64, 1 << 10  # of which it is cached whether passages that a filter allows have a term
 _MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
 _HIT = 80  # testing a filter within the search costs as much for so many rows as one more hit costs without
 _LINKS = "pilotlight-links-"  # prefix of temporary folders
@@ -121,7 +120,7 @@ class LexicalReader:
                 for each in found
                 if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
             ]
-            return tuple(alike[:_MOST_CORRECTIONS])
+            return tuple(alike)
 
         def is_known_word(word: str) -> bool:
             return any(is_known(term) for language in self._languages for term in terms_of_word(word, language))

@@ -370,5 +370,5 @@ def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
 
 
 _FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(
-    64, lambda languages: Cache(1 << 14, partial(_forms, languages=languages))
+    8, lambda languages: Cache(1 << 13, partial(_forms, languages=languages))
 )

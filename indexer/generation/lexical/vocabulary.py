@@ -27,6 +27,7 @@ _ONE_EDIT, _TWO_EDITS = 4, 8  # letters from which so many may be wrong
 _MOST_WORDS = 1 << 19  # the most frequent ones
 _FREQUENT = 1 << 16  # of these, those in which two edits are looked for
 _MOST_COUNTED = 1 << 21  # spellings counted at a time while a generation is written
+_MOST_CORRECTIONS = 3  # of a word
 _MANY = 10_000  # words from which a rare correction must begin as the word does
 
 Letters = npt.NDArray[np.uint16]
@@ -91,7 +92,7 @@ class Vocabulary:
         self._least_count = np.partition(self._counts, -_FREQUENT)[-_FREQUENT] if is_large else 0
 
     def corrections(self, word: str, is_allowed: Callable[[str], bool] = lambda word: True) -> list[Correction]:
-        """Return the words that may have been meant by one that is not in the index, the likeliest first.
+        """Return up to three words that may have been meant by one that is not in the index, the likeliest first.
 
         Words with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged) come first,
         then words in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left
@@ -108,7 +109,7 @@ class Vocabulary:
                     if longer.startswith(shorter) or longer.endswith(shorter):
                         return []  # uncultured is no mistake for cultured
             if found := [each for each in found if each.passages > 1 or not many or each.word[0] == word[0]]:
-                return sorted(found, key=lambda each: (each.edits, -each.passages, each.word))
+                return sorted(found, key=lambda each: (each.edits, -each.passages, each.word))[:_MOST_CORRECTIONS]
         return []
 
     def _within(self, word: str, most: int) -> Iterator[Correction]:

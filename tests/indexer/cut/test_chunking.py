@@ -1,6 +1,8 @@
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -11,7 +13,7 @@ from embedder.protocol import Role
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker, join_short
 from indexer.errors import ConfigError
-from indexer.records import Chunk, Document, Section
+from indexer.records import Chunk, Document, Section, Whole
 from tests.dummy import DummyEmbedder
 
 
@@ -163,3 +165,50 @@ def test_a_lead_in_joins_the_subsection_it_introduces_however_long() -> None:
     ]
     long = section("A", words(60))
     assert join_short([long, within], 100, lambda text: len(text.split())) == [long, within]
+
+
+UNITS = [
+    "a", " ", "\n", " \n", "\t", ".", ". ", "A. ", "1. ", "1", "-", "-\n", "(", "東", "。", "e\u0301", "\u0300",
+    "\u200d", "👍", "Word goes. ", ":\n", "a | b\n", "    x\n", "x\n\n", "\u00a0", "; ", "\r\n", "a.b. ",
+]  # fmt: skip
+
+
+def of_runs(unit: str, length: int, head: str | bool | None = False) -> list[Section]:
+    """A section of one run, which is to stay whole unless `head` is False."""
+    text = f"x {unit * (length // len(unit))} y"
+    return [Section(("H",), None, text, (), () if head is False else (Whole(0, len(text), head),))]
+
+
+SHAPES: dict[str, Callable[[int], list[Section]]] = {
+    "empty": lambda n: [Section(("A", f"h{i}"), None, "") for i in range(n)],
+    "empty, of one path": lambda n: [Section(("A",), None, "") for _ in range(n)],
+    "tiny": lambda n: [Section(("A", f"h{i}"), f"a{i}", "x") for i in range(n)],
+    "one long": lambda n: [Section(("A", f"h{i}"), f"a{i}", "x " * (3 if i else 60)) for i in range(n)],
+    "a growing path": lambda n: [Section(tuple("abc" * i), None, "x") for i in range(int(n**0.5))],
+    "a growing empty path": lambda n: [Section(tuple("abc" * i), None, "") for i in range(int(n**0.5))],
+    "a shrinking path": lambda n: [Section(tuple("abc" * i), None, "x") for i in range(int(n**0.5), 0, -1)],
+    "a deep path": lambda n: [Section(tuple(map(str, range(n))), None, "x")],
+    "marks": lambda n: [Section((), None, "word " * n, tuple((5 * i, f"m{i}") for i in range(n)))],
+    "wholes": lambda n: [Section((), None, "x = 1\n\n" * n, (), tuple(Whole(7 * i, 7 * i + 5) for i in range(n)))],
+}
+RUNS = [
+    *((unit, False) for unit in UNITS),
+    *((unit, head) for unit in ("a", "\n", " \n", "x\n\n") for head in (None, "x ")),
+]
+
+
+def seconds(sections: list[Section]) -> float:
+    chunker, begun = Chunker(DummyEmbedder(), ChunkConfig()), time.process_time()
+    chunker.split(document(*sections))
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize(
+    "make",
+    [*(partial(of_runs, unit, head=head) for unit, head in RUNS), *(lambda n, f=f: f(n // 8) for f in SHAPES.values())],
+    ids=[*map(repr, RUNS), *SHAPES],
+)
+def test_four_times_as_much_takes_four_times_as_long(make: Callable[[int], list[Section]]) -> None:
+    """In seconds of the processor, which other processes may double; what is quadratic takes 16 times as long."""
+    short, long = (min(seconds(make(size)) for _ in range(2)) for size in (8_000, 32_000))
+    assert long <= 9 * max(short, 0.01)

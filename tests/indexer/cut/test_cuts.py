@@ -130,22 +130,3 @@ def test_sentences_do_not_end_at_abbreviations_or_before_numbers(text: str, sent
     found = cuts._split(cuts._SENTENCE_END, text)
     assert "".join(found) == text
     assert len(found) == sentences, found
-
-
-@pytest.mark.parametrize(
-    "unit", ["\n", " \n", "-\n", ". ", "1. ", "Dr. ", "a.b. ", "(", ".) ", "。", "- \n", "e.g. A", "\u200d", "12. A "]
-)
-def test_work_grows_with_the_length_of_a_text(unit: str) -> None:
-    """Counted in characters that are asked for: twice the text, about twice the work."""
-    asked: list[int] = []
-
-    def counted(texts: Sequence[str]) -> list[int]:
-        asked.append(sum(map(len, texts)))
-        return [len(text.split()) + 1 for text in texts]
-
-    for length in (4_000, 8_000):
-        asked.append(0)
-        cut("x " + unit * (length // len(unit)) + " y", 100, counted)
-        asked.append(-1)
-    half = sum(asked[: asked.index(-1)])
-    assert sum(asked[asked.index(-1) + 1 : -1]) <= 2.3 * half + 1_000

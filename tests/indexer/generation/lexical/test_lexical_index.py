@@ -12,9 +12,10 @@ import pytest
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.lexical import lexical_index
-from indexer.generation.lexical.analysis import TERMS
+from indexer.generation.lexical.analysis import TERMS, _marks, spans
 from indexer.generation.lexical.headings import KINDS as HEADINGS
 from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.lexical.vocabulary import KINDS
 from indexer.generation.rows import RowSet
@@ -285,10 +286,19 @@ def test_corrections_are_words_of_what_a_filter_allows(tmp_path):
     assert reader.read("tupels", only=Filter(language=("de",))).did_you_mean == "tuples"
 
 
-def test_what_a_client_sends_fills_no_memory(reader):
+def test_what_a_client_sends_fills_no_memory(reader, monkeypatch):
     """Of 700 queries of one long word a gigabyte was remembered."""
     before = len(TERMS["en"])
     for number in range(3):
         reader.read(chr(0x4E00 + number) * 10_000)
         reader.read(f"{number}{'x' * 10_000}")
     assert len(TERMS["en"]) == before
+    for cache in TERMS.values():
+        monkeypatch.setattr(cache, "_most", 300)
+    languages = {"de": 1, "en": 1, "fr": 1}
+    for number in range(10):
+        read_query(" ".join(f"word{number}x{place}" for place in range(100)), languages)
+        assert sum(map(len, TERMS.values())) <= 300
+    many = frozenset(f"w{number}" for number in range(500))
+    assert spans(many, "w7, w8 and x w499") == spans(many, "w7, w8 ünd x w499") == [(0, 2), (4, 6), (13, 17)]
+    assert _marks(many)[0] == ()
