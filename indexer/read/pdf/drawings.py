@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pypdfium2.raw as pdfium
 
 from indexer import notes
-from indexer.read.pdf.lines import Word
 
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
@@ -18,8 +17,6 @@ _PASSWORD = 1 << 13  # flag of a text field
 _BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
 _CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
 _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.FPDF_ANNOT_SCREEN))
-_WIDTH = 0.5  # of the size: of a letter, roughly
-_STEP = 1.2  # of the size: between lines
 
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
@@ -181,21 +178,3 @@ def _string(call: Callable[..., int]) -> str:
         return ""
     text = bytes(buffer).decode("utf-16-le", "replace").partition("\0")[0]
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
-
-
-def words_in(filled: Filled, usual: float) -> Iterator[Word]:
-    """Yield the words of a text in a box, made to fit into it, near the size that the page's text has."""
-    text, west, bottom, east, top = filled
-    width, height = east - west, top - bottom
-    lines = text.splitlines()
-    size = min(usual, max(0.8 * height, 1.0))
-    base = (top + bottom) / 2 - 0.35 * size
-    if len(lines) > 1:
-        size = min(size, height / (_STEP * len(lines)))
-        base = top - size
-    step = min(_WIDTH * size, width / max(map(len, lines)))
-    for number, line in enumerate(lines):
-        left = west
-        for word in line.split():
-            yield Word(word, left, left + step * len(word), base - _STEP * size * number, size)
-            left += step * (len(word) + 1)

@@ -4,7 +4,7 @@ import ctypes
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +15,14 @@ import pypdfium2.raw as pdfium
 from indexer import notes
 from indexer.read.extraction import tidy
 from indexer.read.pdf.directions import FROM_THE_RIGHT, MARK, Glyph, runs_of
-from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, read_annotations, words_in
+from indexer.read.pdf.drawings import Filled, Rule, Turn, Upright, drawn_lines, read_annotations
 from indexer.read.pdf.lines import APART, Line, Word, lines_of, spaced_words
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is analysed
 _MOST_WORDS = 30_000  # likewise
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
+_WIDTH = 0.5  # of the size: of a letter in a form field, roughly
+_STEP = 1.2  # of the size: between lines of a form field
 _LEVEL = 0.1  # slope of text that counts as level
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
@@ -86,17 +88,27 @@ def read_page(document: Any, index: int) -> Page:
     return Page()
 
 
-def _filled(boxes: Sequence[Filled], turn: Turn, from_the_right: bool, sizes: Sequence[float]) -> list[Word]:
-    """Return the words of texts in boxes on a page that is turned so, whose other words have these sizes."""
+def _filled(boxes: Sequence[Filled], turn: Turn, from_the_right: bool, sizes: Sequence[float]) -> Iterator[Word]:
+    """Yield the words of texts in boxes on a page that is turned so, near the sizes that its other words have."""
     a, b, c, d = turn
-    words: list[Word] = []
+    usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
         corners = [(a * x + b * y, c * x + d * y) for x, y in (sides[:2], sides[2:])]
-        (left, right), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
+        (west, east), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
         if from_the_right:
-            left, right = -right, -left
-        words += words_in((text, left, bottom, right, top), sizes[len(sizes) // 2] if sizes else 10.0)
-    return words
+            west, east = -east, -west
+        lines = text.splitlines()
+        size = min(usual, max(0.8 * (top - bottom), 1.0))
+        base = (top + bottom) / 2 - 0.35 * size
+        if len(lines) > 1:
+            size = min(size, (top - bottom) / (_STEP * len(lines)))
+            base = top - size
+        step = min(_WIDTH * size, (east - west) / max(map(len, lines)))
+        for number, line in enumerate(lines):
+            left = west
+            for word in line.split():
+                yield Word(word, left, left + step * len(word), base - _STEP * size * number, size)
+                left += step * (len(word) + 1)
 
 
 def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
