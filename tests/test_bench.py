@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import itertools
 import json
 import sys
 from pathlib import Path
@@ -38,30 +37,6 @@ class FakePeer:
 
     def embed(self, texts):
         return np.tile(np.array([0.6, 0.8], dtype=np.float32), (len(texts), 1))
-
-
-def test_turns_rotate_and_neither_rehearsal_nor_settling_nor_what_follows_a_call_is_counted(monkeypatch):
-    measure = module("measure")
-    calls = []
-    contestants = {name: lambda value, name=name: calls.append((name, value)) for name in "ab"}
-    seconds = measure.interleave(contestants, [1, 2], turns=2)
-    assert [name for name, _ in calls[::2]] == ["b", "a", "a", "b", "b", "a"]
-    assert {name: len(values) for name, values in seconds.items()} == {"a": 4, "b": 4}
-    clock = itertools.count()
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: next(clock))
-    calls.clear()
-    seconds = measure.interleave({"a": lambda value: calls.append(value)}, [1, 2], turns=3, settle=3, rehearsals=0)
-    assert calls == [1, 1, 1, 2] * 3
-    assert len(seconds["a"]) == 6
-    assert measure.interleave({"a": lambda value: lambda: next(clock)}, [1], turns=2) == {"a": [1, 1]}
-
-
-def test_summary_and_ratio():
-    measure = module("measure")
-    summary = measure.summarise([i / 1000 for i in range(1, 101)])
-    assert summary == {"median_ms": 50.5, "p95_ms": 96.0, "runs": 100}
-    # the machine is three times slower in the second run, for both
-    assert measure.ratio([2.0, 6.0, 2.0], [1.0, 3.0, 2.0]) == 2.0
 
 
 def test_ratios_are_to_the_best_peer_and_never_to_ourselves():

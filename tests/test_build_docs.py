@@ -80,13 +80,6 @@ def test_stylesheet_loads_nothing(site):
     assert not re.search(r"@import|url\(|https?:", (site / "site.css").read_text(encoding="utf-8"))
 
 
-def test_order_follows_the_readme(site):
-    shown = [str(link["href"]) for link in soup_of(site / "index.html").select("nav > ul > li > a")]
-    linked = re.findall(r"^\| \[[^]]*\]\(docs/([\w-]+)\.md\)", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert sorted(shown[1:]) == sorted(f"{name}.html" for name in linked)
-    assert shown[0] == "index.html"
-
-
 def test_the_indexer_reads_what_the_pages_say(site):
     pages = [item for item in read_sources([str(site)], Reading(CrawlLimits())) if isinstance(item, Page)]
     pages = [page for page in pages if page.url.endswith(".html")]

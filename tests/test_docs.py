@@ -154,20 +154,6 @@ def test_alerts_are_about_metrics_there_are():
 # Pages
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_page_begins_with_its_title(path):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert re.fullmatch(r"# \S.*", lines[0])
-    assert lines[1] == ""
-    headings = [token for token in tokens_of(path) if token.type == "heading_open"]
-    assert [heading.tag for heading in headings].count("h1") == 1
-
-
-def test_titles_differ():
-    titles = [path.read_text(encoding="utf-8").partition("\n")[0] for path in PAGES]
-    assert len(set(titles)) == len(titles)
-
-
 def test_readme_links_to_every_page():
     linked = re.findall(r"\(docs/([\w-]+)\.md\)", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert set(linked) == {path.stem for path in PAGES}
@@ -191,14 +177,6 @@ def test_links_lead_somewhere(path):
             assert page.is_file(), target
             if anchor:
                 assert f'id="{anchor}"' in render(page.read_text(encoding="utf-8")).html, target
-
-
-def test_readme_names_both_commands():
-    blocks = "\n".join(fences(ROOT / "README.md", SHELLS))
-    assert re.search(r"^scripts/run\b", blocks, re.MULTILINE)
-    assert re.search(r"^scripts/test\b", blocks, re.MULTILINE)
-    for script in ("run", "test", "check", "rebuild_index.py"):
-        assert (ROOT / "scripts" / script).is_file()
 
 
 def test_changelog_has_this_version_and_its_date():

@@ -11,8 +11,6 @@ from rag.settings import Settings
 from tests.browser.parts import assert_legible, box, echo, titles
 
 pytestmark = pytest.mark.browser
-LATE = replace(Settings(), deadline=0.0)  # every request has waited for too long
-RARELY = replace(Settings(), rate_limit=0.01)
 PAGES = pytest.mark.parametrize("path", ["/?q=index", "/status"])
 
 

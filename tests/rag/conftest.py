@@ -1,20 +1,16 @@
 import io
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.generation.layout import GENERATIONS, collection_dir, current_id
-from indexer.generation.manifest import MANIFEST, VECTORS, read_manifest
+from indexer.generation.layout import collection_dir
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
-from indexer.publish.publish import make_live
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load
@@ -45,16 +41,6 @@ class Site:
         folder = collection_dir(self.index, collection)
         embedder, config = embedder or DummyEmbedder(), BuildConfig(full=True, tokens=tokens)
         return build([str(self.source)], folder, embedder, config, progress=progress).generation
-
-    def publish_broken(self) -> str:
-        """Publish a copy of the live generation with a file that is damaged; return its id."""
-        generations = self.index / GENERATIONS
-        manifest = replace(read_manifest(generations / current_id(self.index)), id="29990101T000000-000000")
-        folder = shutil.copytree(generations / current_id(self.index), generations / manifest.id)
-        (folder / MANIFEST).write_bytes(manifest.to_bytes())
-        (folder / VECTORS).write_bytes(b"nonsense")
-        make_live(self.index, manifest.id)
-        return manifest.id
 
 
 @pytest.fixture

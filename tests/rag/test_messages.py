@@ -35,16 +35,13 @@ def test_no_struct_corrupts_memory() -> None:
     ("kind", "fields", "field", "words"),
     [
         (SearchRequest, {}, "query", "query is missing."),
-        (SearchRequest, {"query": None}, "query", "query is missing."),
         (
             SearchRequest,
             {"query": " \u2028"},
             "query",
             "query must be text of 1 to 10000 characters with something to read in it.",
         ),
-        (SearchRequest, {"query": "a", "k": True}, "k", "k must be a whole number from 1 to 100."),
         (SearchRequest, {"query": "a" * 10_001}, "query", "query is too long: at most 10000 characters"),
-        (SearchRequest, {"query": "a", "offset": -1}, "offset", "offset must be a whole number from 0 to 1000."),
         (SearchRequest, {"query": "a", "mode": "x"}, "mode", "mode must be one of: dense, hybrid, lexical."),
         (SearchRequest, {"query": "a", "facets": 1}, "facets", "facets must be true or false."),
         (SearchRequest, {"query": "a", "b\n": None}, "b\n", "'b\\n' is not a field of this; known fields are: query, "),
@@ -57,7 +54,6 @@ def test_no_struct_corrupts_memory() -> None:
             "input must be text of 1 to 100000 characters or a list",
         ),
         (Exchange, {"question": "a"}, "answer", "answer is missing."),
-        (Push, {"url": "https://a.example/", "access": []}, "access", "access must be an object."),
         (Push, {"url": "https://a.example/", "access": {"x": 1}}, "access.x", "'access.x' is not a known field."),
         (Push, {"url": "file:///a"}, "url", "url must be text of 1 to 2000 characters that matches the pattern ^[Hh]"),
         (

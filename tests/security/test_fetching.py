@@ -6,8 +6,10 @@ import socket
 import time
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +17,10 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl import guard
 from indexer.crawl.crawler import crawl
-from indexer.errors import ConfigError, SourceError
+from indexer.errors import SourceError
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
-from tests.indexer.server import Reply, Site, page, redirect, send
+from tests.indexer.server import Reply, Site, page, redirect, send, trusted_tls
 
 PUBLIC = CrawlLimits(timeout=20.0, concurrency=1)
 NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",))
@@ -248,12 +250,6 @@ def test_a_site_without_end_stops_at_the_page_budget(site: Site) -> None:
     assert [type(item) for item in items(site.url, limits)] == [Page] * 20 + [Skip]
 
 
-@pytest.mark.parametrize("networks", [("10.0.0.1/8",), ("loopback",), ("",), ("127.0.0.1/99",)])
-def test_networks_that_are_none_are_refused(networks: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match="allow_private is yes, no or networks such as"):
-        CrawlLimits(allow_private=networks)
-
-
 @pytest.mark.parametrize("target", ["http://127.0.0.1:{port}/robots.txt", "//localhost:{port}/", "http://other.test/"])
 def test_robots_txt_leads_to_no_other_site(target: str, site: Site, sentinel: Site) -> None:
     site.routes |= {"/robots.txt": redirect(target.format(port=sentinel.port)), "/": page("text")}
@@ -261,3 +257,48 @@ def test_robots_txt_leads_to_no_other_site(target: str, site: Site, sentinel: Si
     with pytest.raises(SourceError, match=r"robots\.txt redirects to another site"):
         items(site.url, limits)
     assert site.hits == ["/robots.txt"]
+
+
+LOOPBACK = CrawlLimits(timeout=20.0, allow_private=("127.0.0.1/32", "::1/128"))
+
+
+def pages(url: str) -> list[str]:
+    return [item.url for item in crawl(SourceContext(url, LOOPBACK)) if isinstance(item, Page)]
+
+
+def test_a_site_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Site(tls=trusted_tls(tmp_path, monkeypatch, "localhost"))) as site:
+        site.pages(index="<p>one<a href=/two>", two="<p>two<a href=/moved>", three="<p>three")
+        site.routes["/moved"] = redirect("/three")
+        assert pages(site.url) == [f"{site.url}{path}" for path in ("/", "/two", "/three")]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("localhost", "certificate verify failed"), ("other.test", "Hostname mismatch")]
+)
+def test_a_certificate_that_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
+) -> None:
+    with closing(Site(tls=trusted_tls(tmp_path, monkeypatch, name))) as site:
+        if name == "localhost":
+            monkeypatch.delenv("SSL_CERT_FILE")
+        with pytest.raises(SourceError, match=reason):
+            pages(site.url)
+        assert site.hits == []
+
+
+def test_an_address_of_ipv6() -> None:
+    site = Site("::1")
+    hosts = []
+
+    def start(handler: BaseHTTPRequestHandler) -> None:
+        hosts.append(handler.headers["Host"])
+        send(handler, Reply(page("<p>one<a href=two;v=1?x=a&y=b>").encode()))
+
+    site.routes["/"] = start
+    site.routes["/two;v=1?x=a&y=b"] = page("<p>two")
+    try:
+        assert pages(site.url) == [f"{site.url}/", f"{site.url}/two;v=1?x=a&y=b"]
+    finally:
+        site.close()
+    assert hosts == [f"[::1]:{site.port}"]

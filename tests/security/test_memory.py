@@ -58,22 +58,6 @@ def test_the_limit_of_a_cgroup_is_found(
     assert min(found, default=None) == expected
 
 
-@pytest.mark.parametrize("stat", ["anon 700\nfile 90000\n", "total_rss 700\ncache 90000\n", "rss 700\n"])
-def test_what_the_kernel_would_give_back_is_not_in_use(stat: str, tmp_path: Path) -> None:
-    assert Limit(1_000, "the cgroup", group(tmp_path, memory__stat=stat)).used() == 700
-
-
-@pytest.mark.parametrize(
-    ("megabytes", "readers", "ahead"), [(600, 1, 2), (1_000, 1, 3), (1_500, 3, 5), (3_000, 4, 11), (None, 4, 16)]
-)
-def test_what_is_started_fits(
-    megabytes: int | None, readers: int, ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = None if megabytes is None else Limit(megabytes * MB, "the cgroup", tmp_path)
-    monkeypatch.setattr(memory, "limit", lambda: found)
-    assert (memory.readers(4), memory.share(16)) == (readers, ahead)
-
-
 def test_a_build_ends_before_it_is_ended_and_keeps_the_live_index(
     work: Work, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

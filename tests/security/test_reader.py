@@ -12,7 +12,6 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
-from indexer.read import confinement
 from indexer.read.extraction import from_json
 from indexer.read.ocr.pages import find
 from indexer.read.parsing import parse
@@ -179,7 +178,3 @@ def test_doctor_says_what_is_in_force(box: ReaderProcess) -> None:
     missing = [name for name, means in found.items() if means is None]
     assert all(name in warnings[0] for name in missing)
     assert len(warnings) == bool(missing)
-
-
-def test_a_processor_without_a_list_has_no_filter() -> None:
-    assert not confinement.restrict_calls("m68k")

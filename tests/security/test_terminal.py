@@ -1,18 +1,15 @@
 """What a site or a document says is shown on a terminal, which obeys control characters."""
 
 from collections.abc import Callable
-from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from indexer.errors import FetchError, NothingToIndex, ParseError, SourceError
-from indexer.records import Failure, Skip
+from indexer.errors import NothingToIndex, SourceError
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Reply, Site
 
-CODES = "\x1b[2J\x9b31m\x07\x08\r\n\u202e\u200b"  # clears, colours, rings, goes back, begins a line, reads backwards
 RAW = "\x9b31m\xa0\xad"  # of these, what a header may hold
 
 
@@ -79,10 +76,3 @@ def test_names_of_files_reach_no_terminal(tmp_path: Path) -> None:
     (docs / "c\x1b[2J.pdf").write_text("x")
     report = Work(tmp_path / "index").build(docs)
     assert harmless(report.table()), report.table()
-
-
-@pytest.mark.parametrize("kind", [FetchError, ParseError, partial(Skip, "u"), partial(Failure, "u")])
-def test_a_reason_is_one_harmless_line(kind: Callable[[str], object]) -> None:
-    made = kind(f"bad {CODES} thing")
-    text = made.reason if isinstance(made, Skip | Failure) else str(made)
-    assert text == "bad [2J 31m thing"

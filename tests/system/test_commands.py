@@ -56,14 +56,6 @@ def test_bad_input(arguments, told, index, tmp_path):
     refused(run(*(re.sub("INDEX|TMP", lambda place: places[place[0]], argument) for argument in arguments)), told)
 
 
-def test_a_truncated_file_is_named(index, tmp_path):
-    copy = shutil.copytree(index, tmp_path / "copy")
-    (victim,) = copy.glob("generations/*/vectors.faiss")
-    victim.write_bytes(victim.read_bytes()[:-50])
-    for verb in (["search", "x"], ["serve"]):
-        refused(run(*verb, "--index", copy), "vectors.faiss")
-
-
 def test_tools_on_an_index(index):
     mcp = pytest.importorskip("mcp", reason="needs the extra mcp")
     arguments = ["-m", "rag.commands.cli", "mcp", "--index", str(index)]

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from rag.commands.cli import main
 from rag.errors import DatasetError, QueryError, SettingsError
 from rag.evaluation.evaluation import (
-    compare,
     evaluate,
     p_value,
     read_dataset,
@@ -20,12 +20,6 @@ from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 
 SETTINGS = load({}, {})
-ID = "20261124T120000-0a1b2c"
-
-QUERIES = {"q1": "how do cats sleep", "q2": "<b>dogs</b>", "q3": "fish"}
-JUDGED = {"q1": {"d1": 1}, "q2": {"d2": 2, "d3": 1, "d9": 0}, "q3": {"d3": 1}}
-A = {"q1": {"d1": 0.9}, "q2": {"d2": 0.9, "d3": 0.8}, "q3": {"d1": 0.9}}
-B = {"q1": {"d2": 0.9, "d1": 0.8}, "q2": {"d2": 0.9, "d3": 0.8}, "q3": {"d3": 0.9}}
 
 
 @pytest.fixture
@@ -96,20 +90,6 @@ def test_without_the_extra_it_says_what_to_install(tmp_path):
 # Two sides
 
 
-def test_each_query_is_compared():
-    compared = compare(QUERIES, JUDGED, A, B)
-    worst, same, best = compared["by_query"]
-    assert [np.sign(change["difference"]) for change in (worst, same, best)] == [-1, 0, 1]
-    assert (worst["id"], worst["a"]["mrr@10"], worst["b"]["mrr@10"]) == ("q1", 1.0, 0.5)
-    assert worst["relevant"] == [{"id": "d1", "relevance": 1, "a": 1, "b": 2}]
-    assert [each["id"] for each in same["relevant"]] == ["d2", "d3"]  # one judged 0 is not relevant
-    assert best["relevant"] == [{"id": "d3", "relevance": 1, "a": None, "b": 1}]
-    ndcg = compared["measures"]["ndcg@10"]
-    assert (ndcg["better"], ndcg["worse"], ndcg["same"]) == (1, 1, 1)
-    assert ndcg["difference"] == pytest.approx((1 / np.log2(3) - 1 + 1) / 3, abs=1e-4)
-    assert compare(QUERIES, JUDGED, A, {})["measures"]["recall@100"]["b"] == 0
-
-
 def test_the_test_looks_at_every_choice_of_signs_or_at_a_sample():
     assert p_value(np.zeros(9)) == 1
     assert p_value(np.array([0.3])) == 1
@@ -139,13 +119,6 @@ def test_a_judged_document_that_was_left_out_for_its_copy_has_its_place(judged, 
     assert list(run["q"]) == [f"https://a.test/{first}", "https://a.test/2"]
 
 
-def test_a_side_is_a_generation_or_settings():
-    assert read_side("live", SETTINGS, "A").generation == "live"
-    side = read_side(f"{ID},mode=dense,boost=source=a,b*2;age=30*2", SETTINGS, "B")
-    assert (side.generation, side.mode) == (ID, "dense")
-    assert side.settings.boost == "source=a,b*2;age=30*2"
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -160,3 +133,70 @@ def test_a_side_that_cannot_be_read(text, message):
     with pytest.raises(SettingsError) as caught:
         read_side(text, SETTINGS, "A")
     assert message in str(caught.value)
+
+
+QUERIES = {"q1": ("index of rows that satisfy a predicate", "partial.md"), "q2": ("vacuum", "vacuum.md")}
+
+
+@pytest.fixture(autouse=True)
+def no_model(monkeypatch):
+    monkeypatch.setattr("rag.serving.live.load_embedder", lambda settings: DummyEmbedder())
+    monkeypatch.setattr("rag.commands.models.prepare", lambda *plans, quiet=False: None)
+
+
+@pytest.fixture
+def asked(site, tmp_path):
+    """A BEIR folder, whose documents are addresses of the site's pages."""
+    folder = tmp_path / "asked"
+    (folder / "qrels").mkdir(parents=True)
+    lines = [json.dumps({"_id": id, "text": text}) for id, (text, _) in QUERIES.items()]
+    (folder / "queries.jsonl").write_text("\n".join(lines))
+    judge(folder, site)
+    return folder
+
+
+def address(site, name):
+    return (site.source / name).as_uri()
+
+
+def judge(folder, site, anchor="", prefix=""):
+    rows = [f"{id}\t{prefix}{address(site, name)}{anchor}\t1\n" for id, (_, name) in QUERIES.items()]
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
+
+
+def compare(capsys, site, asked, a, b, *more):
+    code = main(["compare", a, b, "--queries", str(asked), "--index", str(site.index), *more])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("anchor", ["", "#rows"])
+def test_a_generation_that_lost_a_page(site, asked, capsys, anchor):
+    judge(asked, site, anchor)
+    first = site.build()
+    (site.source / "partial.md").unlink()
+    second = site.build()
+    code, out, _ = compare(capsys, site, asked, first, "live", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["a"]["generation"], found["b"]["generation"]) == (first, second)
+    assert (found["a"]["missing"], found["b"]["missing"]) == (0, 1)
+    measured = found["measures"]["ndcg@10"]
+    assert (measured["a"], measured["b"], measured["worse"], measured["same"]) == (1.0, 0.5, 1, 1)
+    [lost, kept] = found["by_query"]
+    assert lost["relevant"] == [{"id": address(site, "partial.md"), "relevance": 1, "a": 1, "b": None}]
+    assert (kept["id"], kept["difference"]) == ("q2", 0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "told"),
+    [
+        ("live", "20200101T000000-000000", "there is no generation 20200101T000000-000000 in"),
+        ("live", "live", "live and live are the same: nothing to compare"),
+    ],
+)
+def test_what_cannot_be_compared(site, asked, capsys, a, b, told):
+    site.build()
+    code, out, err = compare(capsys, site, asked, a, b)
+    assert (code, out) == (2, "")
+    assert told in err

@@ -1,43 +1,13 @@
 """What hits say of themselves, and which headings of an index are offered as questions."""
 
-import numpy as np
 import pytest
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
-from indexer.generation.lexical.lexical_query import read_query
 from rag.query.headings import sample_headings, worth_asking
-from rag.query.results import Hit, count_facets, split_sentences
-from rag.query.retriever import Retriever, is_close, mark_sentences
+from rag.query.results import count_facets, split_sentences
+from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
-from tests.web.fakes import make_hit
-
-EMBEDDER = DummyEmbedder(256)
-
-
-def hit(cosine: float | None, text: str = "Bread rises.", query: str = "") -> Hit:
-    words = [(text.index(word), text.index(word) + len(word)) for word in query.split() if word in text]
-    return make_hit(text=text, title="", section="", highlights=words, scores={"dense": cosine, "lexical": None})
-
-
-@pytest.mark.parametrize(
-    ("cosine", "text", "close"),
-    [
-        (0.41, "Nothing in common.", True),
-        (0.39, "Nothing in common.", False),
-        (0.33, "partial index", True),
-        (0.31, "partial index", False),
-        (0.33, "partial things", False),
-        (None, "partial things", True),
-        (None, "Nothing in common.", False),
-    ],
-)
-def test_by_cosine_and_words(cosine: float | None, text: str, close: bool) -> None:
-    query = "what is a partial index"
-    assert (
-        is_close(read_query(query).asked, [hit(0.1), hit(cosine, text, query)] if cosine else [hit(None, text, query)])
-        is close
-    )
 
 
 @pytest.mark.parametrize(
@@ -61,31 +31,6 @@ def test_by_cosine_and_words(cosine: float | None, text: str, close: bool) -> No
 )
 def test_sentences_and_lines_are_told_apart(text: str, sentences: list[str]) -> None:
     assert [text[start:end] for start, end in split_sentences(text)] == sentences
-
-
-def test_the_sentence_nearest_to_the_query_is_found_in_every_text_by_one_call() -> None:
-    calls: list[list[str]] = []
-
-    def encode(texts: list[str]) -> np.ndarray:
-        calls.append(texts)
-        return EMBEDDER.encode(texts)
-
-    texts = [
-        "Copper is a metal. Rain falls on hills.",
-        "Nothing to choose.",
-        "Hills are high and green. Copper wire conducts.",
-        "Filler about nothing. " * 12 + "The rain on hills.",  # of which only the first ones are looked at
-    ]
-    found = mark_sentences(
-        [make_hit(text=text, highlights=[]) for text in texts], EMBEDDER.encode(["rain hills"])[0], encode
-    )
-    assert [hit.sentence for hit in found] == [(19, 39), None, (0, 25), (0, 21)]
-    assert len(calls) == 1
-    assert (
-        mark_sentences([make_hit(), make_hit(text="One sentence.", highlights=[])], np.zeros(4), encode)[0].sentence
-        is None
-    )
-    assert len(calls) == 1
 
 
 def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> DocumentFacts:

@@ -74,18 +74,6 @@ def test_no_query_fails_while_generations_are_swapped(site, live):
     assert failures == []
 
 
-def test_a_broken_generation_leaves_the_good_one_serving(site, live):
-    good = site.build()
-    live.start()
-    wait_for(lambda: live.ready)
-    bad = site.publish_broken()
-    wait_for(lambda: "vectors.faiss" in live.status()["reason"])
-    assert live.search(SearchRequest("vacuum", k=1)).generation == good != bad
-    newest = site.build()
-    wait_for(lambda: live.status()["generation"] == newest)
-    assert live.status()["reason"] == ""
-
-
 def test_a_repaired_generation_is_tried_again(site, live, tmp_path):
     first = site.build()
     export_archive(site.index, tmp_path / "backup.tar")

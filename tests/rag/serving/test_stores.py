@@ -20,7 +20,7 @@ from rag.serving.live import LiveRetriever
 from rag.serving.store_access import Publisher, check_servable, milvus_at, roll_back
 from rag.settings import load
 from tests.dummy import DummyEmbedder
-from tests.rag.conftest import asked_meanwhile, wait_for
+from tests.rag.conftest import wait_for
 
 
 def quiet():
@@ -100,19 +100,6 @@ def test_a_store_that_is_not_there_at_the_start(live, fresh_milvus, site, target
     assert live.search(SearchRequest("vacuum", k=1)).generation == generation
 
 
-def test_no_query_fails_while_aliases_are_switched(live, site, target):
-    site.build()
-    publish(site, target)
-    live.start()
-    wait_for(lambda: live.ready)
-    with asked_meanwhile(live) as (seen, failures):
-        for turn in range(4):
-            generation = add_page(site, turn)
-            publish(site, target)
-            wait_for(lambda wanted=generation: wanted in seen or failures)
-    assert failures == []
-
-
 def test_what_is_checked_before_a_server_starts(site, target, fresh_milvus, settings, capsys):
     ours = DummyEmbedder().fingerprint
     site.build(DummyEmbedder(name="other"))
@@ -166,19 +153,6 @@ def test_a_process_that_is_killed_midway(site, target, place):
     assert (target.live_id(), ids_of(target)) == (old, [old])
     assert publish(site, target)["copied"]
     assert (target.live_id(), ids_of(target)) == (newest, [newest, old])
-
-
-def test_index_publishes_to_the_store(site, settings, target):
-    target.close()
-    report, text = index_sources(IndexRequest([str(site.source)]), settings, quiet, quiet=True)
-    assert report["store"]["generation"] == report["generation"]
-    assert report["store"]["copied"]
-    assert f"generation {report['generation']} is live in {settings.store}" in text
-    again, _ = index_sources(IndexRequest(), settings, quiet, quiet=True)
-    assert again["store"] == {"generation": report["generation"], "target": settings.store, "copied": False}
-    (site.source / "vacuum.md").unlink()
-    newest, _ = index_sources(IndexRequest(), settings, quiet, quiet=True)
-    assert target.live_id() == newest["generation"] != report["generation"]
 
 
 def test_a_build_that_cannot_be_published_is_kept(site, settings, target, monkeypatch):

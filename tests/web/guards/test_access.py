@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from werkzeug.routing import Rule
 
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter
@@ -16,7 +17,7 @@ from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 from web.guards import access
-from web.openapi import Operation, operations
+from web.openapi import PUBLIC, Operation, operation_of, operations
 
 SEARCH = "/api/v1/search?q=index"
 
@@ -303,3 +304,53 @@ def test_what_tells_of_the_whole_server_is_not_for_a_part(file):
     assert client.get(SEARCH, headers=bearer(part)).status_code == 200
     assert_problem(client.get(f"{SEARCH}&collection=notes", headers=bearer(part)), 404)
     assert client.get(f"{SEARCH}&collection=notes", headers=bearer(whole)).status_code == 200
+
+
+PROBES = {"/livez", "/readyz"}
+
+
+@pytest.fixture
+def mapped(file):
+    file.add("reader", "read", "reader-0123456789")
+    file.add("writer", "write", "writer-0123456789")
+    return create_app(FakeRetriever(), replace(Settings(), keys=str(file.path)))
+
+
+def address(rule: Rule) -> str:
+    return rule.build(dict.fromkeys(rule.arguments, "thing"))[1]
+
+
+def test_every_route_says_its_role(mapped):
+    for rule in mapped.url_map.iter_rules():
+        if rule.endpoint not in PUBLIC:
+            assert operation_of(mapped.view_functions[rule.endpoint]), f"{rule} has no @operation"
+    assert {rule.rule for rule, _, described in operations(mapped) if described.role is None} == PROBES
+
+
+def test_what_changes_something_takes_write(mapped):
+    roles = {(rule.rule, method): described.role for rule, method, described in operations(mapped)}
+    for (rule, method), role in roles.items():
+        assert method != "GET" or role != "write" or "index" in rule or "changes" in rule, rule
+        assert method in ("GET", "POST") or role == "write", rule
+    assert all(role == "write" for (rule, _), role in roles.items() if rule.startswith("/api/v1/index"))
+
+
+def test_every_route_asks_for_its_role(mapped):
+    client = mapped.test_client()
+    for number, (rule, method, described) in enumerate(operations(mapped)):
+        path = address(rule)
+        if described.role is None:
+            continue
+        client.environ_base["REMOTE_ADDR"] = f"192.0.2.{number}"  # one that is refused too often is not asked any more
+        assert_problem(client.open(path, method=method), 401)
+        assert_problem(client.open(path, method=method, headers={"Authorization": "Bearer wrong-0123456789"}), 401)
+        if described.role == "write":
+            assert_problem(client.open(path, method=method, headers=bearer("reader-0123456789")), 403)
+            assert_problem(client.open(path, method=method, headers=basic("writer-0123456789")), 401)
+        elif described.operator:  # which changes nothing, so that a browser may ask for it
+            assert_problem(client.open(path, method=method, headers=bearer("reader-0123456789")), 403)
+            with client.open(path, method=method, headers=basic("writer-0123456789")) as answer:
+                assert answer.status_code not in (401, 403), path
+        else:
+            with client.open(path, method=method, headers=bearer("reader-0123456789")) as answer:
+                assert answer.status_code not in (401, 403), path
