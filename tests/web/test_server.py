@@ -167,19 +167,6 @@ def test_taken_port_is_one_line_and_exit_2(tmp_path):
     assert errors == f"pilotlight: cannot listen on 127.0.0.1 port {port}: Address already in use\n"
 
 
-def test_unusable_setting_is_one_line_and_exit_2():
-    process = subprocess.run(
-        [sys.executable, "-m", "web.server"],
-        cwd=ROOT,
-        env={**os.environ, "PILOTLIGHT_PORT": "http"},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
-    assert process.returncode == 2
-    assert process.stderr == "pilotlight: PILOTLIGHT_PORT must be a whole number, not 'http'\n"
-
-
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 

@@ -12,14 +12,11 @@ from msgspec.structs import replace
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
-from indexer.generation.rows import RowFacts, TermHits
+from indexer.generation.rows import RowFacts
 from rag.errors import SettingsError
 from rag.query.explain import Explanation, in_words
 from rag.query.ranking import (
     Ranking,
-    collapse,
-    fuse,
-    lower_boilerplate,
 )
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import as_text
@@ -34,44 +31,9 @@ def floats(*values):
     return np.array(values, dtype=np.float32)
 
 
-def found(pairs):
-    return floats(*(score for score, _ in pairs)), np.array([row for _, row in pairs], np.int64)
-
-
-def words(pairs, idf_sum=0.0):
-    return TermHits(*found(pairs), idf_sum)
-
-
 def facts(documents, signatures):
     count = len(documents)
     return RowFacts(np.array(documents, np.int64), np.array(signatures, np.uint64), np.zeros(count, np.uint8))
-
-
-def no_vectors(rows):
-    raise AssertionError(f"vectors of {rows} were asked for")
-
-
-@pytest.mark.parametrize("part", ["dense", "lexical"])
-def test_one_search_keeps_its_order_and_what_repeats_is_ranked_lower(part):
-    pairs = [(0.8, 5), (0.75, 3), (0.4, 1), (-0.1, 9)]
-    dense, lexical = (found(pairs), None) if part == "dense" else (None, words(pairs))
-    ranking = fuse(dense, lexical, no_vectors)
-    assert ranking.rows.tolist() == [5, 3, 1, 9]
-    low = lower_boilerplate(ranking, np.array([255, 0, 0, 255], np.uint8))
-    assert low.rows.tolist() == [3, 5, 1, 9]
-    assert low.scores.tolist() == pytest.approx([0.75, 0.72, 0.4, -0.11])
-    assert low.columns[part].tolist() == pytest.approx([0.75, 0.8, 0.4, -0.1]), "as it was found"
-    assert lower_boilerplate(ranking, np.zeros(4, np.uint8)).scores.tolist() == ranking.scores.tolist()
-
-
-def test_collapse_folds_near_duplicates_and_makes_no_chains():
-    a, b = 0b1111_0000, 1 << 63
-    signatures = np.array([a, b, a ^ 1, a, 0xFFFF_FFFF, b ^ 0b111], dtype=np.uint64)
-    assert collapse(signatures, near=2).tolist() == [0, 1, 0, 0, 4, 5]
-    assert collapse(signatures, near=3).tolist() == [0, 1, 0, 0, 4, 1]
-    assert collapse(np.empty(0, np.uint64)).tolist() == []
-    # each differs from the next by two bits: the third is near the second, which is folded, but not near the first
-    assert collapse(np.array([0, 0b11, 0b1111, 0b111111], dtype=np.uint64), near=2).tolist() == [0, 0, 2, 2]
 
 
 class Rows:

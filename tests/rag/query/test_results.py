@@ -4,7 +4,7 @@ import pytest
 
 from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
-from rag.query.headings import sample_headings, worth_asking
+from rag.query.headings import sample_headings
 from rag.query.results import count_facets, split_sentences
 from rag.query.retriever import Retriever
 from tests.dummy import DummyEmbedder
@@ -68,27 +68,6 @@ def test_values_are_counted_most_frequent_first() -> None:
 )
 def test_a_path_is_the_first_folder_below_what_all_share(paths: tuple[str, ...], shares: list[tuple[str, int]]) -> None:
     assert pairs([facts(f"https://a.example{path}") for path in paths], "path") == shares
-
-
-@pytest.mark.parametrize(
-    ("name", "offered"),
-    [
-        ("11.8. Partial Indexes in Practice", "Partial Indexes in Practice"),
-        ("Chapter 3. Installing the package", "Installing the package"),
-        ("On the command line", "On the command line"),
-        ("See Also", None),
-        ("max_connections (integer)", None),
-        ("43.10.2.", None),
-        ("It ends in a full stop.", None),
-        ("A heading of so many words that nobody would ever want to press it here", None),
-        ("Calling it from Python", None),
-    ],
-)
-def test_questions_come_before_phrases_and_what_says_too_little_is_not_offered(name: str, offered: str | None) -> None:
-    questions = {"Why is the first start slow?", "How to restore a single file"}
-    found = worth_asking([("a", name), *((question, question) for question in questions)])
-    assert set(found[:2]) == questions
-    assert found[2:] == ([offered] if offered else [])
 
 
 def test_they_are_taken_from_all_over_the_index(site) -> None:

@@ -227,17 +227,6 @@ def test_searches_go_before_those_who_can_wait(monkeypatch):
     assert order == [1, 3, 2]
 
 
-def test_who_is_too_late_for_a_turn_is_told_and_a_search_goes_without():
-    queue = RerankQueue(DummyCrossEncoder())
-    queue._busy = True
-    with pytest.raises(DeadlinePassed):
-        within(0.01, queue.score, [[1]])
-    assert len(within(0.01, queue.score_best, "vacuum", TEXTS)) == 0
-    assert queue._busy  # it was not theirs
-    queue._busy = False
-    assert len(queue.score_best("vacuum", TEXTS)) == 3
-
-
 QUERY = "the storage that fsync and vacuum and rows have"
 
 
