@@ -19,9 +19,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "eval"
 # Fast tests first, so that a mistake shows early; then the longest files; the browser last. The first mark counts.
 _ORDER = {"longest": 1, "browser": 3, "model": 2}
 # Files of long tests that share nothing: one test may run beside another. Tests of one file else stay together.
-_APART = {
-    "tests/security/test_documents.py",
-}
+_APART = {"tests/security/test_documents.py"}
 
 
 class Scheduling(LoadFileScheduling):

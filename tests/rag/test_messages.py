@@ -47,21 +47,11 @@ def test_no_struct_corrupts_memory() -> None:
         (SearchRequest, {"query": "a", "b\n": None}, "b\n", "'b\\n' is not a field of this; known fields are: query, "),
         (SearchBatch, {"queries": []}, "queries", "queries must be a list of 1 to 32 items."),
         (EmbeddingRequest, {"input": [""]}, "input[0]", "input[0]: Expected `str` of length >= 1."),
-        (
-            EmbeddingRequest,
-            {"input": 3},
-            "input",
-            "input must be text of 1 to 100000 characters or a list",
-        ),
+        (EmbeddingRequest, {"input": 3}, "input", "input must be text of 1 to 100000 characters or a list"),
         (Exchange, {"question": "a"}, "answer", "answer is missing."),
         (Push, {"url": "https://a.example/", "access": {"x": 1}}, "access.x", "'access.x' is not a known field."),
         (Push, {"url": "file:///a"}, "url", "url must be text of 1 to 2000 characters that matches the pattern ^[Hh]"),
-        (
-            Push,
-            {"url": "https://a.example/", "metadata": {"a": 3}},
-            "metadata",
-            "metadata: Expected `str | a",
-        ),
+        (Push, {"url": "https://a.example/", "metadata": {"a": 3}}, "metadata", "metadata: Expected `str | a"),
     ],
 )
 def test_errors_name_the_field_and_say_what_it_must_be(kind, fields, field, words) -> None:

@@ -67,9 +67,7 @@ DOCUMENTS: dict[str, dict[str, tuple[Callable[[], bytes], str]]] = {
         "cells.html": (lambda: b"<table><tr>" + b"<td>a" * 990_000, "memory"),
         "text.html": (filled("cat ", 100_000), ""),
     },
-    "log": {
-        "log.txt": (log, ""),
-    },
+    "log": {"log.txt": (log, "")},
     "text": {
         "line.txt": (filled("a"), ""),
         "words.txt": (filled("a b ", 100_000), ""),
@@ -83,10 +81,7 @@ DOCUMENTS: dict[str, dict[str, tuple[Callable[[], bytes], str]]] = {
         "quotes.csv": (filled('"a""b",'), "columns"),
         "rows.xlsx": (lambda: files.xlsx(S=[["a", "b"]] * 10_000), ""),
     },
-    "json": {
-        "nested.json": (filled("["), ""),
-        "objects.json": (lambda: b"[" + b'{"a":1},' * 1_200_000 + b"1]", ""),
-    },
+    "json": {"nested.json": (filled("["), ""), "objects.json": (lambda: b"[" + b'{"a":1},' * 1_200_000 + b"1]", "")},
     "parts": {
         "cells.ipynb": (
             lambda: json.dumps({"cells": [{"cell_type": "markdown", "source": "a"}] * 200_000}).encode(),

@@ -191,10 +191,7 @@ def test_proxy_variables_are_not_read(site: Site, sentinel: Site, monkeypatch: p
 
 @pytest.mark.parametrize("where", ["/page", "/robots.txt"])
 @pytest.mark.parametrize("status", [200, 302])
-@pytest.mark.parametrize(
-    ("encoding", "pack"),
-    [("gzip", gzip.compress), ("deflate", zlib.compress)],
-)
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 def test_bombs_cost_one_page(
     site: Site, encoding: str, pack: Callable[[bytes], bytes], status: int, where: str
 ) -> None:

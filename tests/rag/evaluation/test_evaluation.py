@@ -7,13 +7,7 @@ import pytest
 
 from rag.commands.cli import main
 from rag.errors import DatasetError, QueryError, SettingsError
-from rag.evaluation.evaluation import (
-    evaluate,
-    p_value,
-    read_dataset,
-    read_side,
-    search_index,
-)
+from rag.evaluation.evaluation import evaluate, p_value, read_dataset, read_side, search_index
 from rag.query.results import Answer
 from rag.settings import load
 from tests.dummy import DummyEmbedder

@@ -15,9 +15,7 @@ from indexer.generation.generation import Generation
 from indexer.generation.rows import RowFacts
 from rag.errors import SettingsError
 from rag.query.explain import Explanation, in_words
-from rag.query.ranking import (
-    Ranking,
-)
+from rag.query.ranking import Ranking
 from rag.query.request import Limits, SearchRequest
 from rag.query.results import as_text
 from rag.query.retriever import Retriever
