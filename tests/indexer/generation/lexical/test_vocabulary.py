@@ -1,10 +1,8 @@
 """Words of a query that an index does not have, corrected by those it has."""
 
-import numpy as np
 import pytest
 
-from indexer.errors import IndexCorrupt
-from indexer.generation.lexical.vocabulary import KINDS, Vocabulary, VocabularyWriter
+from indexer.generation.lexical.vocabulary import Vocabulary, VocabularyWriter
 
 WORDS = {
     "vacuum": 9, "tuples": 5, "tuple": 2, "cells": 30, "cell": 20, "cults": 1, "hypertension": 4, "réseau": 3,
@@ -67,15 +65,3 @@ def test_rare_words_go_first_where_there_are_too_many(tmp_path, monkeypatch):
     assert len(writer._counts) <= 50
     writer.write(tmp_path)
     assert Vocabulary(tmp_path).corrections("vacum")[0].word == "vacuum"
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_damage_is_told(tmp_path, name):
-    writer = VocabularyWriter()
-    writer.write(tmp_path)
-    assert Vocabulary(tmp_path).corrections("anything") == []
-    writer.add(["vacuum", "tuples"])
-    writer.write(tmp_path)
-    np.save(tmp_path / name, np.zeros(3, np.float64))
-    with pytest.raises(IndexCorrupt, match="word-"):
-        Vocabulary(tmp_path)
