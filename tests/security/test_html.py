@@ -25,6 +25,8 @@ UNITS = [
     "<main><aside><p>a b c", "<form><p>a", "<div class=refnamediv><h2>a</h2>b</div>", "<pre><a id=x>a</a>\n",
     "<div><div class=line>a</div>", "<math><msup>", '<script type="math/tex">a</script>', "<span class=katex>a",
     '<span><img alt="one two three four five">', "a.<br><b id=x><script>w</script></b>", "<div id=comments><p>x",
+    "<div class=related>x ", "<math>", '<h2><a href="#" onclick="x()">',
+    "<h3>q</h3><div class=a hidden>some words that are five</div>",
     "<script>location='a';</script>", "<frameset><frame src=a>",
 ]  # fmt: skip
 

@@ -50,19 +50,6 @@ def test_a_formula_on_a_line_of_its_own_is_a_paragraph() -> None:
     assert text(f"<main>{markup}</main>") == "Thus\n\na + b\n\nholds."
 
 
-@pytest.mark.parametrize(
-    "markup",
-    [
-        "<math>" + "<msup>" * 5_000,
-        "<math>" + "<mi>a</mi>" * 50_000,
-        "<math>" * 5_000,
-        '<script type="math/tex">a</script>' * 20_000,
-    ],
-)
-def test_hostile_formulas_cost_little(markup: str) -> None:
-    text(f"<p>word</p>{markup}")
-
-
 ALT = "Diagram of a pump with two valves"
 SHOWN = [
     f'<img alt="{ALT}">',

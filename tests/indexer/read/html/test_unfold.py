@@ -113,16 +113,3 @@ def test_hidden_text_that_is_left_out_is_noted() -> None:
 @pytest.mark.parametrize("box", FURNITURE)
 def test_boxes_that_only_lead_elsewhere_are_none(box: str) -> None:
     assert "NO" not in str(sections(page(box)))
-
-
-@pytest.mark.parametrize(
-    "markup",
-    [
-        '<h2><a href="#" onclick="x()">' * 3_000,
-        "<div class=a hidden>" * 3_000,
-        "<h3>q</h3><div class=a hidden>some words that are five</div>" * 3_000,
-        "<button aria-controls=x class=b>a</button><div class=c id=x>word</div>" * 3_000,
-    ],
-)
-def test_many_controls_and_panels_cost_little(markup: str) -> None:
-    assert text(page(markup))
