@@ -58,6 +58,16 @@ def read(body: bytes, charset: str | None) -> Extraction:
     return Extraction(subject or None, filled, Declared(date=day_of(_header(message, "Date"))))
 
 
+def read_archived_page(body: bytes) -> str:
+    """Return the HTML of a page that is packed as an e-mail is (MHTML); empty if there is none."""
+    try:
+        message: Message = BytesParser(policy=_POLICY).parsebytes(body)
+        page = message.get_body(("html",)) if isinstance(message, EmailMessage) else None
+        return "" if page is None else decode(_content_of(page), page.get_content_charset(), markup=True)
+    except _TROUBLE:
+        return ""
+
+
 def _is_shown(part: Message) -> bool:
     """Return whether a part is text within its message, and no file that comes with it."""
     try:

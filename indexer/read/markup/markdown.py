@@ -39,6 +39,10 @@ _INLINE_NOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
 _LABELLED = re.compile(r"!?\[([^\[\]\n]{0,300})\](?=[({])")
 _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)")
 _FORMULA = re.compile(r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))")
+_PAIR = re.compile(  # marked, lowered or raised text
+    r"(?<![\w=])==(?=[^\s=])((?:`[^`\n]{0,200}+`|[^`\n]){0,200}?(?<![\s=]))==(?![\w=])"
+    r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
+)
 _emojize = emoji.emojize
 _emojize(":tada:", language="alias")  # its table is a file, and readers open none
 
@@ -135,6 +139,7 @@ def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
 _Rule = tuple[re.Pattern[str], Callable[[re.Match[str], Environment], _Mark | None]]
 _TAGS: _Rule = re.compile("[{<%]"), _tag
 _ROLES: _Rule = _ROLE, _role
+_PAIRS: _Rule = _PAIR, lambda found, _: _Mark(found.end(), span=found.span(found.lastindex or 0))
 _LINKS: tuple[_Rule, ...] = (_WIKI_LINK, _wiki_link), (_LABELLED, _labelled)
 _RULES: dict[str, tuple[_Rule, ...]] = {
     "{": (_ROLES, _TAGS, (_ATTRIBUTES, _attribute_list)),
@@ -143,8 +148,9 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     ":": (_ROLES, (_EMOJI, _emoji_name)),
     "[": ((_FOOTNOTE, _footnote), *_LINKS),
     "!": _LINKS,
-    "^": ((_INLINE_NOTE, lambda found, _: _Mark(found.end(), " ", span=(found.start() + 1, found.end()))),),
+    "^": ((_INLINE_NOTE, lambda found, _: _Mark(found.end(), " ", span=(found.start() + 1, found.end()))), _PAIRS),
     "$": ((_FORMULA, lambda found, _: _Mark(found.end(), html=escapeHtml(found[1] or found[2]))),),
+    **dict.fromkeys("~=", (_PAIRS,)),
 }
 
 
@@ -189,6 +195,8 @@ def _before_inline(state: StateCore) -> None:
             elif outer == "blockquote_open" and (alert := _ALERT.match(token.content)):
                 title = alert[2].strip() or alert[1].replace("-", " ").capitalize()
                 token.content = f"{title}{'  ' if alert[3] else ''}{token.content[alert.start(3) :]}"
+            elif token.content in ("[TOC]", "[toc]"):
+                token.content = ""
             elif outer == "heading_close" and (attributes := _ATTRIBUTES.fullmatch(token.content)) and attributes[1]:
                 token.content = _without_id(tokens[place - 4], token.content)
 

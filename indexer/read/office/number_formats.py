@@ -18,13 +18,14 @@ BUILT_IN = {  # by number, as ECMA-376 has them; those of dates follow the count
 }  # fmt: skip
 _LONGEST = 255  # characters of a format, as in Excel
 _TOKEN = re.compile(
-    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|\[[^\]]*\]|(?P<half>AM/PM|A/P)|'
-    r"(?P<general>General|@)|(?P<field>y+|m+|d+|h+|s+)|(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
+    r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|'
+    r"(?P<field>y+|m+|d+|h+|s+|\[(?:h+|m+|s+)\])|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
+    r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL,
 )
-_PLAIN = re.compile(  # conditions, hours beyond a day, powers of ten, thousands that are left out
-    r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE
-)
+# conditions, powers of ten, thousands that are left out
+_PLAIN = re.compile(r"\[[<>=]|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
+_ELAPSED, _SECONDS = re.compile(r"\[(h+|m+|s+)\]"), {"h": 3600, "m": 60, "s": 1}
 _EPOCH = datetime(1899, 12, 30)  # day 0 of workbooks
 _LAST_DAY = 2_958_466  # the end of the year 9999
 _EXACT, _LONGEST_INTEGER = 1e15, 1e21  # between them, digits are written that are not known
@@ -41,7 +42,7 @@ class _Part(NamedTuple):
     """The part of a format for positive numbers, negative ones, zero, or texts; an empty one is for plain numbers."""
 
     text: str | None = None  # of a part that has nothing else
-    dates: str = ""  # as strftime has it
+    dates: str = ""  # as strftime has it, with hours, minutes or seconds since day 0 as `[h]`
     form: str = ""  # of numbers, as Python has it
     before: str = ""
     after: str = ""
@@ -69,16 +70,26 @@ def _plain(value: float) -> str:
 
 
 def _dated(value: date | datetime | time | timedelta, code: str) -> str:
+    dates = _parts(code)[0].dates
     if isinstance(value, timedelta):
-        minutes, seconds = divmod(round(value.total_seconds()), 60)
-        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-    if dates := _parts(code)[0].dates:
-        moment = datetime.combine(_EPOCH, value) if isinstance(value, time) else value
-        return (moment + timedelta(milliseconds=500)).strftime(dates)
+        if dates and timedelta(0) <= value < timedelta(_LAST_DAY):
+            return _moment(_EPOCH + value, dates)
+        minutes, seconds = divmod(abs(round(value.total_seconds())), 60)
+        return f"{'-' * (value < timedelta(0))}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+    if dates:
+        return _moment(datetime.combine(_EPOCH, value) if isinstance(value, time) else value, dates)
     if isinstance(value, datetime | time):
         has_seconds = value.second or value.microsecond
         return value.isoformat(timespec="seconds" if has_seconds else "minutes").replace("T", " ")
     return value.isoformat()
+
+
+def _moment(moment: date, dates: str) -> str:
+    if isinstance(moment, datetime):
+        moment = min(moment, datetime.max - timedelta(seconds=1)) + timedelta(milliseconds=500)
+        seconds = int((moment - _EPOCH).total_seconds())
+        dates = _ELAPSED.sub(lambda unit: str(seconds // _SECONDS[unit[1][0]]).zfill(len(unit[1])), dates)
+    return moment.strftime(dates)
 
 
 def _number(value: float, code: str) -> str:
@@ -87,7 +98,7 @@ def _number(value: float, code: str) -> str:
     part = parts[place] if place < len(parts[:3]) else parts[0]
     is_signed = value < 0 and part is not parts[0]
     if part.dates and 0 <= value < _LAST_DAY:
-        return (_EPOCH + timedelta(days=value, milliseconds=500)).strftime(part.dates)
+        return _moment(_EPOCH + timedelta(days=value), part.dates)
     if not part.form:
         return _plain(value) if part.text is None or (len(parts) == 1 and not part.text) else part.text
     text = format(abs(value) * part.factor, part.form)
@@ -147,9 +158,10 @@ def _dates(tokens: list[tuple[str, str]]) -> str:
         else:
             before, name, after = names[place : place + 3]
             place += 1
-            if name in ("m", "mm") and (before[:1] == "h" or after[:1] == "s"):
+            if name in ("m", "mm") and ("h" in before or after[:1] == "s"):
                 name = name.replace("m", "n")
             elif name[0] == "h" and any(kind == "half" for kind, _ in tokens):
                 name = name.replace("h", "i")
-            pieces.append(_FIELDS.get(name) or _LONG_FIELDS.get(name[0]) or _FIELDS[name[0]])
+            is_elapsed = name[0] == "["
+            pieces.append(name if is_elapsed else _FIELDS.get(name) or _LONG_FIELDS.get(name[0]) or _FIELDS[name[0]])
     return " ".join("".join(pieces).split())

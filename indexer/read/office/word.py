@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from lxml import etree
 
 from indexer import notes
+from indexer.decoding import decode
+from indexer.read.files.mail import read_archived_page
 from indexer.read.html.main_content import extract
 from indexer.read.office.drawings import DELETED, DRAWN, M, W, children, drawn, linear, readable, text_of_symbol
 from indexer.read.office.zipped import Package, main_part, properties
@@ -22,6 +24,8 @@ from indexer.records import Extraction
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
 _NOTHING = etree.Element("nothing")  # in place of a part that is missing
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
+_BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
+_CHUNK = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
@@ -77,7 +81,7 @@ class _Walker:
             elif child.tag == _TABLE:
                 yield self._table(child)
             elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
-                notes.add("a document inside a document was not read")
+                yield self._inserted(child)
             elif child.tag == f"{M}oMathPara":
                 yield f"<p>{escape(linear(child))}</p>"
             else:  # body, content controls, insertions, notes
@@ -111,6 +115,18 @@ class _Walker:
             text = f"{escape(label)} {text}"
         tag = f"h{min(level + 1, 6)}" if level < _NO_HEADING else "p"
         return f"<{tag}>{text}</{tag}>{beside}"
+
+    def _inserted(self, chunk: Any) -> str:
+        """Return the HTML of a page that a program has put into the document; other documents are noted."""
+        _, name = self._relations.get(chunk.get(_CHUNK, ""), ("", ""))
+        kind, page = name.rpartition(".")[2].lower(), ""
+        if kind in ("htm", "html", "xhtml", "mht", "mhtml") and name in self._package:
+            body = self._package.read(name)
+            page = read_archived_page(body) if kind[0] == "m" else decode(body, None, markup=True)
+        if not page:
+            notes.add("a document inside a document was not read")
+        pieces = _BODY.split(page, 2)
+        return f"<div>{pieces[1] if len(pieces) > 1 else page}</div>"
 
     def _table(self, table: Any) -> str:
         """Return a table whose cells name the rows and columns that they span."""
@@ -162,7 +178,7 @@ class _Walker:
                 if not hidden:
                     yield from self._inline(child)
             elif tag == _FIELD:
-                self._follow_field(child.get(f"{W}fldCharType"))
+                yield from self._field(child)
             elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
@@ -181,13 +197,22 @@ class _Walker:
             else:
                 yield from self._inline(child)
 
-    def _follow_field(self, mark: str) -> None:
-        """Follow the begin, the result and the end of a field."""
-        if mark == "begin" and len(self._fields) < 30:
+    def _field(self, mark: Any) -> Iterator[str]:
+        """Follow the begin, the result and the end of a field; boxes and lists of a form say what is chosen."""
+        kind = mark.get(f"{W}fldCharType")
+        if kind == "begin" and len(self._fields) < 30:
+            box, choice = (mark.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
+            if all(self._fields) and box is not None:
+                checked, default = (_switch(box.find(W + name)) for name in ("checked", "default"))
+                yield "☒" if (default if checked is None else checked) else "☐"
+            elif all(self._fields) and choice is not None:
+                entries = [_value(entry) for entry in choice.iterchildren(f"{W}listEntry")]
+                place = _value(choice.find(f"{W}result")) or _value(choice.find(f"{W}default"))
+                yield escape("".join(entries[_number(place, 0) :][:1]))
             self._fields.append(False)
-        elif mark == "separate" and self._fields:
+        elif kind == "separate" and self._fields:
             self._fields[-1] = True
-        elif mark == "end" and self._fields:
+        elif kind == "end" and self._fields:
             self._fields.pop()
 
 
@@ -221,6 +246,8 @@ _HEADING = re.compile(  # the name or id of a style, as programs write it in the
     "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
 )
 _MOST_LEVELS = 9  # of a list
+_ROMAN = tuple(zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
+                   "m cm d cd c xc l xl x ix v iv i".split(), strict=True))  # fmt: skip
 
 
 class _Style(NamedTuple):
@@ -260,7 +287,7 @@ class _Styles:
 
 
 class _Numbering:
-    """The lists of a document, which count as its paragraphs are read in order; roman numbers become digits."""
+    """The lists of a document, which count as its paragraphs are read in order."""
 
     def __init__(self, root: Any, styles: _Styles) -> None:
         self._styles = styles
@@ -309,9 +336,19 @@ class _Numbering:
 
         def counter(match: re.Match[str]) -> str:
             other = int(match[1]) - 1
-            count, form = counts[other] or count_of(other), levels.get(other, ("", "decimal"))[1]
-            is_letter = form in ("lowerLetter", "upperLetter") and 0 < count <= 26
-            letter = chr(ord("a" if form == "lowerLetter" else "A") + count - 1)
-            return letter if is_letter else "" if form == "none" else str(count)
+            return _written(counts[other] or count_of(other), levels.get(other, ("", "decimal"))[1])
 
         return re.sub("%([1-9])", counter, text[:100])
+
+
+def _written(count: int, form: str) -> str:
+    """Return a number in one of Word's forms; one of a form that is not known is written in digits."""
+    if form in ("lowerLetter", "upperLetter") and 0 < count <= 780:
+        digits = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
+    elif form in ("lowerRoman", "upperRoman") and 0 < count < 4000:
+        digits = ""
+        for size, digit in _ROMAN:
+            digits, count = digits + digit * (count // size), count % size
+    else:
+        return "" if form == "none" else f"{count:02}" if form == "decimalZero" else str(count)
+    return digits.upper() if form.startswith("upper") else digits

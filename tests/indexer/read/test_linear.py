@@ -25,7 +25,7 @@ MARKDOWN = [
     "access: a\n", "---\naccess",
     "%%", "<!--\naccess: a\n", "import a from 'b'\n", "export const a = {\n", "<Tab ", "<div markdown>\n", "a\n: b\n\n",
     "<script>\n", "{: .a}\n", "> [!A]\n", "http://a.b ", "```{a}\n", '--8<-- "a"\n', "{% highlight a %}\n", "日本",
-    "{% comment %}", "- a\n  - b\n", "a\n=\n", "- {a: &x [*x]}\n", "<A b={", "| a ",
+    "{% comment %}", "- a\n  - b\n", "a\n=\n", "==a ", "==`", "~a^b", "- {a: &x [*x]}\n", "<A b={", "| a ",
     "| a | b |\n|---|---|\n| 1 | 2 |\n\n",
 ]  # fmt: skip
 PIECES: dict[str, list[str]] = {

@@ -24,7 +24,10 @@ FORMATS = [
     (date(2024, 3, 5), "[$-409]mmmm d, yyyy;@", "March 5, 2024"), (date(2024, 3, 5), "ddd dd.mm.yy", "Tue 05.03.24"),
     (datetime(2024, 3, 5, 14, 30), "General", "2024-03-05 14:30"), (time(14, 30), "h:mm AM/PM", "2:30 PM"),
     (datetime(2024, 3, 5, 14, 5), "dd.mm.yyyy hh:mm", "05.03.2024 14:05"), (time(0, 2, 3), "mm:ss", "02:03"),
-    (timedelta(hours=30, minutes=5), "[h]:mm", "30:05:00"),
+    (timedelta(hours=30, minutes=5), "[h]:mm", "30:05"),
+    (timedelta(hours=5, seconds=7), "[hh]:mm:ss", "05:00:07"), (timedelta(minutes=-90), "[h]:mm", "-1:30:00"),
+    (1.25, "[h]:mm", "30:00"), (2958465.9999999, "[ss]", "255611462399"),
+    (timedelta(minutes=90), "[m] \"min\"", "90 min"), (timedelta(hours=30), "General", "30:00:00"),
 ]  # fmt: skip
 
 
@@ -113,6 +116,17 @@ def test_a_damaged_sheet_costs_itself() -> None:
     assert notes.take() == ("a damaged sheet of a workbook was not read",)
 
 
+def test_text_boxes() -> None:
+    drawing = (
+        '<xdr:wsDr xmlns:xdr="http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing" '
+        'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><xdr:sp><xdr:txBody><a:p><a:r><a:t>Closed '
+        "</a:t></a:r><a:r><a:t>on Sundays</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:wsDr>"
+    )
+    parts = {"xl/worksheets/_rels/1.xml.rels": files.relations(d="drawing ../d.xml"), "xl/d.xml": drawing}
+    [section] = sheets.read(files.with_parts(files.xlsx(Sheet=[["a", "b"]]), dict(parts)), None).sections
+    assert section.text == "a | b\nClosed on Sundays"
+
+
 def cell(content: str, properties: str = "", name: str = "table-cell") -> str:
     return f"<table:{name} {properties}><text:p>{content}</text:p></table:{name}>"
 
@@ -126,6 +140,7 @@ def table(*rows: str, columns: str = "", style: str = "") -> str:
 
 GAP = '<table:table-cell table:number-columns-repeated="{}"/>'
 COVERED = '<table:covered-table-cell table:number-columns-repeated="{}"/>'
+DRAW = "urn:oasis:names:tc:opendocument:xmlns:drawing:1.0"
 HEAD = cell("Zone") + cell("Price")
 
 
@@ -146,6 +161,8 @@ HEAD = cell("Zone") + cell("Price")
         (table(cell("a") + cell("NO") + cell("b"),
                columns='<table:table-column/><table:table-column table:visibility="collapse"/>'), "a | b"),
         (table(cell("x", 'table:number-columns-repeated="2"')) + table(cell("NO"), style="off"), "x | x"),
+        (table(cell("a") + f'<table:table-cell xmlns:draw="{DRAW}"><draw:frame><draw:text-box><text:p>Closed</text:p>'
+               "</draw:text-box></draw:frame></table:table-cell>"), "a\nClosed"),
     ],
 )  # fmt: skip
 def test_ods(sheet: str, expected: str) -> None:

@@ -152,6 +152,7 @@ def test_numbers_of_headings_and_list_items() -> None:
         + '</w:abstractNum><w:abstractNum w:abstractNumId="8">'
         + level(0, "lowerLetter", "", "%1)")
         + level(1, "bullet", "", "•")
+        + level(2, "upperRoman", "", "%3.")
         + '</w:abstractNum><w:num w:numId="1"><w:abstractNumId w:val="7"/></w:num>'
         '<w:num w:numId="2"><w:abstractNumId w:val="8"/></w:num><w:num w:numId="3"><w:abstractNumId w:val="8"/>'
         '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="4"/></w:lvlOverride></w:num>'
@@ -168,13 +169,14 @@ def test_numbers_of_headings_and_list_items() -> None:
 
     body = (
         paragraph("Boats", "H1") + paragraph("Sails", "H2") + item("red", 2) + item("blue", 2)
-        + paragraph("Oars", "H2") + item("short", 2, 1) + item("new", 3) + item("newer", 3) + item("none", 0)
+        + paragraph("Oars", "H2") + item("short", 2, 1)
+        + "".join(item(one, 2, 2) for one in "abcd") + item("new", 3) + item("newer", 3) + item("none", 0)
         + paragraph("Ports", "H1") + paragraph("Piers", "H2") + paragraph("x")
     )  # fmt: skip
     found = [(section.path, section.text) for section in sections(body, styles=styles, numbering=numbering)]
     assert found == [
         (("1 Boats", "1.1 Sails"), "a) red\n\nb) blue"),
-        (("1 Boats", "1.2 Oars"), "- short\n\nd) new\n\ne) newer\n\nnone"),
+        (("1 Boats", "1.2 Oars"), "- short\n\nI. a\n\nII. b\n\nIII. c\n\nIV. d\n\nd) new\n\ne) newer\n\nnone"),
         (("2 Ports", "2.1 Piers"), "x"),
     ]
 
@@ -206,6 +208,17 @@ RUBY = "<w:ruby><w:rt><w:r><w:t>NO</w:t></w:r></w:rt><w:rubyBase><w:r><w:t>東�
 PICTURE = "<w:drawing><wp:inline><wp:docPr id='1' name='Picture 1' descr='{}'/></wp:inline></w:drawing>".format
 MORE = {
     "controls": (line(words("one "), control(words("two ") + control(words("three")))), "one two three"),
+    "fields of a form": (
+        line(
+            mark("begin", "<w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData>"), mark("end", ""), words(" a "),
+            mark("begin", "<w:ffData><w:ddList><w:result w:val='1'/><w:listEntry w:val='red'/>"
+                 "<w:listEntry w:val='blue'/></w:ddList></w:ffData>"),
+            run("<w:instrText>FORMDROPDOWN</w:instrText>"), mark("end", ""), words(" "),
+            mark("begin", "<w:ffData><w:textInput/></w:ffData>"), run("<w:instrText>FORMTEXT</w:instrText>"),
+            mark("separate", ""), words("boat"), mark("end", ""),
+        ),
+        "☒ a blue boat",
+    ),
     "letters of a font": (line(run('<w:rPr><w:rFonts w:ascii="Symbol"/></w:rPr><w:t>\uf061\uf0b3</w:t>')), "α≥"),
     "ruby": (line(run(RUBY)), "東京"),
     "rows and cells in controls": (table(*ROWS) + control(table(*ROWS)), "a | b\nc | d\n\na | b\nc | d"),
@@ -234,3 +247,18 @@ MORE = {
 @pytest.mark.parametrize(("body", "expected"), MORE.values(), ids=MORE)
 def test_more(body: str, expected: str) -> None:
     assert text(body) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "chunk"),
+    [
+        ("a.html", "<html><head><title>NO</title></head><body><p>caf&eacute;</p></body></html>"),
+        ("a.mht", "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html; "
+                  "charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n<p>caf=C3=A9</p>\n--b--\n"),
+    ],
+)  # fmt: skip
+def test_pages_that_programs_put_into_a_document(name: str, chunk: str) -> None:
+    parts = files.docx_parts(paragraph("before") + '<w:altChunk r:id="a"/>' + paragraph("after"))
+    parts |= {"word/_rels/document.xml.rels": files.relations(a=f"aFChunk {name}"), f"word/{name}": chunk}
+    [section] = word.read(files.zipped(parts), None).sections
+    assert section.text == "before\n\ncafé\n\nafter"
