@@ -53,7 +53,7 @@ Url = Annotated[
     ),
 ]
 # These patterns are shown only, and checked by `Filter.parse`: msgspec 0.20 to 0.22 corrupts memory where a union has a
-# text with a checked pattern and a list. tests/rag/test_messages.py looks for such unions.
+# text with a checked pattern and a list. tests/rag/test_client.py looks for such unions.
 _Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
 _Wanted = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]

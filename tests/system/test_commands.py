@@ -1,14 +1,19 @@
 """Every verb, and what it says to bad input: exit code 2 and one line, never a traceback."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
+import threading
 
 import anyio
 import pytest
 
-from tests.system.conftest import run
+from embedder.config import EmbedderConfig
+from embedder.engines.plan import Plan
+from tests.system.conftest import request, run, serving, wait_for, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
 
@@ -91,3 +96,87 @@ def test_a_copied_package_serves_without_a_compiler_and_a_damaged_one_is_refused
     victim = max(folder.iterdir(), key=lambda path: path.stat().st_size)
     victim.write_bytes(victim.read_bytes()[:-1])
     refused(run("search", "x", "--index", index, "--cache-dir", copy), f"{victim} is damaged")
+
+
+def done(*arguments):
+    """Run a verb that ends well; gives its JSON."""
+    ended = run(*arguments, "--json")
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_publish_serve_switch_lose_and_regain(tmp_path, fresh_milvus):
+    source, index, place = tmp_path / "source", tmp_path / "index", fresh_milvus.place("docs")
+    source.mkdir()
+    write_pages(source)
+    built = done("index", source, "--index", index, "--store", place)
+    assert built["store"]["generation"] == built["generation"]
+    found = done("search", "dead tuples", "--index", tmp_path / "none", "--store", place)
+    assert (found["generation"], found["hits"][0]["title"]) == (built["generation"], "Vacuum")
+    with serving(tmp_path / "none", "--store", place, "--workers", "2", "--deadline", "2") as url:
+        answers, stop = [], threading.Event()
+
+        def ask():
+            while not stop.wait(0.05):  # to ask without a pause would only slow down what is waited for
+                answers.append(request(f"{url}/api/v1/search", {"query": "dead tuples", "k": 1}))
+
+        def served_by_all(generation):
+            last = answers[-20:]
+            return len(last) == 20 and {body.get("generation") for _, body in last} == {generation}
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        (source / "new.md").write_text("# New\n\na fresh page\n", encoding="utf-8")
+        newest = done("index", "--index", index, "--store", place)["generation"]
+        wait_for(lambda: served_by_all(newest), "the new generation")
+        report = done("rollback", "--store", place)
+        assert (report["generation"], report["before"]) == (built["generation"], newest)
+        wait_for(lambda: served_by_all(built["generation"]), "the older generation")
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert {status for status, _ in answers} == {200}
+        for leave, return_ in ((fresh_milvus.kill, fresh_milvus.start), (fresh_milvus.hang, fresh_milvus.wake)):
+            leave()
+            wait_for(lambda: request(f"{url}/readyz")[0] == 503, "the server to notice")
+            status, problem = request(f"{url}/api/v1/search?q=vacuum")
+            assert (status, problem["status"]) == (503, 503)
+            assert place in problem["detail"]
+            return_()
+            wait_for(lambda: request(f"{url}/api/v1/search?q=vacuum")[0] == 200, "the server to answer again")
+
+
+FORBIDDEN = {"transformers", "sentence_transformers", "langchain", "langchain_core", "langchain_community", "bs4"}
+FORBIDDEN |= {"pymilvus", "grpc", "pydantic"}
+
+
+def test_the_same_answer_everywhere(index):
+    with serving(index) as url:
+        status, by_get = request(f"{url}/api/v1/search?q=partial+index&k=2")
+        assert status == 200
+        _, by_post = request(f"{url}/api/v1/search", {"query": "partial index", "k": 2})
+        printed = json.loads(run("search", "partial index", "-k", "2", "--index", index, "--json").stdout)
+        for answer in (by_get, by_post, printed):
+            del answer["took_ms"]
+        assert by_get == by_post == printed
+        assert request(f"{url}/livez")[0] == 200
+        assert request(f"{url}/readyz")[1]["documents"] == 3
+
+
+def test_the_serving_process_imports_no_heavy_library(index):
+    code = (
+        "import sys, time\n"
+        "from web.app import application\n"
+        "client = application().test_client()\n"
+        "while client.get('/readyz').status_code != 200: time.sleep(0.05)\n"
+        "assert client.get('/api/v1/search?q=vacuum').get_json()['hits']\n"
+        "assert client.get('/?q=vacuum').status_code == 200\n"
+        "print(*sys.modules)\n"
+    )
+    environ = os.environ | {"PILOTLIGHT_INDEX": str(index)}
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {"faiss", "flask"} <= imported
+    assert not imported & FORBIDDEN
+    assert ("torch" in imported) == (Plan(EmbedderConfig()).engine != "native")

@@ -88,7 +88,7 @@ IDLE = ("lexical", "fuse", "rerank", "sentences")  # stages that take no time he
 class FakeRetriever:
     """Stands in for `LiveRetriever`; set `hits`, `error` or `ready` to steer it.
 
-    Its first page is its last; `tests.web.library` has a real retriever.
+    Its first page is its last; `tests.web.running` has a real retriever.
     """
 
     def __init__(self) -> None:

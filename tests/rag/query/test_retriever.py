@@ -1,20 +1,30 @@
 """The whole query path on small indexes: what is found, page by page, and what the answer says of it."""
 
 import sys
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import SynonymsError
+from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed, SettingsError
+from rag.query.headings import sample_headings
 from rag.query.request import MODES, Limits, SearchRequest
-from rag.query.results import as_text
+from rag.query.results import as_text, count_facets, split_sentences
 from rag.query.retriever import Retriever
+from rag.serving.live import LiveRetriever
+from rag.settings import load
 from tests.dummy import DummyEmbedder
+from tests.rag.conftest import Site, wait_for
+from web.app import create_app
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
 
@@ -221,3 +231,107 @@ def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
     rules.write_bytes(b"a, \xff\n")
     with pytest.raises(SynonymsError, match="not UTF-8"):
         titles("vacuum", synonyms=str(rules))
+
+
+MOST_CALLS, MOST_MODULES = 300, 25
+ROOT = Path(__file__).parents[3]
+OURS = tuple(f"{ROOT}/{package}/" for package in ("embedder", "indexer", "rag", "web"))
+
+
+def test_one_search_takes_few_calls_in_few_modules(site: Site) -> None:
+    for number in range(30):
+        (site.source / f"page{number}.md").write_text(f"# Page {number}\n\nA page about topic{number} and tuples.\n")
+    site.build()
+    settings = load({"index": str(site.index)}, {})
+    live = LiveRetriever(settings, lambda settings: DummyEmbedder())
+    live.start()
+    client = create_app(live, settings).test_client()
+    wait_for(lambda: live.ready)
+    calls = Counter[str]()
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(OURS):
+            calls[frame.f_code.co_filename] += 1
+
+    before = sys.getprofile()
+    for _ in range(3):  # the last one is counted: what the first ones load and compile stays
+        calls.clear()
+        sys.setprofile(count)
+        try:
+            answer = client.post("/api/v1/search", json={"query": "dead tuples vacuum", "k": 10})
+        finally:
+            sys.setprofile(before)
+    live.close()
+    assert len(answer.get_json()["hits"]) == 10
+    assert sum(calls.values()) <= MOST_CALLS, calls
+    assert len(calls) <= MOST_MODULES, calls
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (
+            "It burns gas. The flame is small! Is it lit now?",
+            ["It burns gas.", "The flame is small!", "Is it lit now?"],
+        ),
+        ("“It is always lit.” So he said, again.", ["“It is always lit.”", "So he said, again."]),
+        ("Version 17.2 of the manual. Ok.", ["Version 17.2 of the manual."]),
+        ("A heading line\n\n  an item of it\n", ["A heading line", "an item of it"]),
+        (
+            "小さな火はいつも燃えています。水をかけてはいけません！",
+            ["小さな火はいつも燃えています。", "水をかけてはいけません！"],
+        ),
+        ("no end of a sentence", ["no end of a sentence"]),
+        ("...", []),
+        ("", []),
+    ],
+)
+def test_sentences_and_lines_are_told_apart(text: str, sentences: list[str]) -> None:
+    assert [text[start:end] for start, end in split_sentences(text)] == sentences
+
+
+def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> DocumentFacts:
+    return DocumentFacts(url, source, language, "text/html", None)
+
+
+def pairs(documents: list[DocumentFacts], name: str) -> list[tuple[str, int]]:
+    return [(share["value"], share["count"]) for share in count_facets(documents)[name]]
+
+
+def test_values_are_counted_most_frequent_first() -> None:
+    found = [
+        facts("https://a.example/x", language="de"),
+        facts("https://a.example/y"),
+        facts("https://a.example/z"),
+        facts("http://[bad/docs/a", "/srv", None),
+    ]
+    assert pairs(found, "language") == [("en", 2), ("de", 1)]
+    assert pairs(found, "source") == [("https://a.example/", 3), ("/srv", 1)]
+    assert pairs(found, "content_type") == [("text/html", 4)]
+    assert pairs(found, "path") == []
+
+
+@pytest.mark.parametrize(
+    ("paths", "shares"),
+    [
+        (("/", "/faq.html", "/docs/a", "/docs/17/b", "/blog/"), [("/docs", 2), ("/blog", 1)]),
+        (
+            ("/docs/en/17/a.html", "/docs/en/18/b.html", "/docs/en/18/x/c.html", "/docs/en/index.html"),
+            [("/docs/en/18", 2), ("/docs/en/17", 1)],
+        ),
+        (("/docs/a", "/docs/b"), []),
+        (("/docs/17/a",), []),
+    ],
+)
+def test_a_path_is_the_first_folder_below_what_all_share(paths: tuple[str, ...], shares: list[tuple[str, int]]) -> None:
+    assert pairs([facts(f"https://a.example{path}") for path in paths], "path") == shares
+
+
+def test_they_are_taken_from_all_over_the_index(site) -> None:
+    for number, name in enumerate("alpha beta gamma delta epsilon zeta eta theta iota".split()):
+        (site.source / f"{number}.md").write_text(f"# About {name} in detail\n\nWords of {name}.\n", encoding="utf-8")
+    site.build()
+    retriever = Retriever(Generation.open(site.index), DummyEmbedder())
+    found = sample_headings(retriever.generation)
+    assert {"About alpha in detail", "About iota in detail"} <= set(found)
+    assert retriever.headings == found

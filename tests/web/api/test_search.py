@@ -14,7 +14,7 @@ from rag.settings import Settings, load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for
 from tests.web.fakes import make_hit
-from tests.web.library import library
+from tests.web.running import library
 from web.api.requests import filter_of_parameters
 from web.app import create_app
 

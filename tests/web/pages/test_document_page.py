@@ -8,9 +8,10 @@ from msgspec import structs
 
 from indexer.generation.documents import document_id
 from rag.settings import Settings
-from tests.web.fakes import FakeRetriever, make_hit
+from tests.web.fakes import CODE, FakeRetriever, make_hit
 from web.app import create_app
 from web.pages.document_page import SHOWN
+from web.pages.snippets import CUT, make_section, make_snippet, make_text, split_blocks
 
 URL = "file:///srv/notes/a%20b.md"
 
@@ -118,3 +119,74 @@ def test_all_of_a_program_is_shown_as_code(client, retriever, address):
     retriever.hits = [structs.replace(hit, content_type="text/x-python") for hit in retriever.hits]
     html = client.get(address).text
     assert html.count("<pre") == html.count("&lt;Text&gt;") > 0
+
+
+def test_the_richest_run_of_matches_wins():
+    text = "An index. " + "Nothing of note. " * 60 + "A partial index on fsync. " + "Nothing of note. " * 60
+    spans = [(text.index(word), text.index(word) + len(word)) for word in ("index", "partial", "fsync")]
+    later = text.index("index", 20)
+    snippet = make_snippet(text, [*spans, (later, later + 5)])
+    assert "<mark>partial</mark> <mark>index</mark> on <mark>fsync</mark>" in snippet
+
+
+def test_a_sentence_is_marked_only_where_no_word_is():
+    text = "Filler words go on. " * 60 + "Here & now it is said. " + "More filler follows. " * 60
+    span = (text.index("Here"), text.index(" More"))
+    assert 'go on. <mark class="near">Here &amp; now it is said.</mark> More filler' in make_snippet(text, [], span)
+    assert "near" not in make_snippet(text, [(0, 6)], span)
+    assert make_snippet("Short one.", [], (6, 400)) == '<p>Short <mark class="near">one.</mark></p>'
+
+
+def test_code_keeps_its_lines():
+    html = make_text(CODE, [(CODE.index("SELECT"), CODE.index("SELECT") + 6)])
+    assert "<p>The example makes a table and asks it:</p>" in html
+    inside = html.partition("<code>")[2].partition("</code>")[0]
+    assert "CREATE TABLE t (\n    a integer,\n\n    b text\n);\n<mark>SELECT</mark> a FROM t\n    WHERE b" in inside
+    assert html.endswith("<p>And so it goes on in words, as before.</p>")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_code"),
+    [
+        ("for i in range(3):\n    print(i)", True),
+        (" a | b\n---+---\n 1 | 2", True),
+        ("Plain words in a row, over\ntwo lines that were wrapped.", False),
+        ("- one thing\n- another (with brackets)", False),
+        ("tar -xf a.tar\nmake all -j4\numount /mnt/disk", True),
+        ("- alert: Old\n  expr: time() > 5\n  annotations:\n    summary: It is old, and has been for days.", True),
+        ("From: Anna\nTo: Board", False),
+        ("See the file /etc/fstab for what is mounted where.", False),
+    ],
+)
+def test_what_counts_as_code(text, is_code):
+    assert [block.kind == "code" for block in split_blocks(text)] == [is_code]
+
+
+def test_a_section_sets_its_passage_off():
+    section = "Before <b>.\nA partial index.\nAfter."
+    assert make_section(section, "A partial index. ", [(2, 9)]) == (
+        '<p>Before &lt;b&gt;.</p><div class="passage"><p>A <mark>partial</mark> index.</p></div><p>After.</p>'
+    )
+    assert make_section("A partial index.", "A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
+    assert make_section("Something <else>.", "A partial index.", [(2, 9)]) == "<p>Something &lt;else&gt;.</p>"
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 50_000, "word " * 20_000 + ";", "-" * 40_000 + "x", "a.b(" * 20_000, "'a" * 30_000, ")." * 30_000]
+)
+def test_long_lines_are_looked_at_in_bounded_time(text):
+    assert split_blocks(text)[-1].end == len(text)
+    assert make_snippet(text, [(5, 7)]).count("<mark>") == 1
+
+
+def test_a_table_has_rows_and_cells_of_which_none_is_cut():
+    rows = ["name | what it is", *(f"part {number} | a thing & more | {number}" for number in range(60))]
+    html = make_text("\n".join(rows[:5]))
+    assert html.startswith('<div class="rows" tabindex="0"><table><tr><td>name</td><td>what it is</td></tr><tr>')
+    assert html.count("<td>a thing &amp; more</td>") == 4
+    text = "\n".join(rows)
+    at = text.index("part 30") + 5
+    html = make_snippet(text, [(at, at + 2)])
+    assert html.startswith(f'<div class="rows" tabindex="0"><table><tr><td>{CUT}</td></tr><tr><td>part 2')
+    assert "<tr><td>part <mark>30</mark></td><td>a thing &amp; more</td><td>30</td></tr>" in html
+    assert html.endswith(f"</td></tr><tr><td>{CUT}</td></tr></table></div>")
