@@ -22,7 +22,7 @@ NOISE_ROLES = frozenset(
 _CODE = frozenset({"code", "kbd", "samp"})
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
-_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form"})  # by what is in or around them
+_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})  # by what is in or around them
 _TITLES = frozenset({"dt", *HEADINGS})
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -87,7 +87,17 @@ def is_noise(tag: Element) -> bool:
         return not any(around.name in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
         return not _is_box(tag)
-    return not holds(tag, _PAGE_PARTS)  # of a form: some systems wrap the whole page in one
+    if name == "form":  # some systems wrap the whole page in one
+        return not holds(tag, _PAGE_PARTS)
+    if name == "label":  # of something to set or choose; a box in a list of tasks can only be looked at
+        if tag.short_text(_LABEL) is None:
+            return False
+        controls = [node for node in tag.elements() if node.name in _FIELDS or node.name == "button"]
+        return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
+    # a summary that opens and closes a part of the page, which is open already, and says only that
+    is_open = tag.parent is not None and "open" in tag.parent.attributes
+    is_brief = len((tag.short_text(_BUTTON) or "").split()) in (1, 2, 3)
+    return is_open and is_brief and not holds(tag, HEADINGS | _CODE | {"div", "p", "a"})
 
 
 def _is_contents(tag: Element) -> bool:
@@ -181,10 +191,18 @@ def text_within(tag: Element) -> list[Element | str]:
     if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
-    is_frame = names <= _FRAMED and not names.isdisjoint(HEADINGS)
+    is_frame = "pre" in names or (names <= _FRAMED and not names.isdisjoint(HEADINGS))
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
+    if "pre" in names:  # beside which the name of its language may stand, which a class has too
+        said = [name.lower() for element in (tag, *tag.elements(NEAR)) for name in classes(element)]
+        languages = {name.rpartition("-")[2] for name in said if "-" in name}
+        return [node for node in children if isinstance(node, str) or _label(node) not in languages]
     return [node for node in children if isinstance(node, str) or not _is_badge(node)]
+
+
+def _label(tag: Element) -> str:
+    return (tag.short_text(_BUTTON) or "").strip().lower() if tag.name in _LABELS else ""
 
 
 def _is_beside(tag: Element) -> bool:

@@ -124,12 +124,15 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
     """Return the parts with text; a heading without any becomes a line of the part before it."""
     filled: list[SectionDraft] = []
     below: tuple[str, ...] = ()  # path of the part that follows
+    first = next((part for part in parts if part.path), None)
     for part in reversed(parts):
         title = part.title
         is_above = len(below) > len(part.path) and below[: len(part.path)] == part.path
+        # as of what a script would fill: a heading of the level of the first one, with nothing after it
+        ends = first and first is not part and not filled and len(part.path) == len(first.path) == 1 and first.blocks
         if part.blocks:
             filled.append(part)
-        elif not (title is None or is_above or title.is_linked(_LIST_SHARE)):
+        elif not (title is None or is_above or title.is_linked(_LIST_SHARE) or ends):
             filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
         elif not is_above:
             continue
