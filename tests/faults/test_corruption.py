@@ -5,9 +5,7 @@ import gc
 import os
 import re
 import sqlite3
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import faiss
@@ -27,6 +25,7 @@ from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.faults.conftest import SEGMENT
 from tests.faults.world import World, rebuild
+from tests.rag.conftest import wait_for
 
 FILES = (
     "manifest.json",
@@ -115,13 +114,6 @@ def test_current_and_folders_that_do_not_fit(index: Path) -> None:
 def test_current_that_names_no_generation(index: Path, content: bytes) -> None:
     (index / "CURRENT").write_bytes(content)
     assert_corrupt(index, index / "CURRENT")
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
-        threading.Event().wait(0.005)
 
 
 @pytest.mark.parametrize("name", EACH_KIND)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import IO, Any
 import pytest
 
 from tests.forked import Forked, start, start_anew
+from tests.web.test_server import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -73,11 +73,6 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 600) -> 
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
         time.sleep(0.02)  # between two looks at another process
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from pathlib import Path
 import pytest
 
 from embedder.config import default_folder
-from tests.system.conftest import ROOT, free_port, request, wait_for, write_pages
+from tests.system.conftest import ROOT, request, wait_for, write_pages
+from tests.web.test_server import free_port
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
 INSTALLS = ("apt-get install", "export PIP_EXTRA_INDEX_URL", "python3 -m venv", "pip install")
