@@ -168,7 +168,7 @@ def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = byte
 
 def canonical_of(url: str, headers: httpx.Headers) -> str | None:
     """Return the canonical address on the same site that a Link header names, or None if it is the page's own."""
-    links = httpx.Response(200, headers={"Link": headers.get("Link", "")[:_LONGEST_LINKS]}).links
+    links = httpx.Response(200, headers={b"Link": headers.get("Link", "")[:_LONGEST_LINKS].encode()}).links
     target = next((link["url"] for link in links.values() if "canonical" in link.get("rel", "").lower().split()), "")
     canonical = normalise(url, target) if target else None
     return canonical if canonical and canonical != url and origin(canonical) == origin(url) else None
