@@ -1,41 +1,89 @@
-"""Lines, table rows, blocks and sections of a page, without what only leads elsewhere: labels and lists of links."""
+"""Lines, table rows, blocks and sections of a page, without what only leads elsewhere.
+
+Left out are lists of links, and short blocks that are all link, say the same again and again, or stand before or after
+all text.
+"""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
+from urllib.parse import unquote
 
 from indexer.read.html.html_tree import Element, fold
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Section, Whole
 
+_WORDS = re.compile(r"\w+")
+_LABELS = re.compile(r"\w+(?: \w+){0,2}\s*:")
+_BETWEEN = "|"  # stands for a link in what is around links
 BREAK = "\x00"  # stands for <br>
 
 
-class Line:
-    """The text of a line while it is being gathered."""
+@dataclass(slots=True)
+class Link:
+    """A link, and where it stands among the pieces of its line."""
 
-    __slots__ = ("anchor", "defines", "length", "linked", "pieces")
+    target: str
+    start: int
+    end: int = -1  # -1: it goes on
+    text: str = ""  # with what follows it and is no word; only of links that end a line
+
+
+class Line:
+    """The text of a line, its links, and what is known of the line that was taken last."""
+
+    __slots__ = ("anchor", "bare", "defines", "length", "linked", "links", "pieces", "tails")
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
+        self.links: list[Link] = []
         self.length = 0  # characters of text
         self.linked = 0  # of these, characters inside links
         self.anchor: str | None = None  # the nearest id before it, or of what it defines
         self.defines = False
+        self.bare = ""  # of the last line, what was around its links
+        self.tails: tuple[Link, ...] = ()  # and the links that ended it, the last first
 
     def take(self) -> tuple[str, int, int]:
         """End the line; return its text, its characters, and those of them inside links."""
-        text, length, linked = "".join(self.pieces), self.length, self.linked
-        self.pieces.clear()
-        self.length, self.linked, self.defines = 0, 0, False
+        pieces = self.pieces
+        self.bare, self.tails = "", ()
+        if self.links:
+            bare: list[str] = []
+            place = 0
+            for link in self.links:
+                bare += [*pieces[place : link.start], _BETWEEN]
+                place = link.end if link.end >= 0 else len(pieces)
+            self.bare = "".join(bare + pieces[place:])
+            last = len(pieces)
+            for link in self.links[:-4:-1]:  # those after some other text, with no words between them
+                if link.end < 0 or not link.start or any(map(_WORDS.search, pieces[link.end : last])):
+                    break
+                link.text = fold("".join(pieces[link.start : last]))
+                last = link.start
+                self.tails += (link,)
+        text = "".join(pieces)
+        self.drop()
+        self.defines = False
+        length, linked, self.length, self.linked = self.length, self.linked, 0, 0
         shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
         return shown, length, linked
+
+    def drop(self) -> None:
+        """Forget the pieces of a line, such as white space between blocks."""
+        self.links.clear()
+        self.pieces.clear()
 
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
 _LINK_SHARE = 0.8  # of a short part's text inside links above which it is only a pointer elsewhere
 _LABEL = 60  # characters of a block that may be a button or a badge
+_OFTEN = 3  # times that a label says the same on one page
+_TAIL = 20  # characters of a link like "Read more"
+_ENDS = (".", "!", "?", "…", "...")
+_ELLIPSES = ("…", "...")
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
 _LISTED = frozenset({"li", "tr", "dt", "dd"})
 _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption", "tr", "pre", "summary"})
@@ -51,12 +99,22 @@ class Block:
     tight: bool = False  # whether no blank line goes before it
     length: int = 0  # characters of text, white space not counted
     linked: int = 0  # of these, characters inside links
+    bare: str = ""  # text outside of links, if it has any
+    tails: tuple[Link, ...] = ()  # the links that end it, the last first
     head: str | None = None  # of a table row: the row above it that names the columns, or nothing
     marks: tuple[tuple[int, str], ...] = ()  # places within its text, and the ids there
 
     def is_linked(self, share: float) -> bool:
         """Return whether more than this share of it leads elsewhere."""
         return self.linked > share * self.length
+
+    @property
+    def labels(self) -> int | None:
+        """Return how many labels, like "Next:", are all the words around several links; None if there are others."""
+        if not self.linked or len(self.text) >= 400 or self.bare.count(_BETWEEN) <= 1:
+            return None
+        rest, labels = _LABELS.subn("", self.bare)
+        return None if _WORDS.search(rest) else labels
 
 
 @dataclass(slots=True)
@@ -69,6 +127,7 @@ class SectionDraft:
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
     leads: bool = False  # says in a line what the page is about, and belongs to what follows
+    emptied: bool = False  # had something that is not text
     title: Block | None = None  # its heading, as a line of text
     blocks: list[Block] = field(default_factory=list)
 
@@ -99,14 +158,22 @@ class SectionDraft:
 def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> list[SectionDraft]:
     """Return the parts without words of the interface and long lists of links, unless a short page has only these."""
 
+    linked = (block for part in parts for block in part.blocks if block.linked)
+    said = Counter(block.text for block in linked if len(block.text) <= _LABEL)
+
     def is_label(block: Block) -> bool:
-        return len(block.text) <= _LABEL and block.kind not in _FLOW and block.is_linked(_LINK_SHARE)
+        if len(block.text) > _LABEL or not block.linked or not block.is_linked(_LINK_SHARE):
+            return False
+        return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
 
     kept = [[block for block in part.blocks if not is_label(block)] for part in parts]
+    _cut_tails([block for blocks in kept for block in blocks if block.tails])
+    _drop_ends(parts, kept)
     if not any(kept) and not is_mostly_links:
         return [part for part in parts if part.blocks]
     longest, share = (0, 0.2) if is_mostly_links else (2_000, _LIST_SHARE)
     for part, blocks in zip(parts, kept, strict=True):
+        part.emptied = part.emptied or len(blocks) < len(part.blocks)
         part.blocks = []
         for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
             run = list(some)
@@ -118,6 +185,45 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
     if is_mostly_links and all(block.is_linked(_LIST_SHARE) for part in parts for block in part.blocks):
         return []
     return _with_headings(parts)
+
+
+def _cut_tails(blocks: Sequence[Block]) -> None:
+    """Cut links off that end blocks: "Read more" after a sentence, and "source" that leads elsewhere each time."""
+    targets: dict[str, list[str]] = {}
+    for block in blocks:
+        for link in block.tails:
+            if len(link.text) <= _TAIL:
+                targets.setdefault(link.text, []).append(link.target)
+    often = {text for text, found in targets.items() if len(found) >= _OFTEN}
+    apart = {text for text in often if len(set(targets[text])) >= max(_OFTEN, len(targets[text]) / 2)}
+    for block in blocks:
+        for link in block.tails:
+            if len(link.text) > _TAIL or not block.text.endswith(link.text):
+                break
+            before = block.text.removesuffix(link.text).rstrip()
+            goes_on = before.endswith(_ENDS) and (link.text in often or link.text.endswith(_ELLIPSES))
+            page, _, name = link.target.partition("#")  # the same name on another page, as of the source of this id
+            is_itself = bool(page and name) and unquote(block.anchor or "").endswith(unquote(name))
+            if not before or not (goes_on or link.text in apart or (is_itself and link.text.isalpha())):
+                break
+            block.text = before.rstrip("([").rstrip()
+
+
+def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
+    """Leave out links before the first heading and after all text: where one is, and what comes next."""
+    first = next((place for place, part in enumerate(parts) if part.path), 0)
+    for blocks in kept[:first]:
+        blocks[:] = [b for b in blocks if b.labels is None and (len(b.text) > _SHORT or not b.is_linked(_LIST_SHARE))]
+    for blocks in reversed(kept):
+        while blocks and blocks[-1].kind not in _LISTED:
+            is_way = blocks[-1].labels not in (None, 1)
+            if not is_way and (blocks[-1].kind in _FLOW or not blocks[-1].is_linked(_LINK_SHARE)):
+                break
+            if len(blocks[-1].text) > _SHORT and not is_way:
+                return
+            blocks.pop()
+        if blocks:
+            return
 
 
 def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
@@ -132,7 +238,7 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
         ends = first and first is not part and not filled and len(part.path) == len(first.path) == 1 and first.blocks
         if part.blocks:
             filled.append(part)
-        elif not (title is None or is_above or title.is_linked(_LIST_SHARE) or ends):
+        elif not (title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE) or ends):
             filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
         elif not is_above:
             continue
@@ -195,6 +301,7 @@ class Row:
     cells: list[_HtmlCell] = field(default_factory=list)
     length: int = 0  # characters
     linked: int = 0  # of these, characters inside links
+    tails: tuple[Link, ...] = ()  # the links that end it
 
     def add(self, text: str, length: int, linked: int) -> None:
         """Take a block of the last cell."""

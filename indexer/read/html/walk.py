@@ -9,7 +9,7 @@ import re
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element, fold
 from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within
-from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
+from indexer.read.html.parts import BREAK, Block, Line, Link, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
 
 _BLOCKS = frozenset(
@@ -19,6 +19,7 @@ _BLOCKS = frozenset(
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
 _SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
+_LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _WORD = re.compile(r"\w")
@@ -63,7 +64,9 @@ class Walker:
             elif isinstance(node, tuple):
                 self._leave(node[0])
             elif is_noise(node):
-                if node.name == "a" and is_permalink(node):
+                if node.name in _LISTS_OF_LINKS:
+                    self._parts[-1].emptied = True
+                elif node.name == "a" and is_permalink(node):
                     self._note_anchor(node)
             elif node.name in MAY_BE_CODE and is_code(node):
                 self._preformatted(node)
@@ -105,6 +108,7 @@ class Walker:
         elif name == "a":
             if "href" in tag.attributes:
                 self._links += 1
+                self._line.links.append(Link(tag.attributes["href"], len(self._line.pieces)))
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
@@ -142,6 +146,8 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
+                if self._line.links:
+                    self._line.links[-1].end = len(self._line.pieces)
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
             self._parts[-1].leads = True
         elif name == "li":
@@ -160,12 +166,13 @@ class Walker:
                     if _WORD.search(first):
                         path = (*home.path[:_DEEPEST], first)
                         self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
-                self._line.anchor = row.anchor
+                self._line.anchor, self._line.tails = row.anchor, row.tails
                 self._write(text, row.length, row.linked, "tr", head)
                 self._tight = "\n" not in text
             self._resume(home)
         elif name == "tr" and self._rows and self._tables and (rows := self._tables[-1][1]) is not None:
-            rows.append(self._rows.pop())
+            row, self._line.tails = self._rows.pop(), ()
+            rows.append(row)
 
     def _add(self, text: str) -> None:
         line = self._line
@@ -208,8 +215,8 @@ class Walker:
             line.pieces.append(" ")
         elif line.length:
             self._write(*line.take(), self._kinds[-1])
-        else:  # white space between blocks
-            line.pieces.clear()
+        elif line.pieces:  # white space between blocks
+            line.drop()
 
     def _write(
         self,
@@ -222,6 +229,8 @@ class Walker:
     ) -> None:
         if self._rows and text:
             self._rows[-1].add(text, length, linked)
+            self._rows[-1].tails = self._line.tails
+            self._line.bare = ""  # what says where to go is a line
             return
         if not _WORD.search(text) and kind != "pre":
             return
@@ -229,9 +238,11 @@ class Walker:
         if self._lists:
             tight, self._lists[-1] = tight or self._lists[-1], True
             kind = "li" if kind in ("p", "div") else kind
-        part = self._parts[-1]
+        part, line = self._parts[-1], self._line
         tight = tight and bool(part.blocks)
-        part.blocks.append(Block(self._bullet + text, kind, self._line.anchor, tight, length, linked, head, marks))
+        shown = self._bullet + text
+        part.blocks.append(Block(shown, kind, line.anchor, tight, length, linked, line.bare, line.tails, head, marks))
+        line.bare, line.tails = "", ()
         part.defined = True
         self._bullet = ""
         self._tight = False
@@ -261,6 +272,7 @@ class Walker:
     def _open_heading(self, level: int) -> None:
         self._heading = False
         title, length, linked = self._line.take()
+        self._line.bare, self._line.tails = "", ()
         title = title.replace("\n", " ")
         anchor = self._own_anchor or self._near_anchor or self._last_anchor
         self._own_anchor = self._near_anchor = None
