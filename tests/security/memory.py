@@ -23,10 +23,9 @@ def watch(pid: int) -> Iterator[Peak]:
 
     def look() -> None:
         while not done.wait(_PAUSE):
-            processes = _descendants(pid)
             # to count what is shared once takes a tenth of a second of a large process, and only lowers the sum
-            if sum(map(_resident, processes)) > peak.megabytes:
-                peak.megabytes = max(peak.megabytes, sum(map(_proportional, processes)))
+            if sum(map(_resident, _descendants(pid))) > peak.megabytes:
+                peak.megabytes = max(peak.megabytes, megabytes(pid))
 
     thread = threading.Thread(target=look)
     thread.start()
@@ -35,6 +34,11 @@ def watch(pid: int) -> Iterator[Peak]:
     finally:
         done.set()
         thread.join()
+
+
+def megabytes(pid: int) -> float:
+    """Return what a process and its descendants have now."""
+    return sum(map(_proportional, _descendants(pid)))
 
 
 def _descendants(pid: int) -> list[int]:

@@ -126,7 +126,8 @@ def adapt(context: Any, case: Any, *_: Any) -> None:
     if isinstance(case.query, dict) and isinstance(case.query.get("q"), str):
         case.query["q"] = case.query["q"][:500]  # an address has an end
     body = case.body if isinstance(case.body, dict) else {}
-    for search in (body, *(query for query in body.get("queries") or () if isinstance(query, dict))):
+    queries = body["queries"] if isinstance(body.get("queries"), list) else []
+    for search in (body, *(query for query in queries if isinstance(query, dict))):
         if isinstance(search.get("filter"), dict):
             in_order(search["filter"].get("date"), "from", "to")
     if type(body.get("dimensions")) in (int, float):

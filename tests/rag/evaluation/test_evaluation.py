@@ -61,7 +61,7 @@ def test_lexical_needs_no_vectors(folder):
         ("qrels/test.tsv", "a\tb\n1\t2\n", "test.tsv cannot be read"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv cannot be read"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t" + "9" * 20, "a score is over"),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n" + "q" * 200_000 + "\td1\t1\n", "field larger than"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n" + "q" * 200_000 + "\td1\t1\n", "larger than|no judged"),
     ],
 )
 def test_bad_folders_are_told_by_file(folder, file, content, told):
