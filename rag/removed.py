@@ -48,7 +48,7 @@ FLAGS = {  # that were no settings
     "every": _TIMER,
     "report": "compare --json has every query",
     "quick": "verify loads no model, so it is always quick",
-    "http": "the server has /mcp, with its keys and scopes",
+    "http": "mcp speaks over standard input, with --server URL for what a running server has",
     "scope": "a key has one scope, of --collection, --filter, --user and --group",
     "diversity": "near-duplicates are folded, and per_document limits the hits of one document",
     "fusion": "hybrid is a weighted sum of both searches",
