@@ -16,7 +16,7 @@ from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Section, Whole
 
 _WORDS = re.compile(r"\w+")
-_LABELS = re.compile(r"\w+(?: \w+){0,2}\s*:")
+_LABELS = re.compile(r"\b\w++(?: \w++){0,2}\s*+:")
 _BETWEEN = "|"  # stands for a link in what is around links
 BREAK = "\x00"  # stands for <br>
 

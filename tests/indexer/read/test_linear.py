@@ -85,7 +85,7 @@ def check(work: Callable[..., Any], *arguments: Any, make: Callable[[int], Any],
                 list(found)
         return time.process_time() - began
 
-    seconds(1)  # what is loaded with the first document is no part of it
+    seconds(size // 2)  # what is loaded with the first document is no part of it
     longer = seconds(size)
     assert longer < 0.3 or longer <= 2.6 * seconds(size // 2) + 0.2, make(1)
 
