@@ -21,7 +21,7 @@ from indexer.credentials import Credential
 from indexer.encodings import is_text
 from indexer.errors import FetchError
 from indexer.generation.manifest import Manifest
-from indexer.read.extraction import language_of
+from indexer.read.extraction import language_of, refresh_in
 from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
 from indexer.records import Page
 from indexer.urls import normalise, origin
@@ -36,7 +36,6 @@ _OF_PAGE = frozenset(
     b"access-control-allow-origin access-control-allow-credentials".split()
 )
 _AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")  # a version or other text after it is ignored
-_REFRESH = re.compile(r"""[ ]*0[ ]*[;,][ ]*(?:url[ ]*=[ ]*)?["']?([^"' ]+)""", re.IGNORECASE)
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
 # types that servers send with anything: application/octet-stream, binary/octet-stream, application/force-download, …
@@ -176,8 +175,8 @@ def canonical_of(url: str, headers: httpx.Headers) -> str | None:
 
 def refresh_of(url: str, headers: httpx.Headers) -> str | None:
     """Return the address that a Refresh header leads to at once, or None if it is the page's own."""
-    found = _REFRESH.match(headers.get("Refresh", "")[:_LONGEST])
-    address = normalise(url, found[1]) if found else None
+    seconds, target = refresh_in(headers.get("Refresh", "")) or (1, "")
+    address = normalise(url, target) if seconds == 0 else None
     return address if address != url else None
 
 

@@ -27,6 +27,10 @@ _LONGEST = 10_000_000  # characters of all sections
 _SECTION = 100  # characters that one counts for beside its text
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _SPACE = re.compile(r"\s+")
+_LONGEST_DELAY = 60  # seconds; pages that send on later are made to be read, or wait for something
+_LONGEST_REFRESH = 3_000  # characters of a value
+# seconds, of which fractions do not count, a separator, url=, an address in quotes or without
+_REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
@@ -129,6 +133,17 @@ def language_of(tag: str | None) -> str | None:
     """Return the primary subtag of a language tag in lower case, or None where it names no language."""
     language = primary_language((tag or "").strip())
     return None if language in _NO_LANGUAGE else language
+
+
+def refresh_in(value: str) -> tuple[int, str] | None:
+    """Return the seconds and the address of a refresh, or None if it leads nowhere, or late."""
+    found = _REFRESH.match(value[:_LONGEST_REFRESH].strip())
+    if found is None or not (found[1] or found[2]):
+        return None
+    seconds, address = int(found[1] or 0), found[3].strip()
+    if address[:1] in ("'", '"'):
+        address = address[1:].partition(address[0])[0].strip()
+    return (seconds, address) if address and seconds <= _LONGEST_DELAY else None
 
 
 def day_of(moment: str | None) -> str | None:

@@ -13,6 +13,7 @@ from lxml import etree
 from indexer.decoding import decode
 from indexer.encodings import GZIP, decoded, without_gzip
 from indexer.errors import FetchError, ParseError
+from indexer.read.extraction import refresh_in
 from indexer.read.formats import HTML, LONGEST_LIST, MOST_LISTED
 from indexer.read.html import main_content, template
 from indexer.read.html.html_tree import HtmlTree, fold, parse_html
@@ -188,7 +189,7 @@ def _leads(tree: HtmlTree) -> _Leads:
             found.targets += [address for address in addresses if len(address) <= _LONGEST]
             found.targets = found.targets[:_MOST_TARGETS]
         elif name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and found.refresh is None:
-            found.refresh = _refresh_in(node.get("content"))
+            found.refresh = refresh_in(node.get("content"))
             found.is_for_all = not is_fallback
         elif name == "a" and node.get("href"):
             is_in_link, between = True, 0
@@ -196,23 +197,6 @@ def _leads(tree: HtmlTree) -> _Leads:
             is_fallback = is_fallback or name == "noscript"
             todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
     return found
-
-
-_LONGEST_DELAY = 60  # seconds; pages that send on later are made to be read, or wait for something
-_LONGEST_REFRESH = 3_000  # characters of a value
-# seconds, of which fractions do not count, a separator, url=, an address in quotes or without
-_REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
-
-
-def _refresh_in(value: str) -> tuple[int, str] | None:
-    """Return the seconds and the address of a refresh, or None if it leads nowhere, or late."""
-    found = _REFRESH.match(value[:_LONGEST_REFRESH].strip())
-    if found is None or not (found[1] or found[2]):
-        return None
-    seconds, address = int(found[1] or 0), found[3].strip()
-    if address[:1] in ("'", '"'):
-        address = address[1:].partition(address[0])[0].strip()
-    return (seconds, address) if address and seconds <= _LONGEST_DELAY else None
 
 
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
