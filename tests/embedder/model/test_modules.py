@@ -14,6 +14,7 @@ from embedder.model.encoder import load_module, pool
 from embedder.model.modules import POOLINGS
 from embedder.model.spec import read_spec
 from tests.embedder.conftest import save_modules
+from tests.embedder.engines.kernels import cosines
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
 TEXTS = ["", "the index of a table", "create unique key drop vacuum " * 3, "row"]
@@ -71,10 +72,6 @@ def check(folder, theirs, config=None, **truncate):
             scale = np.linalg.norm(expected, axis=1) / np.linalg.norm(vectors, axis=1)
             assert truncate or np.allclose(scale, 1, atol=1e-4)
     return ours
-
-
-def cosines(a, b):
-    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
 
 
 @pytest.mark.parametrize("name", POOLINGS)
