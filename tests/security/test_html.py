@@ -1,7 +1,5 @@
 """Hostile repetitions in HTML take time in proportion to their length, and empty lines in any text do too."""
 
-import gc
-import time
 from collections.abc import Callable
 
 import pytest
@@ -9,10 +7,8 @@ import pytest
 from indexer.read.extraction import clean, tidy
 from indexer.read.html.main_content import read
 from indexer.read.links import page_parts
+from tests.linear import check_linear, repeated
 
-LENGTH = 20_000  # bytes
-TINY = 0.1  # seconds; what takes less is not looked at
-MOST = 2.3 * 2.3 * 1.2  # times as long for four times as much, with what the machine does meanwhile
 WANTED = {"links": True, "is_drawn": True, "blocks": True, "text": True, "template": "", "reader": "html"}
 HEADS = {"plain": "<body>", "single": "<meta property=og:title content=x><body><p>x"}
 UNITS = [
@@ -32,20 +28,7 @@ UNITS = [
 
 
 def check(act: Callable[[str], object], unit: str, head: str = "") -> None:
-    """Compare the seconds of processor for four times as much."""
-    once, longer = (head + unit * (length // len(unit)) for length in (LENGTH, 4 * LENGTH))
-    gc.disable()  # as in a reader, whose collector hardly ever runs
-    try:
-        took = [min(measured(act, text), measured(act, text)) for text in (once, longer)]
-    finally:
-        gc.enable()
-    assert took[1] < TINY or took[1] <= MOST * took[0], took
-
-
-def measured(act: Callable[[str], object], text: str) -> float:
-    begin = time.process_time()
-    act(text)
-    return time.process_time() - begin
+    check_linear(act, repeated(unit, head), 80_000)
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)

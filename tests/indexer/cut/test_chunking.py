@@ -1,5 +1,4 @@
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +14,7 @@ from indexer.cut.chunking import Chunker, join_short
 from indexer.errors import ConfigError
 from indexer.records import Chunk, Document, Section, Whole
 from tests.dummy import DummyEmbedder
+from tests.linear import check_linear
 
 
 def document(*sections: Section, title: str = "Title", url: str = "http://t.test/d") -> Document:
@@ -197,18 +197,11 @@ RUNS = [
 ]
 
 
-def seconds(sections: list[Section]) -> float:
-    chunker, begun = Chunker(DummyEmbedder(), ChunkConfig()), time.process_time()
-    chunker.split(document(*sections))
-    return time.process_time() - begun
-
-
 @pytest.mark.parametrize(
     "make",
     [*(partial(of_runs, unit, head=head) for unit, head in RUNS), *(lambda n, f=f: f(n // 8) for f in SHAPES.values())],
     ids=[*map(repr, RUNS), *SHAPES],
 )
-def test_four_times_as_much_takes_four_times_as_long(make: Callable[[int], list[Section]]) -> None:
-    """In seconds of the processor, which other processes may double; what is quadratic takes 16 times as long."""
-    short, long = (min(seconds(make(size)) for _ in range(2)) for size in (8_000, 32_000))
-    assert long <= 9 * max(short, 0.01)
+def test_cutting_takes_linear_time(make: Callable[[int], list[Section]]) -> None:
+    chunker = Chunker(DummyEmbedder(), ChunkConfig())
+    check_linear(lambda sections: chunker.split(document(*sections)), make, 32_000)

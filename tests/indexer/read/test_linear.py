@@ -2,9 +2,8 @@
 
 import gzip
 import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +15,7 @@ from indexer.read.access_list import begins_with_joined_list, states_access
 from indexer.read.formats import FUNCTIONS
 from tests.indexer import files
 from tests.indexer.files import paragraph, zipped
+from tests.linear import check_linear
 
 SIZE = 20_000  # characters of the longer document
 MARKDOWN = [
@@ -73,23 +73,6 @@ def styled(count: int, columns: str = "") -> bytes:
     return files.with_parts(files.xlsx(S=[]), parts)
 
 
-def check(work: Callable[..., Any], *arguments: Any, make: Callable[[int], Any], size: int) -> None:
-    """Hold a piece of work with `make(size)` to twice the processor time of half the size."""
-
-    def seconds(size: int) -> float:
-        made = make(size)
-        began = time.process_time()
-        with suppress(Exception):  # refused: what counts is how soon
-            found = work(made, *arguments)
-            if isinstance(found, Iterator):
-                list(found)
-        return time.process_time() - began
-
-    seconds(size // 2)  # what is loaded with the first document is no part of it
-    longer = seconds(size)
-    assert longer < 0.3 or longer <= 2.6 * seconds(size // 2) + 0.2, make(1)
-
-
 def read_by(reader: str) -> tuple[Callable[..., Any], list[Any]]:
     module, _, name = FUNCTIONS[reader].partition(":")
     read: Callable[..., Any] = getattr(import_module(f"indexer.read.{module}"), name)
@@ -100,14 +83,14 @@ def read_by(reader: str) -> tuple[Callable[..., Any], list[Any]]:
 def test_pieces(reader: str) -> None:
     read, arguments = read_by(reader)
     for piece in PIECES[reader]:
-        check(read, *arguments, make=repeated(piece), size=SIZE)
+        check_linear(lambda body: read(body, *arguments), repeated(piece), SIZE)
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_documents(name: str) -> None:
     reader, make = BODIES[name]
     read, arguments = read_by(reader)
-    check(read, *arguments, make=make, size=2_000)
+    check_linear(lambda body: read(body, *arguments), make, 2_000)
 
 
 def repeated(piece: str) -> Callable[[int], bytes]:
@@ -116,15 +99,14 @@ def repeated(piece: str) -> Callable[[int], bytes]:
 
 def test_what_is_looked_at_before_and_after_reading() -> None:
     for piece in (*MARKDOWN, "access", "{access", "users", "<!--", "a."):
-        make = repeated(piece)
-        check(states_access, make=lambda size, make=make: "x\n" + make(size).decode(), size=4 * SIZE)  # type: ignore[misc]
-        check(begins_with_joined_list, make=lambda size, make=make: make(size).decode(), size=4 * SIZE)  # type: ignore[misc]
+        check_linear(lambda body: states_access("x\n" + body.decode()), repeated(piece), 4 * SIZE)
+        check_linear(lambda body: begins_with_joined_list(body.decode()), repeated(piece), 4 * SIZE)
     for piece in DECODED:
         for charset in (None, "big5", "iso-2022-jp"):
-            check(
-                lambda body, charset=charset: decode(body + b"\xe9", charset, markup=True),
-                make=repeated(piece),
-                size=SIZE,
-            )
+            check_linear(partial(decode_with, charset), repeated(piece), SIZE)
     for packed in (gzip.compress(b""), gzip.compress(b"a")):
-        check(without_gzip, make=lambda size, packed=packed: [packed * size], size=SIZE)  # type: ignore[misc]
+        check_linear(without_gzip, partial(lambda packed, size: [packed * size], packed), SIZE)
+
+
+def decode_with(charset: str | None, body: bytes) -> object:
+    return decode(body + b"\xe9", charset, markup=True)
