@@ -85,7 +85,6 @@ class CrawlLimits:
     max_total_bytes: int = 100_000_000_000  # bytes of all pages of one site, after decompression
     scope: Scope = field(default_factory=Scope)  # which pages of a site
     concurrency: int = 4  # fetcher threads, for each site
-    sites: int = 4  # sites crawled at the same time
     delay: float = 0.0  # seconds between two requests to the site; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
     within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by source: places that it may not leave
@@ -103,7 +102,6 @@ class CrawlLimits:
         _check("max_bytes", self.max_bytes, 1, 1_000_000_000)
         _check("max_total_bytes", self.max_total_bytes, 1, 1_000_000_000_000_000)
         _check("concurrency", self.concurrency, 1, 64)
-        _check("sites", self.sites, 1, 64)
         _check("delay", self.delay, 0.0, 3_600.0)
         _check("render_timeout", self.render_timeout, 0.1, 600.0)
         _check("render_bytes", self.render_bytes, 1, 1_000_000_000)

@@ -1,32 +1,22 @@
-"""Answers of servers: what their headers say, the media type of their body, and the journal that keeps them."""
+"""Answers of servers: what their headers say, and the media type of their body."""
 
-import hashlib
 import re
-import sqlite3
-import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
 from email.utils import collapse_rfc2231_value, parsedate_to_datetime
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import httpx
-import msgspec
 
-from indexer.credentials import Credential
 from indexer.encodings import is_text
 from indexer.errors import FetchError
-from indexer.generation.manifest import Manifest
 from indexer.read.extraction import language_of, refresh_in
 from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
 from indexer.records import Page
 from indexer.urls import normalise, origin
 
-FRESH = 6 * 3600  # seconds for which a page of an interrupted build need not be fetched again
 _LONGEST = 1_000  # characters read of a header with parameters or a date
 _LONGEST_LINKS = 10_000  # characters read of Link headers
 HEAD = 1_024  # bytes of a body that tell its type
@@ -49,7 +39,6 @@ _MARKUP = re.compile(
 )
 _LIST = re.compile(rb"<(?:!doctype\s+rss|(?:[\w.-]{1,40}:)?(?:urlset|sitemapindex|rss|feed|rdf))[\s>]", re.IGNORECASE)
 _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
-_Kept = tuple[str, bytes, str, str | None, list[tuple[bytes, bytes]], str]  # fields of an answer
 
 
 class Unavailable(FetchError):
@@ -71,7 +60,6 @@ class Answer:
     headers: httpx.Headers  # those that describe the page
     fetched_at: str  # ISO 8601, UTC
     is_unchanged: bool = False  # HTTP 304: the body is that of the validators, and empty here
-    is_fresh: bool = field(default=True, compare=False)  # False: from the journal of an interrupted build
 
     def as_page(self, source: str, requested: str) -> Page:
         """Return the page of a source that an address led to."""
@@ -87,77 +75,6 @@ class Answer:
             requested=requested,
             language=language_in(self.headers),
         )
-
-
-class Journal:
-    """Answers that the next build need not fetch again if this one is interrupted, by requested address.
-
-    One SQLite file next to the drafts, made with the first page and removed when the build succeeds. Safe to share
-    between threads; methods raise sqlite3.Error.
-    """
-
-    def __init__(self, path: Path, base: str) -> None:
-        """Open the journal of an interrupted crawl; answers over another base, see `base_of`, are dropped."""
-        self._path, self._base = path, base
-        self._lock = threading.Lock()
-        self._database: sqlite3.Connection | None = None
-        if path.exists():
-            found = None
-            with suppress(sqlite3.Error):  # cut off by a power failure: only time is lost
-                found = self._connect().execute("SELECT base FROM crawl").fetchall()
-            if found != [(base,)]:
-                self.drop()
-
-    def get(self, url: str) -> Answer | None:
-        """Return the answer of an address, unless it is too old."""
-        with self._lock:
-            if self._database is None:
-                return None
-            query = "SELECT answer FROM answers WHERE requested = ? AND at > ?"
-            row = self._database.execute(query, (url, time.time() - FRESH)).fetchone()
-        if row is None:
-            return None
-        final, body, content_type, charset, headers, fetched_at = msgspec.msgpack.decode(row[0], type=_Kept)
-        return Answer(final, body, content_type, charset, httpx.Headers(headers), fetched_at, is_fresh=False)
-
-    def put(self, url: str, answer: Answer) -> None:
-        """Store the answer of an address, for the next build too."""
-        kept: _Kept = (
-            answer.url, answer.body, answer.content_type, answer.charset, answer.headers.raw, answer.fetched_at
-        )  # fmt: skip
-        with self._lock:
-            database = self._database or self._connect()
-            row = (url, time.time(), msgspec.msgpack.encode(kept))
-            database.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", row)
-
-    def drop(self) -> None:
-        """Remove the journal."""
-        self.close()
-        for suffix in ("", "-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Release the file."""
-        with self._lock:
-            if self._database is not None:
-                self._database.close()
-                self._database = None
-
-    def _connect(self) -> sqlite3.Connection:
-        database = self._database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
-        # safe when the process is killed, which is its purpose; a page need not wait for the disk
-        database.executescript(
-            "PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; CREATE TABLE IF NOT EXISTS crawl (base TEXT);"
-            "CREATE TABLE IF NOT EXISTS answers (requested TEXT PRIMARY KEY, at REAL, answer BLOB) WITHOUT ROWID"
-        )
-        database.execute("INSERT INTO crawl SELECT ? WHERE NOT EXISTS (SELECT * FROM crawl)", (self._base,))
-        return database
-
-
-def base_of(live: Manifest | None, credentials: Sequence[Credential]) -> str:
-    """Return the base of a journal: its answers hold until a build ends, or credentials change."""
-    digest = hashlib.sha256(repr(sorted(map(repr, credentials))).encode()).hexdigest() if credentials else ""
-    return f"{live.id if live else ''}/{digest}/2"
 
 
 def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:

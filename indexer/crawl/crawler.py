@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from indexer import memory
-from indexer.crawl.answers import Answer, Journal, Unavailable, canonical_of, refresh_of, robots_directives
+from indexer.crawl.answers import Answer, Unavailable, canonical_of, refresh_of, robots_directives
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request
 from indexer.crawl.links import (
@@ -55,7 +55,6 @@ class _MovedToHttps(_RedirectRefused):
 class CrawlServices:
     """Services that the sites of a build share."""
 
-    journal: Journal | None = None  # answers of an interrupted build, and of this one
     sessions: Mapping[str, Session] = field(default_factory=dict)  # by origin
     browser: Browser = field(default_factory=Browser)  # draws pages; started with the first
 
@@ -89,7 +88,6 @@ class _Crawl:
         limits = context.limits
         self._context, self._limits, self._earlier = context, limits, context.earlier
         self._source, self._within = context.source, context.within
-        self._journal = services.journal
         self._renderer = Renderer(context, services.browser)
         self._fetcher = Fetcher(limits, services.sessions)
         self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
@@ -294,9 +292,6 @@ class _Crawl:
                 session.add_witness(answer.url)
             return Known(replace(record, source=self._source, requested=url, noindex=noindex)), None
         page = answer.as_page(self._source, url)
-        journal = self._journal if answer.is_fresh and answer.content_type in CONTENT_TYPES else None
-        if journal and session is None:  # else it may be a login page
-            journal.put(url, answer)
         if record is not None and record.content_hash == page.content_hash and session is None:
             return replace(page, links=record.links, noindex=noindex), None
         wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._context.wanted(page))
@@ -317,10 +312,8 @@ class _Crawl:
         if session and session.kinds and links.asks_password:  # the login page, or one like it
             self._check_session(session, answer.url, is_certain=True)
             raise NotWanted("asks for a password")
-        if session and answer.is_fresh:
+        if session:
             session.add_witness(answer.url)
-        if journal and session:
-            journal.put(url, answer)
         if not self._is_open:
             self._why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
         page = replace(
@@ -333,12 +326,7 @@ class _Crawl:
         return page, links.canonical or canonical_of(page.url, answer.headers)
 
     def _answer(self, url: str, types: Collection[str]) -> Answer:
-        """Fetch an address, or return its answer in the journal of an interrupted crawl."""
-        kept = self._journal.get(url) if self._journal else None
-        if kept is not None and len(kept.body) <= self._limits.max_bytes:
-            if kept.url != url:
-                self._check_redirect(kept.url)
-            return kept
+        """Fetch an address."""
 
         def validators(hop: str) -> Mapping[str, str]:
             record = self._unchanging(hop)

@@ -3,7 +3,6 @@
 CURRENT              id of the live generation and a line end
 generations/<id>/    published generations, never changed
 building/<id>/       a generation on its way in, or an old one on its way out
-building/crawl.sqlite  pages that an interrupted build has fetched
 repositories/<hash>/ copies of remote Git repositories that are sources
 lock                 held by the one process that may write
 keys.json            who may use a server
@@ -22,7 +21,6 @@ from indexer.generation.manifest import corrupt, is_generation_id, unreadable
 CURRENT = "CURRENT"
 GENERATIONS = "generations"
 BUILDING = "building"
-JOURNAL = "crawl.sqlite"  # in BUILDING
 LOCK = "lock"
 COLLECTIONS = "collections"
 REPOSITORIES = "repositories"
@@ -30,7 +28,10 @@ KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
 INSIGHTS = "insights"
-OF_OLDER_VERSIONS = ("held_back.json", "held_back.json.new", "readings.json", "readings.json.new")
+OF_OLDER_VERSIONS = (
+    "held_back.json held_back.json.new readings.json readings.json.new "
+    "building/crawl.sqlite building/crawl.sqlite-shm building/crawl.sqlite-wal"
+).split()
 DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 

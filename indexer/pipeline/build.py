@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
-from indexer.crawl.answers import Journal, base_of
 from indexer.crawl.crawler import CrawlServices
 from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.layout import GENERATIONS, JOURNAL, REPOSITORIES, current_id
+from indexer.generation.layout import GENERATIONS, REPOSITORIES, current_id
 from indexer.generation.manifest import ANALYSIS, TOKENS, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
@@ -90,7 +89,6 @@ def build(
     with (
         drafting(index_dir, config.keep_generations, progress, is_brief=is_brief) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
-        closing(Journal(folder.parent / JOURNAL, base_of(earlier.manifest, config.credentials))) as journal,
         store.read() as pushed,
     ):
         last = pushed.last()
@@ -99,12 +97,9 @@ def build(
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
         plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
         mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
-        with closing(_Build(folder, embedder, plan, pushed, mirrors, journal)) as work:
-            if config.full:
-                journal.drop()
+        with closing(_Build(folder, embedder, plan, pushed, mirrors)) as work:
             report = work.run(index_dir)
-            journal.drop()
-            mirrors.keep(sources)
+        mirrors.keep(sources)
         if last:
             store.settle(last)
         return report
@@ -164,14 +159,11 @@ def remove_sources(
 class _Build:
     """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
-    def __init__(
-        self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedStore, mirrors: Mirrors, journal: Journal
-    ) -> None:
+    def __init__(self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedStore, mirrors: Mirrors) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._embedder = embedder
         self._pushed = pushed
         self._mirrors = mirrors
-        self._journal = journal
         self._still_there: set[int] = set()  # documents of the earlier generation
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
@@ -210,7 +202,6 @@ class _Build:
             return report.finish(live.id, live.counts, published=False)
         self._draft.differ()
         if not self._draft.counts.documents and plan.sources != [SOURCE]:
-            self._journal.drop()  # all there is has been fetched
             raise NothingToIndex(report.why_nothing(plan.sources, is_live=live is not None))
         settings = {**plan.settings, "templates": self._templates.kept(plan.sources)}
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
@@ -228,7 +219,7 @@ class _Build:
             limits=plan.config.crawl,
             report_due=plan.progress.found,
             earlier=self._earlier,
-            services=CrawlServices(self._journal, sessions_of(plan.config.credentials)),
+            services=CrawlServices(sessions_of(plan.config.credentials)),
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,

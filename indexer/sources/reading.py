@@ -1,11 +1,9 @@
-"""Sources to pages: sites side by side, folders and files one after the other, each page once."""
+"""Sources to pages, one source after the other, each page once."""
 
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from urllib.parse import urlsplit
 
 from indexer.config import CrawlLimits
 from indexer.crawl.browser import Browser
@@ -22,7 +20,6 @@ from indexer.sources.folder import read_path
 from indexer.sources.git import Mirrors, read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.templates import Items, Templates
-from indexer.urls import normalise
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +40,8 @@ class Reading:
 def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     """Read every source; of pages with the same address, or in one source the same content, the first is yielded.
 
-    Pushed documents come first, so that they stand for their addresses whatever a site has there. Sites are read at the
-    same time, up to `limits.sites` of them, and yield an item each in turn, so that the order depends on their pages
-    and not on their speed. Sources on one host, and paths, are read one after another. A source whose template is to be
-    learnt yields nothing in its first turns. Raises SourceError: a source cannot be read at all.
+    Pushed documents come first, so that they stand for their addresses whatever a site has there. Raises SourceError: a
+    source cannot be read at all.
     """
     due: dict[str, int] = {}
     unique = _Unique(reading.rested)
@@ -62,44 +57,13 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
 
     if SOURCE in sources and reading.pushed is not None:
         yield from map(unique.item, read_pushed(context_of(SOURCE), reading.pushed))
-    hosts: dict[str, list[SourceContext]] = {}
-    for source in sources:
-        if source != SOURCE:
-            host = urlsplit(normalise(source, "") or "").netloc  # empty for a path
-            hosts.setdefault(host, []).append(context_of(source))
     with closing(Browser()) as browser:  # started only for a page that is to be drawn
         services = replace(reading.services, browser=browser)
-        waiting = deque(_turns(contexts, reading, services) for contexts in hosts.values())
-        running: deque[Generator[Item | None, None, None]] = deque()
-        try:
-            while waiting or running:
-                turns = waiting.popleft() if waiting and len(running) < reading.limits.sites else running.popleft()
-                running.append(turns)
-                try:
-                    item = next(turns)
-                except StopIteration:
-                    running.pop()
-                    continue
-                if item is not None:
-                    yield unique.item(item)
-        finally:
-            for turns in running:
-                turns.close()
-
-
-def _turns(
-    contexts: list[SourceContext], reading: Reading, services: CrawlServices
-) -> Generator[Item | None, None, None]:
-    """Read sources one after another; yield an item in each turn, or None where it is held back for the template."""
-    templates = reading.templates
-    for context in contexts:
-        with closing(_read_one(context, services, reading.mirrors)) as items:
-            for item in items:
-                ready = [item] if templates is None else templates.take(context.source, item)
-                yield from ready
-                if not ready:
-                    yield None
-        yield from templates.end(context.source) if templates is not None else ()
+        for source in sources:
+            if source != SOURCE:
+                with closing(_read_one(context_of(source), services, reading.mirrors)) as items:
+                    ready = reading.templates.attach(source, items) if reading.templates else items
+                    yield from map(unique.item, ready)
 
 
 def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors | None) -> Items:

@@ -51,7 +51,6 @@ class Templates:
         """
         self._known = dict(kept or {})
         self._studied: set[str] = set()
-        self._samples: dict[str, _Sample] = {}  # of sources that are being studied
         self._is_new = is_new
 
     def wanted(self, source: str, page: Page) -> Wanted:
@@ -66,33 +65,32 @@ class Templates:
         """Return the known templates of these sources, by source."""
         return {source: self._known[source] for source in sources if source in self._known}
 
-    def take(self, source: str, item: Item) -> list[Item]:
-        """Take the next item of a source; return those that can be given, pages with the source's template attached.
+    def attach(self, source: str, items: Iterable[Item]) -> Items:
+        """Yield the items of a source, pages with its template.
 
-        From its first page of HTML on, that is none until its template is learnt.
+        From its first page of HTML on, they are held back until the template is learnt.
         """
-        sample = self._samples.get(source)
-        is_page = is_html(item) or isinstance(item, Known)
-        if source in self._studied or (sample is None and not is_page):
-            return [self._with(source, item)]
-        sample = self._samples.setdefault(source, _Sample())
-        sample.items.append(item)
-        if is_page and isinstance(item, Page | Known) and item.content_hash not in sample.pages:
-            sample.pages[item.content_hash] = item
-            sample.bytes += len(item.body) if isinstance(item, Page) else 0
-        is_full = len(sample.pages) >= _PAGES or sample.bytes >= _LARGEST or len(sample.items) >= _MOST_ITEMS
-        return self.end(source) if is_full else []
+        sample = _Sample()
+        for item in items:
+            is_page = is_html(item) or isinstance(item, Known)
+            if source in self._studied or not (sample.items or is_page):
+                yield self._with(source, item)
+                continue
+            sample.items.append(item)
+            if is_page and isinstance(item, Page | Known) and item.content_hash not in sample.pages:
+                sample.pages[item.content_hash] = item
+                sample.bytes += len(item.body) if isinstance(item, Page) else 0
+            if len(sample.pages) >= _PAGES or sample.bytes >= _LARGEST or len(sample.items) >= _MOST_ITEMS:
+                yield from self._learn(source, sample)
+                sample = _Sample()
+        yield from self._learn(source, sample)
 
-    def end(self, source: str) -> list[Item]:
-        """Learn the template, unless one is known and most pages are as before; return the items held back so far."""
-        sample = self._samples.pop(source, None)
-        if sample is None:
-            return []
+    def _learn(self, source: str, sample: _Sample) -> list[Item]:
+        """Learn the template, unless one is known and most pages are as before; return the items of the sample."""
         pages = [page for page in sample.pages.values() if isinstance(page, Page)]
         readings: dict[str, PageReading] = {}
-        if source not in self._known or sum(map(self._is_new, pages)) >= max(
-            _LEAST_PAGES, _CHANGED * len(sample.pages)
-        ):
+        needed = max(_LEAST_PAGES, _CHANGED * len(sample.pages)) if source in self._known else 0
+        if sum(map(self._is_new, pages)) >= needed:
             with ThreadPoolExecutor(min(_AT_ONCE, most_at_once())) as pool:
                 found = zip(pages, pool.map(self._reading, pages), strict=True)
                 readings = {page.content_hash: reading for page, reading in found if reading is not None}

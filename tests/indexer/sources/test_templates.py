@@ -1,20 +1,16 @@
 """What pages of a source have in common around their text: how it is learnt, and what becomes of it."""
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from indexer.config import CrawlLimits
 from indexer.generation.generation import Generation
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
 from indexer.read.html.template import find
 from indexer.read.parsing import checked_blocks, parse
 from indexer.records import Failure, Page, PageBlocks
-from indexer.source_context import SourceContext
-from indexer.sources.reading import Reading, read_sources
 from indexer.sources.templates import Templates, learn
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work
@@ -137,26 +133,7 @@ def test_a_new_design_is_learnt_and_a_few_changes_are_none(tmp_path: Path) -> No
 
 def test_pages_of_a_site_keep_their_order_and_have_its_template() -> None:
     pages = [make_page(page, url=f"http://localhost/{name}") for name, page in site().items()]
-    failure = Failure("http://localhost/x", "gone")
-    templates = Templates()
-    assert [templates.take("http://localhost/", item) for item in [failure, *pages, failure]] == [
-        [failure],
-        *[[]] * (len(pages) + 1),
-    ]
-    rest = templates.end("http://localhost/")
-    assert [item.url for item in rest] == [*(page.url for page in pages), failure.url]
-    assert all(isinstance(item, Page) and parse(item).sections[0].text.startswith("About") for item in rest[:-1])
-
-
-def test_no_site_waits_for_what_another_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {"http://held.test/": "ab", "http://ready.test/": "cdef"}
-
-    def crawl(context: SourceContext, services: object) -> Iterator[Page]:
-        source = context.source
-        yield from (make_page(name, url=f"{source}{name}") for name in names[source])
-
-    monkeypatch.setattr("indexer.sources.reading.crawl", crawl)
-    templates = Templates()
-    templates._studied.add("http://ready.test/")
-    items = read_sources(list(names), Reading(CrawlLimits(), templates=templates))
-    assert "".join(item.url[-1] for item in items) == "cdaebf"
+    given = [Failure("http://localhost/x", "gone"), *pages, Failure("http://localhost/y", "gone")]
+    found = list(Templates().attach("http://localhost/", given))
+    assert [item.url for item in found] == [item.url for item in given]
+    assert all(isinstance(item, Page) and parse(item).sections[0].text.startswith("About") for item in found[1:-1])
