@@ -9,10 +9,9 @@ import re
 import sqlite3
 import threading
 import weakref
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ import numpy.typing as npt
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet
-from indexer.records import COLUMNS, Chunk, Document, PageRecord
+from indexer.records import Chunk, Document, PageRecord
 
 SCHEMA = """
 CREATE TABLE documents (
@@ -55,11 +54,6 @@ _CHUNKS = f"""
 SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type, metadata
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row {_IN}
 """  # noqa: S608 - of fixed texts
-_PASSAGES = """
-SELECT document, id, url, section, text FROM chunks WHERE row BETWEEN
-(SELECT first_row FROM documents WHERE id = ?) AND (SELECT first_row + chunks - 1 FROM documents WHERE id = ?)
-ORDER BY row
-"""
 # Columns that have what records have, and their order there.
 DOCUMENT_FIELDS = (
     "url", "source", "title", "content_hash", "etag", "last_modified", "fetched_at", "content_type", "language", "date"
@@ -67,6 +61,8 @@ DOCUMENT_FIELDS = (
 CHUNK_FIELDS = ("url", "section", "text", "content_hash", "tokens", "position")
 SHOWN_FIELDS = ("url", "title", "source", "language", "date", "content_type", "metadata", "fetched_at")
 PASSAGE_FIELDS = ("id", "url", "section", "text")
+_DOCUMENTS = f"SELECT first_row, chunks, {', '.join(SHOWN_FIELDS)} FROM documents WHERE id {_IN} ORDER BY id"  # noqa: S608
+_PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
 AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
 _AT_ONCE = 64  # documents that are read under the lock: none of them waits long for another
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -196,12 +192,12 @@ class DocumentReader:
         """Open the file; raises IndexCorrupt if it is not such a file."""
         self._texts = Database(path)
         self._filters, self._documents = Database(path), Database(path)  # which must not keep texts waiting
-        self._ids: tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]] | None = None
+        self._ids: npt.NDArray[np.uint64] | None = None
         counts = "SELECT count(*), coalesce(sum(chunks), 0), coalesce(max(id), -1) FROM documents"
-        [(self.documents, self.chunks, self._last)] = self._texts.rows(counts)
-        [(last,)] = self._texts.rows("SELECT coalesce(max(row), -1) FROM chunks")
-        if last != self.chunks - 1:
-            raise corrupt(path, "has gaps between its chunks")
+        [(self.documents, self.chunks, last)] = self._texts.rows(counts)
+        [(last_row,)] = self._texts.rows("SELECT coalesce(max(row), -1) FROM chunks")
+        if (last, last_row) != (self.documents - 1, self.chunks - 1):
+            raise corrupt(path, "has gaps between its rows")
 
     def read(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Return chunks by row, in the order asked for; raises IndexCorrupt if one is missing."""
@@ -237,47 +233,33 @@ class DocumentReader:
 
         Whether there is a document with an id takes as long as whether it is allowed. Raises IndexCorrupt.
         """
-        numbers = self._numbers(id) or [self._last] if id is not None else range(self._last + 1)
+        numbers = range(self.documents) if id is None else self._numbers(id) or [self.documents - 1]
         for start in range(0, len(numbers), _AT_ONCE):
-            some = self._allowed(numbers[start : start + _AT_ONCE], allowed)
-            for _, run in groupby(enumerate(some), key=lambda pair: pair[1] - pair[0]):  # of consecutive numbers
-                members = [number for _, number in run]
-                for document in self._read_documents(members[0], members[-1]):
-                    if id is None or document["id"] == id:
-                        yield document
+            for document in self._read_documents(numbers[start : start + _AT_ONCE], allowed):
+                if id is None or document["id"] == id:
+                    yield document
 
-    def _allowed(self, numbers: Sequence[int], allowed: RowSet | None) -> list[int]:
-        """Return the numbers of documents whose rows are allowed."""
-        if allowed is None:
-            return list(numbers)
-        query = f"SELECT id, first_row FROM documents WHERE id {_IN} ORDER BY id"  # noqa: S608 - of fixed texts
-        return [number for number, row in self._documents.rows(query, json.dumps(list(numbers))) if row in allowed]
-
-    def _read_documents(self, first: int, last: int) -> list[dict[str, Any]]:
-        passages: defaultdict[int, list[dict[str, str]]] = defaultdict(list)
-        query = f"SELECT id, {', '.join(SHOWN_FIELDS)} FROM documents WHERE id BETWEEN ? AND ? ORDER BY id"  # noqa: S608
+    def _read_documents(self, numbers: Sequence[int], allowed: RowSet | None) -> list[dict[str, Any]]:
         documents = []
         with self._documents as connection:
-            for number, *passage in connection.execute(_PASSAGES, (first, last)):
-                passages[number].append(dict(zip(PASSAGE_FIELDS, passage, strict=True)))
-            for number, *fields in connection.execute(query, (first, last)):
+            for first, count, *fields in connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),)):
+                if allowed is not None and first not in allowed:
+                    continue
                 facts = dict(zip(SHOWN_FIELDS, fields, strict=True))
                 facts["metadata"] = json.loads(facts["metadata"])
-                documents.append({"id": document_id(facts["url"]), **facts, "passages": passages[number]})
+                found = connection.execute(_PASSAGES, (first, first + count - 1))
+                passages = [dict(zip(PASSAGE_FIELDS, passage, strict=True)) for passage in found]
+                documents.append({"id": document_id(facts["url"]), **facts, "passages": passages})
         return documents
 
     def _numbers(self, wanted: str) -> list[int]:
         """Return the numbers of the documents whose ids begin as an id does: one, or none, unless two share half."""
         if not is_document_id(wanted):
             return []
-        if self._ids is None:  # first halves of all ids, ascending, and the number of the document of each; made once
-            rows = self._documents.rows("SELECT id, url FROM documents")
-            found = np.array([int.from_bytes(_digest(url)[:8], "big") for _, url in rows], dtype=np.uint64)
-            order = np.argsort(found, kind="stable")
-            self._ids = found[order], np.array([number for number, _ in rows], dtype=np.int64)[order]
-        keys, numbers = self._ids
-        first, last = (np.searchsorted(keys, np.uint64(int(wanted[:16], 16)), side=side) for side in ("left", "right"))
-        return [int(number) for number in numbers[first:last]]
+        if self._ids is None:  # first halves of all ids; made once
+            urls = self._documents.rows("SELECT url FROM documents ORDER BY id")
+            self._ids = np.array([int.from_bytes(_digest(url)[:8], "big") for (url,) in urls], np.uint64)
+        return np.flatnonzero(self._ids == np.uint64(int(wanted[:16], 16))).tolist()
 
     def close(self) -> None:
         """Release the file; a read under way is waited for."""
@@ -325,29 +307,8 @@ def section_text(row: int, found: Iterable[tuple[int, int, str, str, str]]) -> s
     for _, group in groupby(found, key=lambda chunk: chunk[1:4]):
         run = list(group)
         if run[0][0] <= row <= run[-1][0]:
-            return "\n".join(once([text for *_, text in run]))
+            return "\n".join(text for *_, text in run)
     return None
-
-
-def once(texts: Sequence[str], whole: int | None = None) -> list[str]:
-    """Return consecutive passages, each without the names of columns that it repeats because a table goes on in it.
-
-    The passage at index `whole` keeps them.
-    """
-    kept = list(texts)
-    for place, (before, text) in enumerate(pairwise(texts), 1):
-        ended = _rows(before.split("\n")[::-1])[::-1]  # the rows that it ends with, the names of columns among them
-        again = _rows(text.split("\n"))
-        while again and ended[: len(again)] != again:
-            again.pop()
-        length = sum(len(row) + 1 for row in again)
-        if length < len(text) and place != whole:
-            kept[place] = text[length:]
-    return kept
-
-
-def _rows(lines: Sequence[str]) -> list[str]:
-    return list(takewhile(lambda line: COLUMNS in line, lines))
 
 
 def flat_metadata(document: Document) -> dict[str, str | list[str]]:

@@ -18,7 +18,6 @@ from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
-    REPETITION,
     ROWS,
     TOKENS,
     VECTORS,
@@ -51,7 +50,6 @@ class Generation:
         self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages)
         self._documents = DocumentReader(folder / DOCUMENTS)
         self._rows = read_array(folder / ROWS, ROW)
-        self._repetition = read_array(folder / REPETITION, np.uint8)
         self.tokens = TokenReader(folder, counts.chunks) if TOKENS in self.manifest.files else None
         self.select = lru_cache(FILTERS)(self._documents.select)
         self._find_headings = guarded(folder / LEXICAL, self._lexical.headings.find)
@@ -63,7 +61,6 @@ class Generation:
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),
             (LEXICAL, self._lexical.count, counts.chunks),
             (ROWS, len(self._rows), counts.chunks),
-            (REPETITION, len(self._repetition), counts.chunks),
             (DOCUMENTS, (self._documents.documents, self._documents.chunks), (counts.documents, counts.chunks)),
         ):
             if found != wanted:
@@ -109,9 +106,9 @@ class Generation:
         return self._find_headings(typed, most, self.select(only) if only else None)
 
     def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
-        """Return document, signature and repeated share by row; `rows` is int64 (n,)."""
+        """Return document and signature by row; `rows` is int64 (n,)."""
         pairs = self._rows[rows]
-        return RowFacts(pairs["document"], pairs["signature"], self._repetition[rows])
+        return RowFacts(pairs["document"], pairs["signature"])
 
     def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
         """Return whether each of these rows is of a document that a filter allows, bool (n,); `rows` is int64 (n,)."""

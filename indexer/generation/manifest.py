@@ -25,7 +25,6 @@ MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
 ROWS = "rows.npy"
-REPETITION = "repetition.npy"
 TOKENS = "tokens.npy"  # this and the next only where tokens are kept
 TOKEN_OFFSETS = "token_offsets.npy"  # noqa: S105 - no password
 LEXICAL = "lexical"  # a folder
@@ -113,7 +112,7 @@ def parse_manifest(
     raw: bytes,
     where: Path | str,
     generation_id: str,
-    needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS, REPETITION),
+    needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS),
 ) -> Manifest:
     """Read and check what `Manifest.to_bytes` gave; `needs` names files that must be in it. Raises IndexCorrupt."""
     if len(raw) > LARGEST:

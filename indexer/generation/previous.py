@@ -21,7 +21,6 @@ from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, 
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.manifest import (
     DOCUMENTS,
-    REPETITION,
     ROWS,
     TOKENS,
     VECTORS,
@@ -103,18 +102,16 @@ class ScannedDocument(NamedTuple):
     chunks: list[Chunk]  # in reading order, without their embedded texts
     signatures: list[int]  # of the chunks' texts, 64 bits
     vectors: npt.NDArray[np.float32]  # (chunks, dimension), as they are stored: float16 values
-    repeated: npt.NDArray[np.uint8]  # (chunks,), see `likeness.RepetitionCounter`
 
 
 def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
     """Yield every document of a generation in the order of the index. Raises IndexMissing or IndexCorrupt."""
     folder = generation_folder(index_dir, generation_id)
     with closing(PreviousGeneration(folder)) as generation:
-        shares = read_array(folder / REPETITION, np.uint8)
         for number, _, _ in generation.documents():
             document, chunks, rows = generation.read(number)
-            vectors, repeated = generation.vectors(np.arange(rows.start, rows.stop)), shares[rows.start : rows.stop]
-            yield ScannedDocument(document, chunks, generation.signatures(rows), vectors, repeated)
+            vectors = generation.vectors(np.arange(rows.start, rows.stop))
+            yield ScannedDocument(document, chunks, generation.signatures(rows), vectors)
 
 
 def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:

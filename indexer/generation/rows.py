@@ -27,7 +27,6 @@ _HEAD = threading.Lock()
 _HEADER = 128  # bytes before the array: room for any number of tokens, so that it can be written last
 _MAGIC_AND_LENGTH = 10
 NEAR = 2  # bits in which signatures of texts that count as the same may differ: at most about one word in a hundred
-WHOLE = 255  # value stored for a passage that consists of repeated lines only; 0 for one without any
 
 
 class RowSet:
@@ -94,7 +93,6 @@ class RowFacts(NamedTuple):
 
     documents: npt.NDArray[np.integer]  # numbers of their documents
     signatures: npt.NDArray[np.uint64]  # SimHashes of their texts
-    repeated: npt.NDArray[np.uint8]  # of their texts that other pages have too, from 0 to WHOLE
 
 
 def read_array(path: Path, dtype: npt.DTypeLike, dimensions: int = 1) -> npt.NDArray[Any]:

@@ -1,11 +1,9 @@
 """The writer of a generation: it keeps all files in step, so that a chunk's row is the same in each."""
 
 import hashlib
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +16,6 @@ from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
-    REPETITION,
     RESTRICTED_VERSION,
     ROWS,
     SCHEMA_VERSION,
@@ -27,14 +24,11 @@ from indexer.generation.manifest import (
     FileRecord,
     record_file,
 )
-from indexer.generation.rows import ROW, WHOLE, TokenWriter
+from indexer.generation.rows import ROW, TokenWriter
 from indexer.generation.vectors import VectorWriter
 from indexer.records import EVERYBODY, Chunk, Document
 
-TITLES = 5  # from which a line counts as repeated; chosen with the strength in `rag.query.ranking`
 _SHINGLE = 3  # words
-_LONGEST = 0xFFFF  # characters that a line counts for at most
-_PARTS = 16  # of the lines, which are sorted one after another: that takes memory
 _DIGESTS = [hashlib.blake2b(bytes([number]), digest_size=8).digest() for number in range(64)]
 _ORDERS = np.array([int.from_bytes(digest, "little") | 1 for digest in _DIGESTS], dtype=np.uint64)  # each gives a bit
 _PLACES = _ORDERS[:_SHINGLE]  # one for each word of a shingle, so that their order counts
@@ -50,7 +44,6 @@ class GenerationWriter:
         self.documents = DocumentWriter(folder / DOCUMENTS)
         self.vectors = VectorWriter(dimension)
         self._rows: list[npt.NDArray[np.void]] = []
-        self._repetition = RepetitionCounter()
         self._lexical = LexicalWriter(folder / LEXICAL)
         self.tokens = TokenWriter(folder) if tokens else None
         self.schema_version = SCHEMA_VERSION
@@ -79,7 +72,6 @@ class GenerationWriter:
         rows["document"] = number
         rows["signature"] = [signature(chunk.text) for chunk in chunks] if signatures is None else signatures
         self._rows.append(rows)
-        self._repetition.add(document.title, (chunk.text for chunk in chunks))
         for place, chunk in enumerate(chunks, row):
             self._lexical.add(
                 place,
@@ -105,7 +97,6 @@ class GenerationWriter:
             self.tokens.finish()
         self.documents.finish()
         np.save(self._folder / ROWS, np.concatenate([np.empty(0, ROW), *self._rows]), allow_pickle=False)
-        np.save(self._folder / REPETITION, self._repetition.shares(), allow_pickle=False)
         self._lexical.finish()
         self.vectors.write(self._folder / VECTORS)
         files = sorted(path for path in self._folder.rglob("*") if path.is_file())
@@ -135,44 +126,3 @@ def signature(text: str) -> int:
 @lru_cache(maxsize=1 << 16)
 def _hash(word: str) -> int:
     return int.from_bytes(hashlib.blake2b(fold(word).encode("utf-8", "replace"), digest_size=8).digest(), "little")
-
-
-class RepetitionCounter:
-    """Collects the lines of all passages of a generation, in row order; 6 bytes a line, and 8 a passage."""
-
-    def __init__(self) -> None:
-        self._lines, self._lengths = array("I"), array("H")
-        self._counts, self._titles = array("I"), array("I")  # lines of each passage, and its title
-
-    def add(self, title: str, texts: Iterable[str]) -> None:
-        """Add the passages of one document."""
-        number = _number(title)
-        for text in texts:
-            before = len(self._lines)
-            for line in text.splitlines():
-                if words := " ".join(line.split()):
-                    self._lines.append(_number(words.casefold()))
-                    self._lengths.append(min(len(words), _LONGEST))
-            self._counts.append(len(self._lines) - before)
-            self._titles.append(number)
-
-    def shares(self) -> npt.NDArray[np.uint8]:
-        """Return the share of each passage's characters in repeated lines, uint8 (n,), from 0 to WHOLE."""
-        lines, lengths, counts = np.array(self._lines), np.array(self._lengths), np.array(self._counts, np.int64)
-        titles = np.repeat(np.array(self._titles), counts)  # of each line
-        repeats = np.zeros(len(lines), np.bool_)
-        for part in range(_PARTS):
-            here = lines % _PARTS == part
-            pairs = np.unique(lines[here].astype(np.uint64) << np.uint64(32) | titles[here])
-            found, times = np.unique(pairs >> np.uint64(32), return_counts=True)
-            repeats[here] = np.isin(lines[here], found[times >= TITLES].astype(np.uint32))
-        ends = np.cumsum(counts)
-        sums = []  # of all characters of each passage, and of those in repeated lines
-        for values in (lengths, lengths * repeats):
-            reach = np.concatenate([[0], np.cumsum(values, dtype=np.int64)])
-            sums.append(reach[ends] - reach[ends - counts])
-        return np.asarray(np.rint(WHOLE * sums[1] / np.maximum(sums[0], 1)), dtype=np.uint8)
-
-
-def _number(text: str) -> int:
-    return crc32(text.encode("utf-8", "replace"))

@@ -1,7 +1,7 @@
 """Why a hit is where it is: the numbers of which its score is made.
 
 `fused` is the sum of scaled × weight of the parts. Each step then changes the score, the last to that of the hit:
-`boilerplate` and `boosts` by score + |score| × (factor − 1), `rerank` to the mean of the search and the cross-encoder,
+`boosts` by score + |score| × (factor − 1), `rerank` to the mean of the search and the cross-encoder,
 and `limit` to that of the best hit that was read, or found, before.
 """
 
@@ -31,7 +31,7 @@ class Part(TypedDict):
 class Step(TypedDict):
     """A step that changed the score of a hit."""
 
-    name: Literal["boilerplate", "boosts", "rerank", "limit"]
+    name: Literal["boosts", "rerank", "limit"]
     why: Annotated[str, Meta(description="in words")]
     score: Annotated[float, Meta(description="after this step")]
 
@@ -61,8 +61,6 @@ def explain(ranking: "Ranking", choice: "Choice", index: int, boosts: Sequence[s
             score = row[name] if is_found else None
             parts[name] = Part(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)
     steps: list[Step] = []
-    if row.get("repeated"):
-        steps.append(Step(name="boilerplate", why=f"{row['repeated']:.0%} repeated", score=row["lowered"]))
     if boosts:
         steps.append(Step(name="boosts", why=", ".join(boosts), score=row["boosted"]))
     score, before = float(ranking.scores[index]), steps[-1]["score"] if steps else row["fused"]

@@ -1,6 +1,6 @@
 """The lists of candidates that the searches found, turned into one order: pure functions on a few hundred rows.
 
-`fuse` joins the searches, `lower_boilerplate` and `rerank` change the order, `extend` adds what a deeper search found,
+`fuse` joins the searches, `rerank` changes the order, `extend` adds what a deeper search found,
 and `choose` leaves out near-duplicates and passages above the limit of a document. Rows are int64, scores float32;
 "best first" is by score, and by row where scores are equal.
 """
@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.protocol import Embedder
-from indexer.generation.rows import NEAR, WHOLE, RowFacts, TermHits, TokenReader
+from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
 from rag import deadline
-from rag.query.request import BOILERPLATE, RERANK_WEIGHT
+from rag.query.request import RERANK_WEIGHT
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -124,15 +124,6 @@ def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: R
         some = slice(start, start + _SLICE)
         scores[some] = embedder.maxsim(query[:MAX_QUERY_TOKENS], *tokens.gather(rows[some]))
     return scores
-
-
-def lower_boilerplate(ranking: Ranking, repeated: npt.NDArray[np.uint8]) -> Ranking:
-    """Rank passages of text that many pages share lower; `repeated` (n,) is of `RowFacts`."""
-    if not repeated.any():
-        return ranking
-    share: Scores = np.asarray(repeated / WHOLE, np.float32)
-    scores: Scores = np.asarray(ranking.scores - np.abs(ranking.scores) * (BOILERPLATE * share), np.float32)
-    return ranking.ordered(np.argsort(-scores, kind="stable"), scores, repeated=share, lowered=scores)
 
 
 def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranking:

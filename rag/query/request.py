@@ -27,7 +27,6 @@ else:
 
 DEFAULT_COLLECTION = DEFAULT
 CLOSE = 0.4  # cosine from which a passage is close to a query whatever its words
-BOILERPLATE = 0.1  # share of its score that a passage loses which repeats from end to end
 RERANK_WEIGHT = 0.5  # of a cross-encoder against the search
 RERANKED = 20  # candidates that a cross-encoder reads
 FURTHEST = 1_000  # hits before the first one of an answer, at most

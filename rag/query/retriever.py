@@ -35,7 +35,6 @@ from rag.query.ranking import (
     choose,
     extend,
     fuse,
-    lower_boilerplate,
     rerank,
     score_tokens,
 )
@@ -180,7 +179,7 @@ class Retriever:
         return found
 
     def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
-        """Rank what the searches found, boilerplate lower, and by the rules of the operator."""
+        """Rank what the searches found, and by the rules of the operator."""
         began, generation = time.perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
@@ -191,7 +190,6 @@ class Retriever:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
         ranking = fuse(dense, lexical, cosines, maxsim, explain=search.request.explain)
-        ranking = lower_boilerplate(ranking, generation.row_facts(ranking.rows).repeated)
         if self._boosts:
             ranking = self._boosts.apply(ranking, generation)
         search.spent("fuse", began)

@@ -12,7 +12,6 @@ from embedder.protocol import CrossEncoder, Embedder, Role
 from embedder.text_embedder import TextEmbedder
 from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
-from indexer.generation.documents import once
 from indexer.generation.layout import DEFAULT
 from rag import deadline
 from rag.errors import CollectionMissing, DocumentMissing, NotConfigured, NotReady, NotThere
@@ -221,13 +220,7 @@ class LiveRetriever(Follower):
         return self.model
 
 
-def by_section(document: Mapping[str, Any], whole: str = "") -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield heading path and passages of each section of a document, in reading order.
-
-    Passages go without what they share with the one before, but for the one whose id is `whole`.
-    """
-    for name, group in groupby(document["passages"], key=lambda passage: str(passage["section"])):
-        passages = list(group)
-        kept = next((place for place, passage in enumerate(passages) if passage["id"] == whole), None)
-        texts = once([passage["text"] for passage in passages], kept)
-        yield name, [passage | {"text": text} for passage, text in zip(passages, texts, strict=True) if text]
+def by_section(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield heading path and passages of each section of a document, in reading order."""
+    for name, passages in groupby(document["passages"], key=lambda passage: str(passage["section"])):
+        yield name, list(passages)

@@ -32,7 +32,6 @@ FILES = (
     "documents.sqlite",
     "vectors.faiss",
     "rows.npy",
-    "repetition.npy",
     "lexical/meta.json",
     *SEGMENT,
     *(f"lexical/{name}" for name in (*vocabulary.KINDS, *headings.KINDS)),

@@ -62,7 +62,7 @@ def read(id: str) -> str:
     """
     given = read_query(ReadRequest, "a document")
     document = retriever().document(id, given.collection)
-    sections = sections_of(document["title"], by_section(document, given.passage))
+    sections = sections_of(document["title"], by_section(document))
     current = 0
     if given.section is not None:
         current = min(given.section, len(sections)) - 1

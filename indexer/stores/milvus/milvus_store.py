@@ -246,9 +246,9 @@ class MilvusGeneration:
 
     def row_facts(self, rows: Rows) -> RowFacts:
         """Return what the ranking must know of chunks, by row."""
-        found = self._by_row(rows, names := ("document", "signature", "repeated"))
-        documents, signatures, repeated = (np.array([row[name] for row in found], np.int64) for name in names)
-        return RowFacts(documents, signatures.view(np.uint64), repeated.astype(np.uint8))
+        found = self._by_row(rows, ("document", "signature"))
+        documents, signatures = (np.array([row[name] for row in found], np.int64) for name in ("document", "signature"))
+        return RowFacts(documents, signatures.view(np.uint64))
 
     def matches(self, rows: Rows, only: Filter) -> npt.NDArray[np.bool_]:
         """Return whether each of these rows is of a document that a filter allows, bool (n,)."""

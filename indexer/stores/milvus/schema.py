@@ -38,7 +38,7 @@ def passages_schema(dimension: int) -> Any:
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field("row", DataType.INT64, is_primary=True)
-    for name in ("document", "position", "signature", "repeated"):
+    for name in ("document", "position", "signature"):
         schema.add_field(name, DataType.INT64)
     for name in ("id", "document_id", "date"):  # no date where it is not known
         schema.add_field(name, DataType.VARCHAR, max_length=64)
@@ -97,7 +97,7 @@ def manifest_records(manifest: Manifest) -> list[dict[str, Any]]:
 def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
     """Yield the passages of documents as Milvus stores them."""
     row = 0
-    for number, (document, chunks, signatures, vectors, shares) in enumerate(documents):
+    for number, (document, chunks, signatures, vectors) in enumerate(documents):
         about = {name: getattr(document, name) for name in DOCUMENT_FIELDS} | {"metadata": flat_metadata(document)}
         shared = {
             "document": number,
@@ -106,7 +106,7 @@ def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
             "date": document.date or "",
             "terms": [_number_of(term) for term in terms_of(document)],
         }
-        for chunk, signature, vector, repeated in zip(chunks, signatures, vectors, shares, strict=True):
+        for chunk, signature, vector in zip(chunks, signatures, vectors, strict=True):
             yield {
                 **shared,
                 **{name: getattr(chunk, name) for name in ("id", "url", "section", "text", "position")},
@@ -114,7 +114,6 @@ def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
                 "signature": signature - (1 << 64) if signature >> 63 else signature,  # Milvus' numbers are signed
                 "words": words_of(chunk.title, chunk.section, chunk.text, document.language),
                 "vector": vector.tolist(),
-                "repeated": int(repeated),
             }
             row += 1
 

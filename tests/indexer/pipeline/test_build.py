@@ -72,7 +72,7 @@ def test_a_folder_becomes_a_searchable_generation_and_nothing_else(tmp_path: Pat
     assert sorted(path.name for path in index.iterdir()) == ["CURRENT", "building", "generations", "lock"]
     assert list((index / "building").iterdir()) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    own = {"documents.sqlite", "manifest.json", "repetition.npy", "rows.npy", "vectors.faiss"}
+    own = {"documents.sqlite", "manifest.json", "rows.npy", "vectors.faiss"}
     assert {name for name in files if not name.startswith("lexical/")} == own
     assert manifest.files.keys() == files - {"manifest.json"}
 

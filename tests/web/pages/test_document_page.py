@@ -55,25 +55,6 @@ def test_a_document_is_shown_with_the_passage_marked(client, address):
     assert "Download" not in html
 
 
-class Tables(FakeRetriever):
-    """Has a document whose passages begin with the names of columns that the one before has."""
-
-    def document(self, id: str, collection: str = "default") -> dict[str, Any]:
-        texts = [f"name | age\n{name} | {age}" for name, age in (("Tom", 3), ("Ann", 4), ("Eve", 5))]
-        passages = [{"id": f"p{place}", "url": URL, "section": "", "text": text} for place, text in enumerate(texts)]
-        return super().document(id, collection) | {"title": "Notes", "passages": passages}
-
-
-@pytest.mark.parametrize("marked", [None, 0, 1])
-def test_what_passages_share_is_shown_once_and_the_marked_one_is_whole(address, marked):
-    retriever = Tables()
-    retriever.hits = [make_hit(url=URL, document=document_id(URL))]
-    client = create_app(retriever, Settings()).test_client()
-    html = client.get(address if marked is None else f"{address}?passage=p{marked}").text
-    assert [html.count(f"{name} | ") for name in ("Tom", "Ann", "Eve")] == [1, 1, 1]
-    assert html.count("name | age") == (2 if marked == 1 else 1)
-
-
 def test_a_long_document_is_shown_in_parts(client, retriever, address):
     retriever.count = 40
     html = client.get(f"{address}?passage=p60&collection=notes").text

@@ -57,7 +57,7 @@ def test_scores_and_times_are_for_who_asks_for_them(client):
     html = client.get("/?q=index&explain=true").text
     why = dict(re.findall("<dt>(.*)</dt><dd>(.*)</dd>", html))
     assert why["Meaning"] == "0.72, rank 3: 0.62 × 0.50 = 0.310"
-    assert list(why) == ["Meaning", "Words", "Sum", "Boilerplate", "Place"]
+    assert list(why) == ["Meaning", "Words", "Sum", "Boosts", "Place"]
     assert 'href="/?q=index">Hide explanations</a>' in html
     assert '<input type="hidden" name="explain" value="true">' in html
     assert "<span>total 3.1 ms</span><span>embed 2.0 ms</span><span>dense 0.7 ms</span>" in html
