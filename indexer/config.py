@@ -87,7 +87,6 @@ class CrawlLimits:
     concurrency: int = 4  # fetcher threads, for each site
     delay: float = 0.0  # seconds between two requests to the site; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
-    within: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by source: places that it may not leave
     user_agent: str = field(default_factory=default_user_agent)
     render: str = "off"  # one of RENDER
     render_timeout: float = 15.0  # seconds in which the scripts of a page draw it

@@ -29,8 +29,3 @@ class SourceContext:
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # why images are not read; empty if they are
     wanted: Callable[[Page], Wanted] = only_links  # parts of a page that are read with its links, in any thread
-
-    @property
-    def within(self) -> tuple[str, ...]:
-        """Return the places that the source may not leave; none means that it may be anywhere."""
-        return tuple(self.limits.within.get(self.source, ()))

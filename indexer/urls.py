@@ -6,9 +6,7 @@ to another page: fragment, user name, tracking parameters, session ids, an empty
 
 import ipaddress
 import re
-from collections.abc import Sequence
-from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from ada_url import join_url, normalize_url
 
@@ -106,41 +104,3 @@ def without_session(url: str) -> str:
 def _is_session(name: str, value: str) -> bool:
     is_likely = _LIKELY.fullmatch(name) and _RANDOM.fullmatch(value)
     return bool(is_likely or _SESSION.fullmatch(name))
-
-
-def places(text: str) -> tuple[str, ...]:
-    """Return the addresses and folders of a comma-separated list."""
-    return tuple(place for word in text.split(",") if (place := word.strip()))
-
-
-def is_below(source: str, allowed: Sequence[str]) -> bool:
-    """Return whether an address or path is one of some addresses and folders, or lies below one."""
-    if "://" not in source:
-        return folder_above(Path(source).resolve(), allowed) is not None  # resolved, as a link or .. may lead out
-    inner = normalise("", source)
-    if inner is None or has_user(source):
-        return False
-    one = urlsplit(inner)
-    path = one.path
-    while (plain := unquote(path)) != path:  # as a server does that unescapes once more
-        path = plain
-    if any(step.partition(";")[0] == ".." for step in path.replace("\\", "/").split("/")):
-        return False
-    for place in allowed:
-        outer = normalise("", place) if "://" in place else None
-        other = urlsplit(outer or "")
-        is_within = one.path == other.path or one.path.startswith(other.path.rstrip("/") + "/")
-        if outer is not None and (one.scheme, one.netloc) == (other.scheme, other.netloc) and is_within:
-            return True
-    return False
-
-
-def folder_above(path: Path, allowed: Sequence[str]) -> Path | None:
-    """Return the allowed folder, or file, that a resolved path is or lies below; None if there is none."""
-    folders = (Path(place).expanduser().resolve() for place in allowed if "://" not in place)
-    return next((folder for folder in folders if path.is_relative_to(folder)), None)
-
-
-def place_refusal(url: str, allowed: Sequence[str]) -> str | None:
-    """Say why an address of a source that is held to some places is left out, or None if it is not."""
-    return None if not allowed or is_below(url, allowed) else "outside what this source may read"

@@ -226,12 +226,9 @@ class Client:
                 scores[start + ranked.index] = ranked.relevance_score
         return scores
 
-    def index(self, *sources: str, add: bool = False, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
-        """Have the index built again, from its own sources unless others are named; needs a key that may write.
-
-        `add` keeps the sources of the index besides those named, `full` reprocesses unchanged pages too.
-        """
-        return self._ask(f"{API}/index", Job, {"sources": sources, "add": add, "full": full, "collection": collection})
+    def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
+        """Have the index built again, unchanged pages too with `full`; needs a key that may write."""
+        return self._ask(f"{API}/index", Job, {"full": full, "collection": collection})
 
     def job(self, id: str) -> Job:
         """Return a build by its id."""

@@ -3,8 +3,8 @@
 RagError
 ├── SettingsError, KeysError, DatasetError, FingerprintMismatch, NotPublished
 ├── QueryError: FieldError
-├── NotThere: CollectionMissing, DocumentMissing, JobMissing
-├── DocumentRefused, QueueFull, StorageFull, JobRefused, JobConflict
+├── NotThere: CollectionMissing, JobMissing
+├── RequestRefused, QueueFull, StorageFull, JobConflict
 ├── NotConfigured, NotReady, DeadlinePassed, InsightsError
 ├── AnswerError: EndpointFailed, EndpointSlow
 └── ClientError: Unavailable, Refused, Rejected
@@ -58,13 +58,6 @@ class CollectionMissing(NotThere):
         super().__init__(f"there is no collection {name[:80]!r}; {others}", "collection")
 
 
-class DocumentMissing(NotThere):
-    """A document that is not in the collection."""
-
-    def __init__(self, document: str, collection: str) -> None:
-        super().__init__(f"there is no document {document[:80]!r} in collection {collection!r}")
-
-
 class JobMissing(NotThere):
     """A job that is not known, or not any more."""
 
@@ -72,8 +65,8 @@ class JobMissing(NotThere):
         super().__init__(f"there is no job {job[:80]!r}: it never existed, or is no longer kept")
 
 
-class DocumentRefused(RagError):
-    """A document that cannot be indexed as it was sent: its type is not read (415), it is too large (413), or else."""
+class RequestRefused(RagError):
+    """A push or a job that is not allowed (403), or a document that is not read (415), is too large (413), or else."""
 
     def __init__(self, field: str, detail: str, status: int = 400) -> None:
         super().__init__(f"{field} {detail}")
@@ -90,16 +83,6 @@ class StorageFull(RagError):
     """There is no room for a document."""
 
     status = 507
-
-
-class JobRefused(RagError):
-    """A job that is not allowed as it is asked for."""
-
-    status = 403
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(f"{field} {detail}")
-        self.field = field
 
 
 class JobConflict(RagError):

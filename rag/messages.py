@@ -31,7 +31,6 @@ MOST_QUERIES = 32  # of a batch: a run of the model
 MOST_TEXTS = 2048  # to embed, as with OpenAI
 MOST_RANKED = 1000  # texts to rerank, as with Cohere
 LONGEST_TEXT = 100_000  # characters to embed or rerank
-MOST_SOURCES = 1000  # of a build
 _TYPES = "|".join(sorted(CONTENT_TYPES)).replace(".", r"\.").replace("+", r"\+")
 
 Count = Annotated[int, Meta(ge=0)]
@@ -401,13 +400,8 @@ class Withdrawal(InPushed, kw_only=True):
 
 
 class BuildRequest(Request):
-    """A build to start."""
+    """A build to start: of the sources that the index has."""
 
-    sources: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=2000)]],
-        Meta(max_length=MOST_SOURCES, description="sources to index; none = those of the live index"),
-    ] = []
-    add: Annotated[bool, Meta(description="whether to keep the sources of the index as well")] = False
     full: Annotated[bool, Meta(description="whether to reprocess unchanged pages too")] = False
     collection: Name = DEFAULT_COLLECTION
 
@@ -429,8 +423,6 @@ class Job(Struct):
     id: str
     created_at: str
     collection: str
-    sources: list[str]
-    add: bool
     full: bool
     state: Literal["running", "cancelling", "done", "failed", "cancelled"]
     progress: Progress | None

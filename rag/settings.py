@@ -209,9 +209,6 @@ class Settings:
     )
     queue: int = setting(64, "most requests in progress or waiting in one worker; more get 503", limits=(1, 100_000))
     deadline: float = setting(10.0, "seconds after which a search gets 503", limits=(0.01, 3600))
-    job_sources: str = setting(
-        "", "addresses and folders that callers with the role write may index; empty = only those of the index"
-    )
     user_header: str = setting(
         "", "header in which a reverse proxy names the user, such as X-Forwarded-User; empty = none", group="users"
     )
@@ -289,8 +286,8 @@ class Settings:
             model=model, revision=revision, precision=self.precision, cache_dir=self.cache, pairs=True
         )
 
-    def build_config(self, within: Mapping[str, Sequence[str]] | None = None) -> BuildConfig:
-        """Return what a build needs; `within` is as in `CrawlLimits`. Raises ConfigError."""
+    def build_config(self) -> BuildConfig:
+        """Return what a build needs. Raises ConfigError."""
         model = {name: getattr(self, name) for name in _OF_VECTORS}
         if self.model != PACKAGED and (folder := Path(self.model).expanduser()).is_dir():
             model["model"] = str(folder.absolute())
@@ -305,7 +302,6 @@ class Settings:
                 allow_private=_networks(self.allow_private),
                 render=self.render,
                 link_template=self.link_template,
-                within={source: tuple(places) for source, places in (within or {}).items()},
             ),
             chunk=ChunkConfig(tokens=self.chunk_tokens),
             ocr=self.ocr_config(),

@@ -32,7 +32,7 @@ from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
 from indexer.records import Failure, Item, Known, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import normalise, origin, place_refusal
+from indexer.urls import normalise, origin
 
 _ADDRESSES, _ADDRESSES_PER_PAGE = 100_000, 4  # addresses remembered of a site, and more for each page of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
@@ -87,7 +87,7 @@ class _Crawl:
     def __init__(self, context: SourceContext, services: CrawlServices) -> None:
         limits = context.limits
         self._context, self._limits, self._earlier = context, limits, context.earlier
-        self._source, self._within = context.source, context.within
+        self._source = context.source
         self._renderer = Renderer(context, services.browser)
         self._fetcher = Fetcher(limits, services.sessions)
         self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
@@ -149,7 +149,7 @@ class _Crawl:
         self._fetcher.turns.delay = max(self._limits.delay, self._robots.delay)
         pages, lend = self._limits.max_pages, self._readers.borrowed
         self._renderer.enter_site(site, self._robots, self._fetcher, lend)
-        self._lists = ListReader(site, self._robots, self._fetcher, self._within, pages, lend)
+        self._lists = ListReader(site, self._robots, self._fetcher, pages, lend)
         if not self._robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
 
@@ -369,18 +369,17 @@ class _Crawl:
     def _check_redirect(self, url: str) -> None:
         if origin(url) != self._site:
             here, there = urlsplit(self._site), urlsplit(url)
-            if not self._is_open and not self._within and there.scheme == "https" and here.netloc == there.netloc:
+            if not self._is_open and there.scheme == "https" and here.netloc == there.netloc:
                 raise _MovedToHttps(url)
             raise _RedirectRefused(f"redirect to another site ({origin(url)})")
         if not self._robots.allows(url):
             raise _RedirectRefused("redirect to a page that robots.txt disallows")
-        refusal = self._refusal(url) if self._is_open else place_refusal(url, self._within)
-        if refusal is not None:
+        if self._is_open and (refusal := self._refusal(url)):
             raise _RedirectRefused(f"redirect to a page that is {refusal}")
 
     def _refusal(self, url: str) -> str | None:
         """Return why an address of the site is left out, or None."""
-        refusal = place_refusal(url, self._within) or self._limits.scope.refusal(url)
+        refusal = self._limits.scope.refusal(url)
         session = self._fetcher.session(url)
         return refusal or (session.refusal(url) if session else None)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ from indexer.read.formats import LISTING, MOST_LISTED
 from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, PageReading, Skip
-from indexer.urls import normalise, one_spelling, origin, place_refusal
+from indexer.urls import normalise, one_spelling, origin
 
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 _MARKDOWN = frozenset({"text/markdown", "text/mdx"})
@@ -225,7 +225,6 @@ class ListReader:
     site: str  # scheme://host:port
     robots: Robots
     fetcher: Fetcher
-    within: Sequence[str] = ()  # places that they may be in, if not anywhere on it
     max_pages: int = 0  # pages after which no further list is read, if that is more than one list may have
     lend: Lend = borrowed  # gives the processes that read them
 
@@ -281,8 +280,6 @@ class ListReader:
             raise NotWanted("on another site")
         if not self.robots.allows(url):
             raise NotWanted("robots.txt disallows it")
-        if refusal := place_refusal(url, self.within):
-            raise NotWanted(refusal)
 
 
 def is_listing(page: Page) -> bool:

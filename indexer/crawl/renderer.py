@@ -19,7 +19,7 @@ from indexer.read.parsing import Wanted
 from indexer.read.reader_process import Lend
 from indexer.records import Page, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import normalise, origin, place_refusal
+from indexer.urls import normalise, origin
 
 _SENT = {"accept": "Accept", "origin": "Origin"}  # headers of the browser that are sent on
 _RETURNED = ("access-control-allow-origin", "access-control-allow-credentials")
@@ -42,7 +42,7 @@ class Renderer:
     def __init__(self, context: SourceContext, browser: Browser) -> None:
         """Take a source. Raises RendererMissing: pages are to be drawn, and what it takes is not installed."""
         limits, live = context.limits, context.earlier.manifest
-        self._limits, self._within, self._mode = limits, context.within, limits.render
+        self._limits, self._mode = limits, limits.render
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
         self._site = ""  # scheme://host:port; empty: nothing is drawn
         self._robots: dict[str, Robots | FetchError] = {}  # by origin
@@ -162,7 +162,7 @@ class Renderer:
             if origin(target) != site:
                 raise NotWanted(f"redirect to another site ({origin(target)})")
             session = self._fetcher.session(target) if site == self._site else None
-            if reason := place_refusal(target, self._within) or (session and session.refusal(target)):
+            if session and (reason := session.refusal(target)):
                 raise NotWanted(reason)
             if not self._rules(site).allows(target):
                 raise NotWanted("robots.txt disallows it")

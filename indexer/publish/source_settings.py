@@ -9,24 +9,32 @@ import msgspec
 
 from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, own_names
 from indexer.credentials import credential_for
-from indexer.errors import CredentialsError
+from indexer.errors import ConfigError, CredentialsError
 from indexer.generation.manifest import Manifest
 
 
 def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
     """Return the config with the settings that sources keep from before; those given now come first, None drops one.
 
-    The places that a source may not leave are kept as well. Raises ConfigError if what was kept makes no sense.
+    Raises ConfigError if what was kept makes no sense.
     """
-    settings = live.settings if live is not None else {}
-    before, within = _own(settings), settings.get("crawl", {}).get("within", {})
-    own = {}
+    if live is not None:
+        _refuse_places(live, sources)
+    before, own = _own(live.settings if live is not None else {}), {}
     for source in sources:
         given = {**before.get(source, {}), **config.crawl.own.get(source, {})}
         if used := {name: given[name] for name in own_names(source) if given.get(name) is not None}:
             own[source] = used
-    places = {source: tuple(within[source]) for source in sources if source in within} | dict(config.crawl.within)
-    return replace(config, crawl=replace(config.crawl, own=own, within=places))
+    return replace(config, crawl=replace(config.crawl, own=own))
+
+
+def _refuse_places(live: Manifest, sources: Collection[str]) -> None:
+    """Raise ConfigError for a source that an older version held to some places, which nothing does any more."""
+    for source in live.settings.get("crawl", {}).get("within", {}):
+        if source in live.sources and source in sources:
+            raise ConfigError(
+                f"{source} was held to the places of job_sources, which was removed: remove it, and index it again"
+            )
 
 
 def credentialed(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> list[str]:
@@ -55,6 +63,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
     Raises ConfigError if what was kept makes no sense.
     """
     settings = manifest.settings
+    _refuse_places(manifest, manifest.sources)
     crawl = dict(settings.get("crawl", {}))
     crawl["own"] = {  # older versions had more
         source: {name: value for name, value in limits.items() if name in OWN}

@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,7 +27,6 @@ from indexer.read.container import with_parts
 from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import folder_above
 
 if TYPE_CHECKING:
     from watchfiles._rust_notify import RustNotify
@@ -45,14 +44,9 @@ _MAX_WAIT = 5_000  # milliseconds after which they are reported in any case
 class Tree:
     """A folder and all that is below it."""
 
-    def __init__(self, root: Path, top: Path) -> None:
-        """Open a folder, step by step from `top`, which is it or above it; raises OSError."""
-        self.root = root
-        handle = os.open(top, _FOLDER)
-        try:
-            self._root = _descend(handle, root.relative_to(top))
-        finally:
-            os.close(handle)
+    def __init__(self, root: Path) -> None:
+        """Open a folder; raises OSError."""
+        self.root, self._root = root, os.open(root, _FOLDER)
         self._here, self._handle = root, os.dup(self._root)  # files come folder by folder
 
     def close(self) -> None:
@@ -108,7 +102,7 @@ def read_path(context: SourceContext) -> Generator[Item, None, None]:
     Raises:
         SourceError: there is no such file or folder, or it cannot be read.
     """
-    source, within = context.source, context.within
+    source = context.source
     try:
         root = Path(source).expanduser().resolve(strict=True)
         mode = root.stat().st_mode
@@ -117,9 +111,6 @@ def read_path(context: SourceContext) -> Generator[Item, None, None]:
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; name a file or folder") from error
-    top = folder_above(root, within) if within else root
-    if top is None:
-        raise SourceError(f"cannot read {source}: it leads out of {', '.join(within)}")
     is_folder = stat.S_ISDIR(mode)
     if not is_folder and not stat.S_ISREG(mode):
         raise SourceError(f"cannot read {source}: it is neither a file nor a folder")
@@ -127,7 +118,7 @@ def read_path(context: SourceContext) -> Generator[Item, None, None]:
         raise SourceError(f"cannot read {source}: {refusal}")
     folder = root if is_folder else root.parent
     try:
-        tree = Tree(folder, top if is_folder or top != root else folder)
+        tree = Tree(folder)
     except OSError as error:
         raise SourceError(f"cannot read {folder}: {error.strerror}") from error
     with closing(tree):
@@ -272,12 +263,11 @@ class _FolderReading:
         )
 
 
-def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[str, BinaryIO]:
+def open_original(url: str, source: str) -> tuple[str, BinaryIO]:
     """Return the name of a document's file, or of the archive or e-mail that it is in, and the file at its beginning.
 
-    Nothing outside of the file or folder `source` that it was read from is opened, and no link below it is followed;
-    the source itself may not leave the folders `within`, if there are any. Raises SourceError: it is not there any
-    more.
+    Nothing outside of the file or folder `source` that it was read from is opened, and no link below it is followed.
+    Raises SourceError: it is not there any more.
     """
     parts = urlsplit(url.partition(INSIDE)[0])
     if parts.scheme != "file" or parts.netloc or "://" in source:
@@ -287,11 +277,10 @@ def open_original(url: str, source: str, within: Sequence[str] = ()) -> tuple[st
     try:
         root = Path(source).expanduser().resolve(strict=True)
         folder = root if root.is_dir() else root.parent
-        top = folder_above(root, within) if within else folder
         is_inside = path == root or (folder == root and path.is_relative_to(root))
-        if top is None or not is_inside or ".." in path.parts:
+        if not is_inside or ".." in path.parts:
             raise gone
-        with closing(Tree(folder, top if top != root else folder)) as tree:
+        with closing(Tree(folder)) as tree:
             handle = tree.open(path)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)

@@ -38,7 +38,6 @@ class IndexRequest:
     add: bool = False  # to those of the live generation
     full: bool = False  # whether unchanged pages are asked for and cut again
     watch: bool = False  # whether to stay and read folders and files again that have changed
-    within: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by source: places that it may not leave
     limits: Mapping[str, Any] = field(default_factory=dict)  # settings by name, for the named sources or else for all
 
 
@@ -47,7 +46,7 @@ def index_sources(
 ) -> Result:
     """Read the sources, and publish a generation unless nothing has changed; `progress` is made for each build."""
     sources = _sources(request, settings)
-    config = settings.build_config(request.within)  # before the model is loaded, so that a bad value is refused at once
+    config = settings.build_config()  # before the model is loaded, so that a bad value is refused at once
     config = dataclasses.replace(config, credentials=credentials_of(settings))
     settings = models.as_built(settings)
     embedder = models.lazy_embedder(settings, quiet=quiet)

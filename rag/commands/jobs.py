@@ -54,8 +54,7 @@ def index_sources(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
     """Do the build that a job asks for, with the settings in the environment; return its report."""
     from rag.commands import indexing
 
-    request = indexing.IndexRequest(job["sources"], add=job["add"], full=job["full"], within=job["within"])
-    return indexing.index_sources(request, load(), lambda: progress)[0]
+    return indexing.index_sources(indexing.IndexRequest(full=job["full"]), load(), lambda: progress)[0]
 
 
 def run_job(folder: Path, work: Work = index_sources) -> int:

@@ -18,7 +18,6 @@ import fcntl
 import json
 import logging
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -36,7 +35,7 @@ from typing import IO, Any
 import msgspec
 
 from indexer.decoding import one_line
-from indexer.errors import BuildLocked, IndexUnwritable, SourceError
+from indexer.errors import BuildLocked, IndexUnwritable
 from indexer.generation.documents import document_id
 from indexer.generation.layout import (
     COLLECTIONS,
@@ -56,10 +55,9 @@ from indexer.read.access_list import readers_of
 from indexer.read.extraction import collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import Page, Stated
-from indexer.sources.addresses import full_name, refuse_secret
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
-from indexer.urls import has_user, is_below, normalise, places
-from rag.errors import DocumentRefused, JobConflict, JobMissing, JobRefused, NotThere, QueueFull, StorageFull
+from indexer.urls import has_user, normalise
+from rag.errors import JobConflict, JobMissing, NotThere, QueueFull, RequestRefused, StorageFull
 from rag.messages import Push
 from rag.settings import Settings
 
@@ -70,7 +68,6 @@ MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
 _LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
-_UNPRINTABLE = re.compile("[\0-\x1f\x7f\ud800-\udfff]")  # which no address has, and no file that can be named
 _BEGUN = {"running", "cancelling"}
 
 log = logging.getLogger("pilotlight")
@@ -85,18 +82,15 @@ class JobManager:
         self._runner = runner
         self._folder = settings.index_dir / JOBS
 
-    def start(
-        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = DEFAULT
-    ) -> dict[str, Any]:
-        """Begin to build a collection from sources, none for those of the live index; return the job as `get` does.
+    def start(self, collection: str = DEFAULT, *, full: bool = False) -> dict[str, Any]:
+        """Begin to build a collection again from its sources, all pages with `full`; return the job as `get` does.
 
-        Those that the index has not had lie below `job_sources`. `add` keeps the sources of the live index as well;
-        `full` reads and cuts pages again that have not changed. Nothing is waited for. Raises JobRefused for what is
-        not allowed, JobConflict where a job is under way, another process is building, or there is no source, and
-        StorageFull.
+        Nothing is waited for. Raises RequestRefused for a name that no collection can have, JobConflict where a job is
+        under way, another process is building, or there is no source, and StorageFull.
         """
-        names, within = self._checked(sources, add, collection)
-        folder = collection_dir(self._settings.index_dir, collection)
+        folder = _folder_of(self._settings, collection)
+        if not live_id(folder) or not read_manifest(folder / GENERATIONS / current_id(folder)).sources:
+            raise JobConflict(f"collection {collection!r} has no sources: index some first")
         with writing(self._settings.index_dir, folder):
             self._folder.mkdir(exist_ok=True)
             with self._locked():
@@ -112,10 +106,9 @@ class JobManager:
                     shutil.rmtree(self._folder / job["id"])
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-                asked = {"collection": collection, "sources": names, "add": add, "full": full, "within": within}
-                self._begin(
-                    self._folder / job_id, asked | {"id": job_id, "created_at": f"{created:%Y-%m-%dT%H:%M:%SZ}"}
-                )
+                at = f"{created:%Y-%m-%dT%H:%M:%SZ}"
+                job = {"id": job_id, "created_at": at, "collection": collection, "full": full}
+                self._begin(self._folder / job_id, job)
         return self.get(job_id)
 
     def _begin(self, folder: Path, job: dict[str, Any]) -> None:
@@ -159,9 +152,8 @@ class JobManager:
         elif end is None:
             why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
             end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
-        asked.pop("within", None)  # what the operator allows is not for those who ask
-        unknown = {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None}
-        return asked | unknown | end
+        job = {name: asked[name] for name in ("id", "created_at", "collection", "full")}  # older versions had more
+        return job | {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
@@ -173,32 +165,6 @@ class JobManager:
                         os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
                     return self.get(job_id)
         raise JobConflict(f"job {job_id} has ended")
-
-    def _checked(self, sources: Sequence[str], add: bool, collection: str) -> tuple[list[str], dict[str, list[str]]]:
-        """Full names of sources, and where those must stay that the index has not had before."""
-        if not is_collection_name(collection):
-            raise JobRefused("collection", "is not a name that a collection can have")
-        if any(map(_UNPRINTABLE.search, sources)):
-            raise JobRefused("sources", "must not contain control characters")
-        try:
-            for source in sources:
-                refuse_secret(source)
-        except SourceError as error:
-            raise JobRefused("sources", "must not have a user name or password in an address") from error
-        folder = collection_dir(self._settings.index_dir, collection)
-        own = []
-        if live_id(folder):
-            own = read_manifest(folder / GENERATIONS / current_id(folder)).sources
-        if not sources and (add or not own):
-            why = "add needs sources" if own else "sources must name what to read: nothing is indexed there yet"
-            raise JobConflict(why)
-        names = list(dict.fromkeys(map(full_name, sources)))
-        allowed = places(self._settings.job_sources)
-        new = [name for name in names if name not in own]
-        for name in new:
-            if not is_below(name, allowed):
-                raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
-        return names, {name: list(allowed) for name in new}
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -233,7 +199,7 @@ class PushedQueue:
     def put(self, sent: Push) -> dict[str, Any]:
         """Accept a document in place of what its address had; it is on the disk when this returns the change.
 
-        Raises DocumentRefused for what cannot be used, JobConflict where nothing can be indexed or the address has a
+        Raises RequestRefused for what cannot be used, JobConflict where nothing can be indexed or the address has a
         document that may not be replaced, QueueFull where too
         much waits, StorageFull without room.
         """
@@ -241,10 +207,10 @@ class PushedQueue:
         content_type, _, parameter = sent.content_type.lower().partition(";")
         charset = parameter.strip().removeprefix("charset=").strip('"') or None
         if content_type.strip() not in CONTENT_TYPES:
-            raise DocumentRefused("content_type", f"{content_type[:80]!r} is not read", 415)
+            raise RequestRefused("content_type", f"{content_type[:80]!r} is not read", 415)
         body = (sent.base64 or b"") if sent.text is None else sent.text.encode()
         if len(body) > settings.max_bytes:
-            raise DocumentRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)
+            raise RequestRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)
         page = Page(
             url=_address(sent.url),
             source=SOURCE,
@@ -256,7 +222,7 @@ class PushedQueue:
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=_stated(sent),
         )
-        with writing(settings.index_dir, self._folder(sent.collection), len(body)):
+        with writing(settings.index_dir, _folder_of(settings, sent.collection), len(body)):
             facts = store.facts()
             if facts.queued >= MOST_QUEUED:
                 raise QueueFull(f"{facts.queued:,} changes wait to be indexed: try again shortly")
@@ -271,7 +237,7 @@ class PushedQueue:
     def delete(self, url: str, collection: str = DEFAULT) -> dict[str, Any]:
         """Accept that a document that was pushed is to go. Raises NotThere where there is none, and as `put`."""
         store, address = self._store(collection), _address(url)
-        with writing(self._settings.index_dir, self._folder(collection)):
+        with writing(self._settings.index_dir, _folder_of(self._settings, collection)):
             if not store.has(address):
                 text = f"no document was pushed to collection {collection!r} for {address[:200]}"
                 raise NotThere(f"{text}; what a site or folder gave goes with its source", "url")
@@ -280,8 +246,8 @@ class PushedQueue:
         return _described(change, collection)
 
     def change(self, number: str, collection: str = DEFAULT) -> dict[str, Any]:
-        """Return a change and what became of it, JSON-ready. Raises NotThere, or DocumentRefused."""
-        store = PushedStore(self._folder(collection))
+        """Return a change and what became of it, JSON-ready. Raises NotThere, or RequestRefused."""
+        store = PushedStore(_folder_of(self._settings, collection))
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
         found = store.change(int(number)) if is_number else None
         if found is None:
@@ -290,7 +256,7 @@ class PushedQueue:
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
-        store = PushedStore(self._folder(collection))
+        store = PushedStore(_folder_of(self._settings, collection))
         changes = [_described(change, collection) for change in store.changes(MOST_SHOWN)]
         return {"collection": collection, **asdict(store.facts()), "failed": store.failed(), "changes": changes}
 
@@ -304,14 +270,10 @@ class PushedQueue:
             found[name] = asdict(facts) | {"failed": store.failed(), "oldest_seconds": max(0.0, waits)}
         return found
 
-    def _folder(self, collection: str) -> Path:
-        if not is_collection_name(collection):
-            raise DocumentRefused("collection", "is not a name that a collection can have")
-        return collection_dir(self._settings.index_dir, collection)
-
     def _store(self, collection: str) -> PushedStore:
         """The store of a collection that can be changed from here."""
-        folder, settings = self._folder(collection), self._settings
+        settings = self._settings
+        folder = _folder_of(settings, collection)
         if settings.store and (collection != DEFAULT or live_id(folder) is None):
             raise JobConflict(
                 f"{settings.store} holds one collection, which is built in the folder {settings.index}: "
@@ -400,29 +362,35 @@ def pushed_folders(index_dir: Path) -> dict[str, Path]:
     return {name: folder for name, folder in folders.items() if PushedStore(folder).is_there}
 
 
+def _folder_of(settings: Settings, collection: str) -> Path:
+    if not is_collection_name(collection):
+        raise RequestRefused("collection", "is not a name that a collection can have")
+    return collection_dir(settings.index_dir, collection)
+
+
 def _address(url: str) -> str:
-    """Return an address as documents are known by. Raises DocumentRefused."""
+    """Return an address as documents are known by. Raises RequestRefused."""
     address = normalise("", url)
     if address is None or has_user(url):
-        raise DocumentRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
+        raise RequestRefused("url", "must be an http or https address of at most 2,000 characters, without a user")
     if "#" in url:
-        raise DocumentRefused("url", "must not have a fragment: a document has one address, which hits add anchors to")
+        raise RequestRefused("url", "must not have a fragment: a document has one address, which hits add anchors to")
     return address
 
 
 def _stated(sent: Push) -> Stated:
     pairs = [(name, v) for name, of in sent.metadata.items() for v in ([of] if isinstance(of, str) else of or ())]
     if wrong := [name for name, value in pairs if not collect([(name, value)])]:
-        raise DocumentRefused("metadata", f"has a name or value that is empty or too long: {wrong[0][:80]!r}")
+        raise RequestRefused("metadata", f"has a name or value that is empty or too long: {wrong[0][:80]!r}")
     if sent.date is not None and day_of(sent.date) != sent.date:
-        raise DocumentRefused("date", "must be a day such as 2026-01-31")
+        raise RequestRefused("date", "must be a day such as 2026-01-31")
     readers = None
     if sent.access is not None:
         given = {name: names for name, names in msgspec.structs.asdict(sent.access).items() if names is not None}
         try:
             readers = readers_of(given)
         except ValueError as error:
-            raise DocumentRefused("access", str(error)) from error
+            raise RequestRefused("access", str(error)) from error
     language = language_of(sent.language)
     return Stated(one_line(sent.title or ""), language, sent.date, tuple(collect(pairs).items()), readers)
 

@@ -14,7 +14,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.generation.layout import DEFAULT
 from rag import deadline
-from rag.errors import CollectionMissing, DocumentMissing, NotConfigured, NotReady, NotThere
+from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.headings import FEWEST_TYPED, MOST_TYPED, suggestions
 from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Suggestion
@@ -117,7 +117,7 @@ class LiveRetriever(Follower):
         return scores.tolist(), sum(map(len, rows))
 
     def document(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
-        """Return a document that a filter allows with its passages, JSON-ready. Raises DocumentMissing."""
+        """Return a document that a filter allows with its passages, JSON-ready. Raises NotThere."""
 
         def look(retriever: Retriever) -> dict[str, Any] | None:
             generation = retriever.generation
@@ -125,7 +125,7 @@ class LiveRetriever(Follower):
 
         found = self._ask(collection, look)
         if found is None:
-            raise DocumentMissing(id, collection)
+            raise NotThere(f"there is no document {id[:80]!r} in collection {collection!r}")
         return found
 
     def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
@@ -137,20 +137,18 @@ class LiveRetriever(Follower):
         from indexer.sources.folder import INSIDE, open_original  # with parsers, which no search needs
 
         found = self.document(id, collection, filter)
-        url, source = found["url"], found["source"]
+        url = found["url"]
 
-        def look(retriever: Retriever) -> tuple[bool, Sequence[str]]:
+        def is_open(retriever: Retriever) -> bool:
             generation = retriever.generation
             is_whole = in_force(filter, generation.manifest) is None
             inside = Filter(url_prefix=(url + INSIDE.removesuffix("/"),))
-            is_open = is_whole or (INSIDE not in url and next(generation.documents(inside), None) is None)
-            return is_open, generation.manifest.settings.get("crawl", {}).get("within", {}).get(source, ())
+            return is_whole or (INSIDE not in url and next(generation.documents(inside), None) is None)
 
-        is_open, within = self._ask(collection, look)
+        if not self._ask(collection, is_open):
+            raise NotThere("the file holds several documents, and is for those who may see all of them")
         try:
-            if not is_open:
-                raise SourceError("the file holds several documents, and is for those who may see all of them")
-            return open_original(url, source, within)
+            return open_original(url, found["source"])
         except SourceError as error:
             raise NotThere(str(error)) from error
 

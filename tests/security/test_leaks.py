@@ -325,7 +325,7 @@ def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site
 
 def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_path: Path) -> None:
     with world(sites[False], tmp_path, "write", Part(frozenset({"default"}))) as one:
-        hidden = one.jobs.start(collection="hidden")
+        hidden = one.jobs.start("hidden")
         one.pushes.put(Push("https://example.org/x", "bluesecret", collection="hidden"))
         assert one.client.get("/api/v1/index").json == {"jobs": []}
         missing = one.client.get("/api/v1/index/20261121T000000-999999")

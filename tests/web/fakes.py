@@ -13,10 +13,8 @@ from embedder.protocol import Role
 from indexer.generation.documents import DocumentFacts, document_id
 from rag.errors import (
     CollectionMissing,
-    DocumentMissing,
     JobConflict,
     JobMissing,
-    JobRefused,
     NotConfigured,
     NotReady,
     NotThere,
@@ -182,7 +180,7 @@ class FakeRetriever:
         for document in self.documents(collection):
             if document["id"] == id:
                 return document
-        raise DocumentMissing(id, collection)
+        raise NotThere(f"there is no document {id!r}")
 
     def original(self, id: str, collection: str = "default", filter: Filter | None = None) -> tuple[str, BinaryIO]:
         self.document(id, collection)
@@ -219,21 +217,16 @@ class FakeRetriever:
 
 
 class FakeJobs:
-    """Stands in for `JobManager`; jobs run until they are cancelled, and no source is allowed but "site"."""
+    """Stands in for `JobManager`; jobs run until they are cancelled."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, dict[str, Any]] = {}
 
-    def start(
-        self, *, sources: Sequence[str] = (), add: bool = False, full: bool = False, collection: str = "default"
-    ) -> dict[str, Any]:
-        if not set(sources) <= {"site"}:
-            raise JobRefused("sources", "may only name sources of the index, or places that the operator allows")
+    def start(self, collection: str = "default", *, full: bool = False) -> dict[str, Any]:
         if any(job["state"] == "running" for job in self.jobs.values()):
             raise JobConflict("a job is under way")
         job_id = f"20261121T000000-{len(self.jobs):06x}"
-        asked = {"collection": collection, "sources": list(sources), "add": add, "full": full}
-        made = {"id": job_id, "created_at": "2026-11-21T00:00:00Z", **asked}
+        made = {"id": job_id, "created_at": "2026-11-21T00:00:00Z", "collection": collection, "full": full}
         self.jobs[job_id] = made | dict.fromkeys(("progress", "ended_at", "report", "error")) | {"state": "running"}
         return self.jobs[job_id]
 

@@ -10,7 +10,7 @@ from werkzeug.exceptions import NotImplemented as NotSetUp
 from werkzeug.exceptions import ServiceUnavailable
 
 from rag import deadline, messages
-from rag.errors import DocumentRefused, FieldError, JobMissing, JobRefused
+from rag.errors import FieldError, JobMissing, RequestRefused
 from rag.serving.jobs import JobManager, PushedQueue
 from web.api.requests import collection_field, read_json, read_query, retriever
 from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, ConcurrencyLimit
@@ -101,26 +101,26 @@ def _accepted(change: dict[str, Any]) -> tuple[Response, int, dict[str, str]]:
 
 
 def _queue(collection: str) -> PushedQueue:
-    """Return the queue of pushed documents. Raises DocumentRefused for a collection that the caller may not write."""
+    """Return the queue of pushed documents. Raises RequestRefused for a collection that the caller may not write."""
     pushes: PushedQueue | None = current_app.extensions["pushes"]
     if pushes is None:
         raise NotSetUp("This server cannot index documents.")
     if not may_write(collection):
-        raise DocumentRefused("collection", OUTSIDE)
+        raise RequestRefused("collection", OUTSIDE)
     return pushes
 
 
 @jobs.post("")
 @Operation(role="write", body=messages.BuildRequest, responses={202: messages.Job}, errors=(404, 409, 501))
 def start() -> tuple[Response, int, dict[str, str]]:
-    """Start building the index.
+    """Start building the index again from its sources.
 
     One build runs at a time. Searches continue meanwhile, and use the new index once it is published.
     """
     asked = read_json(messages.BuildRequest, MAX_BODY_BYTES)
     if not may_write(asked.collection):
-        raise JobRefused("collection", OUTSIDE)
-    job = _manager().start(sources=asked.sources, collection=asked.collection, add=asked.add, full=asked.full)
+        raise RequestRefused("collection", OUTSIDE, 403)
+    job = _manager().start(asked.collection, full=asked.full)
     return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
 
 

@@ -183,8 +183,8 @@ def make(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr("indexer.crawl.renderer.check_installed", lambda: None)
     with ExitStack() as opened:
 
-        def of(rules: str = "", sessions: Any = None, within: tuple[str, ...] = (), **limits: object):  # type: ignore[no-untyped-def]
-            given = {"allow_private": NEAR, "timeout": 5.0, "render": "on", "within": {site.url: within}}
+        def of(rules: str = "", sessions: Any = None, **limits: object):  # type: ignore[no-untyped-def]
+            given = {"allow_private": NEAR, "timeout": 5.0, "render": "on"}
             allowed = CrawlLimits(**{**given, **limits})  # type: ignore[arg-type]
             renderer = Renderer(SourceContext(site.url, allowed), object())  # type: ignore[arg-type]
             fetcher = opened.enter_context(closing(Fetcher(allowed, sessions=sessions)))
@@ -264,14 +264,6 @@ def test_credentials_go_to_the_site_alone(site: Site, other: Site, make: Make, m
     assert sent == {"site": ["Bearer a-very-secret-token"], "other": [None, None]}
     assert given is not None
     assert given.body == b"told: ", "what a site repeats of a secret does not reach the browser"
-
-
-def test_a_job_loads_nothing_outside_of_its_places(site: Site, other: Site, make: Make) -> None:
-    site.routes["/docs/a"] = site.routes["/b"] = other.routes["/a"] = "x"
-    resources = make(within=(f"{site.url}/docs/",))
-    found = [load(resources, url) for url in (f"{site.url}/docs/a", f"{site.url}/b", f"{other.url}/a")]
-    assert [given is not None for given in found] == [True, False, False]
-    assert (site.hits, other.hits) == (["/docs/a"], [])
 
 
 def test_limits(site: Site, make: Make) -> None:

@@ -2,7 +2,7 @@
 
 import io
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
@@ -61,12 +61,11 @@ class Work:
         self,
         *sources: object,
         full: bool = False,
-        within: Mapping[str, tuple[str, ...]] | None = None,
         limits: CrawlLimits | None = None,
         credentials: Sequence[Credential] = (),
         **chunk: int,
     ) -> BuildReport:
-        limits = limits or CrawlLimits(allow_private=True, timeout=20.0, within=within or {})
+        limits = limits or CrawlLimits(allow_private=True, timeout=20.0)
         config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk), full=full, credentials=credentials)
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]

@@ -270,5 +270,4 @@ def test_index_and_doctor_and_a_job_of_a_server(run: Run, site: Site, config: Pa
     served = load({}, {}, read_settings_file(config).settings)
     environment = served.as_environment()  # what `serve` hands on to its jobs, whose own is added
     assert TOKEN not in str(environment)
-    asked = {"sources": [], "add": False, "full": True, "within": {}}
-    assert index_sources(IndexRequest(**asked), load({}, environment), quiet)[0]["documents"] == 1  # type: ignore[arg-type]
+    assert index_sources(IndexRequest(full=True), load({}, environment), quiet)[0]["documents"] == 1

@@ -20,9 +20,9 @@ from tests.dummy import DummyEmbedder
 
 
 def work(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
-    """Build the collection that the environment names, from the sources that were asked for."""
+    """Build the collection that the environment names."""
     folder = load().collection_dir
-    sources = asked["sources"] or live_sources(folder)
+    sources = live_sources(folder)
     for source in map(Path, sources):
         if (source / "crash").exists():
             os.abort()

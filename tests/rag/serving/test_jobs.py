@@ -7,16 +7,19 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from indexer.errors import ConfigError
 from indexer.generation.generation import Generation
-from indexer.generation.layout import collection_dir, current_id
+from indexer.generation.layout import GENERATIONS, collection_dir, current_id
+from indexer.generation.manifest import read_manifest
 from indexer.publish.collections import writer_lock
+from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import SOURCE, PushedStore
-from indexer.urls import is_below, places
-from rag.errors import FingerprintMismatch, JobConflict, JobRefused, StorageFull
+from rag.errors import FingerprintMismatch, JobConflict, RequestRefused, StorageFull
 from rag.messages import Push
 from rag.query.request import SearchRequest
 from rag.serving.builds import PushedBuilder
@@ -36,86 +39,51 @@ def ended(jobs, job):
 
 @pytest.fixture
 def jobs(site):
-    allowed = f"https://docs.example/guide/, {site.source}"
-    return JobManager(load({"index": str(site.index), "job_sources": allowed}, {}), RUNNER)
-
-
-def own_only(site):
     return JobManager(load({"index": str(site.index)}, {}), RUNNER)
 
 
-def test_a_job_builds_and_says_so(site, jobs):
-    started = jobs.start(sources=[str(site.source)])
-    assert (started["state"], started["sources"], started["collection"]) == ("running", [str(site.source)], "default")
+@pytest.fixture
+def other(site):
+    """A worker that has not begun the job."""
+    return JobManager(load({"index": str(site.index)}, {}), RUNNER)
+
+
+def test_a_job_builds_and_says_so(site, jobs, other):
+    for name, error in {"default": JobConflict, "gone": JobConflict, "../x": RequestRefused}.items():
+        with pytest.raises(error, match=r"has no sources|not a name"):
+            jobs.start(name)
+    site.build()
+    started = jobs.start(full=True)
+    assert (started["state"], started["full"], started["collection"]) == ("running", True, "default")
     done = ended(jobs, started)
     assert (done["state"], done["error"], done["report"]["documents"]) == ("done", None, 3)
     assert done["report"]["generation"] == current_id(site.index)
     assert done["progress"] | {"seconds": 0} == {
-        "phase": "publishing", "pages": 3, "pages_due": 3, "chunks_embedded": 3, "chunks_waiting": 0, "seconds": 0,
+        "phase": "publishing", "pages": 3, "pages_due": 3, "chunks_embedded": 0, "chunks_waiting": 0, "seconds": 0,
     }  # fmt: skip
     assert done["created_at"] <= done["ended_at"]
-    assert jobs.all() == own_only(site).all() == [done]
+    assert jobs.all() == other.all() == [done]
 
 
-def test_a_source_that_nothing_can_be_called(site, jobs):
-    site.build()
-    for source in ("a\0b", "/etc/\0", "http://docs.example/\r\nHost: x", "\ud800", "\x1b[2J"):
-        with pytest.raises(JobRefused, match="sources must not contain control characters"):
-            jobs.start(sources=[str(site.source), source])
-
-
-def test_only_allowed_sources_are_read(site, jobs, tmp_path):
-    site.build()
-    (tmp_path / "secret").mkdir()
-    (site.source / "way-out").symlink_to(tmp_path / "secret")
-    for source in ("/etc/passwd", str(tmp_path), f"{site.source}/../secret", f"{site.source}/way-out", ""):
-        with pytest.raises(JobRefused, match="sources may only name"):
-            jobs.start(sources=[source])
-    with pytest.raises(JobRefused):
-        own_only(site).start(sources=[f"{site.source}/partial.md"])
-    assert own_only(site).all() == []
-    assert ended(own_only(site), own_only(site).start(sources=[str(site.source)]))["state"] == "done"
-
-
-@pytest.mark.parametrize(
-    ("source", "place", "below"),
-    [
-        ("https://docs.example/guide", "https://docs.example/guide/", False),
-        ("https://docs.example/guide/", "https://docs.example/guide", True),
-        ("HTTPS://DOCS.example:443/guide/a", "https://docs.example/guide", True),
-        ("https://docs.example/guidebook", "https://docs.example/guide", False),
-        ("https://docs.example/guide/../admin", "https://docs.example/guide/", False),
-        ("https://docs.example/guide/%2e%2e/admin", "https://docs.example/guide/", False),
-        ("http://docs.example/guide/", "https://docs.example/", False),
-        ("https://docs.example.evil.example/", "https://docs.example", False),
-        ("https://docs.example@evil.example/", "https://docs.example", False),
-        ("https://user@docs.example/", "https://docs.example/", False),
-        ("https://docs.example:8443/", "https://docs.example/", False),
-        ("https://other.example/", "/srv, https://docs.example/, https://other.example", True),
-        ("file:///etc/passwd", "https://docs.example/, /", False),
-        ("/srv/docs", "/srv/docs/", True),
-        ("/srv/docs2", "/srv/docs", False),
-        ("/srv/docs/../keys", "/srv/docs", False),
-        ("/srv/docs", "", False),
-        ("/srv/docs", " , ", False),
-    ],
-)
-def test_what_lies_below(source, place, below):
-    assert is_below(source, places(place)) is below
+def test_a_source_that_an_older_version_held_to_places_is_not_read_as_if_it_were_not(site):
+    manifest = read_manifest(site.index / GENERATIONS / site.build())
+    older = replace(manifest, settings={"crawl": {"within": {str(site.source): ["/srv"]}}})
+    with pytest.raises(ConfigError, match="was held to the places of job_sources, which was removed"):
+        config_of(older)
 
 
 def hold_up(site, jobs):
     (site.source / "stop-here").touch()
-    job = jobs.start(sources=[str(site.source)])
+    job = jobs.start()
     wait_for((site.source / "held-up").exists)
     return job
 
 
-def test_one_at_a_time(site, jobs):
+def test_one_at_a_time(site, jobs, other):
     site.build()
     job = hold_up(site, jobs)
     with pytest.raises(JobConflict, match=f"job {job['id']} is running"):
-        own_only(site).start(sources=[str(site.source)])
+        other.start()
     (site.source / "stop-here").unlink()
     assert ended(jobs, job)["state"] == "done"
     with writer_lock(site.index), pytest.raises(JobConflict, match="another process is writing"):
@@ -127,10 +95,10 @@ def test_many_who_start_a_job_at_once_are_answered_at_once(site, jobs):
     site.build()
     with ThreadPoolExecutor(40) as pool:
         with writer_lock(site.index, is_brief=True):
-            refused = [pool.submit(jobs.start, sources=[str(site.source)]) for _ in range(40)]
+            refused = [pool.submit(jobs.start) for _ in range(40)]
             assert {type(each.exception(10)) for each in refused} == {JobConflict}
         (site.source / "stop-here").touch()
-        begun = [pool.submit(jobs.start, sources=[str(site.source)]) for _ in range(40)]
+        begun = [pool.submit(jobs.start) for _ in range(40)]
         assert sorted(type(each.exception(30)).__name__ for each in begun) == ["JobConflict"] * 39 + ["NoneType"]
     (site.source / "stop-here").unlink()
     assert ended(jobs, jobs.all()[0])["state"] == "done"
@@ -140,19 +108,19 @@ def test_a_full_disk_is_told_and_leaves_nothing_of_a_job(site, jobs, monkeypatch
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    site.build()
     with monkeypatch.context() as patch:
         patch.setattr("rag.serving.jobs.write", full)
         with pytest.raises(StorageFull, match="the disk is full"):
-            jobs.start(sources=[str(site.source)])
+            jobs.start()
     assert jobs.all() == []
     assert [path.name for path in (site.index / "jobs").iterdir()] == ["lock"]
-    assert ended(jobs, jobs.start(sources=[str(site.source)]))["state"] == "done"
+    assert ended(jobs, jobs.start())["state"] == "done"
 
 
-def test_cancel_leaves_the_index_as_it_is(site, jobs):
+def test_cancel_leaves_the_index_as_it_is(site, jobs, other):
     generation = site.build()
     job = hold_up(site, jobs)
-    other = own_only(site)  # a worker that has not begun it
     assert other.cancel(job["id"])["state"] in ("cancelling", "cancelled")
     cancelled = ended(other, job)
     assert (cancelled["state"], cancelled["error"], cancelled["report"]) == ("cancelled", None, None)
@@ -163,12 +131,13 @@ def test_cancel_leaves_the_index_as_it_is(site, jobs):
 
 def test_a_process_that_dies(site, jobs, monkeypatch):
     monkeypatch.setattr("rag.serving.jobs.KEPT", 1)
+    site.build()
     (site.source / "crash").touch()
-    job = ended(jobs, jobs.start(sources=[str(site.source)]))
+    job = ended(jobs, jobs.start())
     assert job["state"] == "failed"
     assert "process died" in job["error"]
     (site.source / "crash").unlink()
-    assert ended(jobs, jobs.start(sources=[str(site.source)]))["state"] == "done"
+    assert ended(jobs, jobs.start())["state"] == "done"
     assert len(jobs.all()) == len(list((site.index / "jobs").glob("2*"))) == 1, "others are forgotten"
 
 

@@ -169,9 +169,9 @@ def test_exports_are_bounded(client, retriever):
 
 def test_start_follow_and_cancel_a_job(index):
     jobs_client = client_for(index, jobs=FakeJobs())
-    started = jobs_client.post(JOBS, json={"sources": ["site"], "add": True})
+    started = jobs_client.post(JOBS, json={"full": True})
     job = started.get_json()
-    assert (started.status_code, job["state"], job["add"]) == (202, "running", True)
+    assert (started.status_code, job["state"], job["full"]) == (202, "running", True)
     assert started.headers["Location"] == f"{JOBS}/{job['id']}"
     assert jobs_client.get(started.headers["Location"]).get_json() == job
     assert jobs_client.get(JOBS).get_json() == {"jobs": [job]}
@@ -183,7 +183,7 @@ def test_start_follow_and_cancel_a_job(index):
         response = jobs_client.open(f"{JOBS}/20261121T000000-00000f", method=method)
         assert (response.status_code, response.get_json()["field"]) == (404, "id")
     response = jobs_client.post(JOBS, json={"sources": ["/etc"]})
-    assert (response.status_code, response.get_json()["field"]) == (403, "sources")
+    assert (response.status_code, response.get_json()["field"]) == (400, "sources")
 
 
 def test_a_server_without_jobs(sender):
