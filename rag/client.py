@@ -1,10 +1,9 @@
 """A client of a running server: its API, typed by `rag.messages`. Nothing here loads a model or an index."""
 
 import base64
-import json
 import math
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, Self, TypeVar
@@ -12,24 +11,12 @@ from urllib.parse import quote
 
 import httpx
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from rag import messages
 from rag.errors import ClientError, Refused, Rejected, Unavailable
-from rag.events import MEDIA_TYPE as EVENTS
-from rag.events import Event, EventDecoder
 from rag.insights.store import What
-from rag.messages import Change, Citation, Document, Job, Sentence
-from rag.query.request import (
-    DEFAULT_COLLECTION,
-    MOST_EXCHANGES,
-    MOST_OF_ANSWER,
-    SUGGESTED,
-    Filter,
-    SearchRequest,
-    parameters_of,
-)
+from rag.messages import AnswerInWords, Change, Document, Job
+from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest, parameters_of
 from rag.query.results import Answer, Suggestion
 
 T = TypeVar("T")
@@ -37,10 +24,11 @@ Work = TypeVar("Work", Change, Job)
 Params = Mapping[str, str] | tuple[tuple[str, str], ...]  # of an address; as pairs, a name may come twice
 
 API = "/api/v1"
-BATCH = 32  # searches, or texts, that go into one request
+BATCH = 32  # searches that go into one request
 BUSY = (429, 503)
 _MOST_CHARACTERS = 300  # of what a server says, in an error
 _POLL_S = 0.2
+_CONNECT_S = 10.0
 _UNDER_WAY = ("queued", "running", "cancelling")
 
 
@@ -64,14 +52,6 @@ class _Problem(msgspec.Struct):
         return kind(detail, status=status, field=self.field, retry_after=retry_after)
 
 
-class _Written(msgspec.Struct):
-    """What events of a written answer bring, each a part of it."""
-
-    text: str = ""
-    citations: tuple[Citation, ...] = ()
-    finish_reason: str | None = None
-
-
 class _Batch(msgspec.Struct):
     answers: list[msgspec.Raw]
 
@@ -83,13 +63,13 @@ class Client:
     where the key does not open what is asked for, Rejected where the request cannot be met as it stands.
     """
 
-    def __init__(self, url: str, key: str | None = None, *, timeout: float = 30.0, patience: float = 30.0) -> None:
+    def __init__(self, url: str, key: str | None = None, *, timeout: float = 75.0, patience: float = 30.0) -> None:
         """Connects when it is first used.
 
         Args:
             url: address of the server, such as http://127.0.0.1:8642.
             key: as `pilotlight keys add` showed it; None where the server asks for none.
-            timeout: seconds of silence after which a request has failed.
+            timeout: seconds of silence after which a request has failed; an answer may be written for 60.
             patience: most seconds in all that one request waits for a server that is busy and says for how long.
         """
         try:
@@ -104,7 +84,8 @@ class Client:
         self._patience = patience
         self._timeout = timeout
         self._closed = threading.Event()
-        self._http = httpx.Client(timeout=timeout, headers={"Authorization": f"Bearer {key}"} if key else {})
+        silence = httpx.Timeout(timeout, connect=min(timeout, _CONNECT_S))
+        self._http = httpx.Client(timeout=silence, headers={"Authorization": f"Bearer {key}"} if key else {})
 
     def __enter__(self) -> Self:
         return self
@@ -149,17 +130,9 @@ class Client:
                 outcomes.append(self._decode(raw, Answer) if problem.status is None else error)
         return outcomes
 
-    def pages(self, query: str, **options: Any) -> Iterator[Answer]:
-        """Yield one answer after another, of k hits each, for as long as there are more."""
-        offset: int | None = options.get("offset", 0)
-        while offset is not None:
-            answer = self.search(query, **{**options, "offset": offset})
-            yield answer
-            offset = answer.next
-
-    def answer(self, query: str, **options: Any) -> "WrittenAnswer":
-        """Have an answer written from the hits; iterate over its text. Only where the server is set up for it."""
-        return WrittenAnswer(self, _fields(query, options))
+    def answer(self, query: str, **options: Any) -> AnswerInWords:
+        """Have an answer written from the hits; its `citations` number them. Only where the server is set up for it."""
+        return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
 
     def feedback(self, search_id: str, feedback: What, hit: str | None = None) -> None:
         """Say what became of a search: of one of its hits that it was opened, good or bad; `none` takes that back.
@@ -204,27 +177,6 @@ class Client:
     def changes(self, collection: str = DEFAULT_COLLECTION) -> list[Change]:
         """Return what was sent and withdrawn lately, the last one first."""
         return self._ask(f"{API}/changes", messages.PushQueue, params={"collection": collection}).changes
-
-    def embed(self, texts: Sequence[str], role: str = "document") -> npt.NDArray[np.float32]:
-        """Embed texts as float32 (n, dim); role is query or document, as a model may treat them differently."""
-        vectors: list[npt.NDArray[np.float32]] = []
-        for start in range(0, len(texts), BATCH):
-            fields = {"input": list(texts[start : start + BATCH]), "role": role, "encoding_format": "base64"}
-            found = self._ask("/v1/embeddings", messages.Embeddings, fields)
-            vectors += [np.frombuffer(base64.b64decode(str(each.embedding)), "<f4") for each in found.data]
-        return np.stack(vectors).astype(np.float32) if vectors else np.empty((0, 0), np.float32)
-
-    def rerank(self, query: str, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Say how well each text answers a query, from 0 to 1; float32 (n,), in the order given.
-
-        Only where the server has a cross-encoder (`rerank_model`).
-        """
-        scores = np.zeros(len(texts), np.float32)
-        for start in range(0, len(texts), BATCH):
-            fields = {"query": query, "documents": list(texts[start : start + BATCH])}
-            for ranked in self._ask("/v1/rerank", messages.Reranking, fields).results:
-                scores[start + ranked.index] = ranked.relevance_score
-        return scores
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
         """Have the index built again, unchanged pages too with `full`; needs a key that may write."""
@@ -275,9 +227,8 @@ class Client:
         self, method: str, path: str, body: Any = None, params: Params | None = None, accept: str = "application/json"
     ) -> Iterator[httpx.Response]:
         """Send a request, again where the server is busy and says for how long; give the open answer."""
-        headers = {"Accept": accept} | ({} if body is None else {"Content-Type": "application/json"})
-        content = None if body is None else json.dumps(body)
-        request = self._http.build_request(method, self.url + path, content=content, params=params, headers=headers)
+        headers = {"Accept": accept}
+        request = self._http.build_request(method, self.url + path, json=body, params=params, headers=headers)
         try:
             response = self._patiently(request)
             try:
@@ -310,81 +261,6 @@ class Client:
                 raise problem.as_error(status, f"{self.url} answered with status {status}", retry_after)
             patience -= retry_after
             self._closed.wait(retry_after)
-
-    def _events(self, path: str, body: Any) -> Generator[Event, None, None]:
-        """Yield server-sent events as they come."""
-        with self._stream("POST", path, body, accept=EVENTS) as response:
-            decoder = EventDecoder()
-            try:
-                for text in response.iter_text():
-                    yield from decoder.feed(text)
-            except ValueError as error:
-                raise ClientError(f"{self.url} did not stream events: {error}") from error
-
-
-class WrittenAnswer:
-    """The text of an answer, piece by piece; a context manager, whose end also ends the writing.
-
-    `found` is there at once: the search whose hits the citations number. `text` and `sentences` grow while it is read;
-    `citations` and `finish_reason` are there once the text has been read to its end.
-    """
-
-    def __init__(self, client: Client, fields: Mapping[str, Any]) -> None:
-        """Ask for it; `fields` are those of the request."""
-        self._client = client
-        self._fields = fields
-        self._events = client._events(f"{API}/answer", fields)
-        self.text = ""
-        self.sentences: list[Sentence] = []
-        self.citations: tuple[Citation, ...] = ()
-        self.finish_reason: str | None = None
-        try:
-            first = next(self._events, None)
-            if first is None or first.name not in ("hits", "error"):
-                raise ClientError(f"{client.url} did not stream an answer: is it Pilotlight?")
-            self.found = self._read(first, Answer)
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop reading; the server then stops writing."""
-        self._events.close()
-
-    def ask_further(self, question: str) -> "WrittenAnswer":
-        """Ask another question with the same options, and the conversation up to here."""
-        exchange = {"question": self._fields["query"], "answer": self.text[:MOST_OF_ANSWER]}
-        history = [*self._fields.get("history", ()), exchange][-MOST_EXCHANGES:]
-        return WrittenAnswer(self._client, {**self._fields, "query": question, "history": history})
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the text as it comes; raises ClientError where the server cannot go on."""
-        for event in self._events:
-            if event.name == "support":
-                self.sentences.append(self._read(event, Sentence))
-                continue
-            piece = self._read(event, _Written)
-            self.text += piece.text
-            self.citations = piece.citations or self.citations
-            self.finish_reason = piece.finish_reason or self.finish_reason
-            if piece.text:
-                yield piece.text
-        if self.finish_reason is None:
-            raise Unavailable(f"{self._client.url} broke off in the middle of an answer")
-
-    def _read(self, event: Event, kind: type[T]) -> T:
-        if event.name != "error":
-            return self._client._decode(event.data, kind)
-        problem = self._client._decode(event.data, _Problem)
-        error = problem.as_error(None, "the answer could not be written to its end")
-        error.status = problem.status
-        raise error
 
 
 def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str, Any]:

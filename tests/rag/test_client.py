@@ -11,7 +11,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,62 +107,28 @@ def test_documents(client, retriever):
         list(client.documents("gone"))
 
 
-def test_status_and_models(client, retriever):
-    texts = [f"text {n}" for n in range(70)]
-    vectors = client.embed(texts, "query")
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose(vectors, retriever.embedder.encode(texts, role="query"), atol=1e-6)
-    with pytest.raises(ClientError, match="set rerank_model"):
-        client.rerank("vacuum", ["a"])
-    retriever.rerank_model = "dummy-cross"
-    scores = client.rerank("vacuum", ["an index", "vacuum", "vacuum it"])
-    assert np.argsort(-scores).tolist() == [1, 2, 0]
-    assert client.embed([]).shape[0] == client.rerank("vacuum", []).shape[0] == 0
+def test_status(client, retriever):
     assert client.status()["generation"] == "g1"
     retriever.ready = False
     with pytest.raises(Unavailable, match="still loading"), Client(client.url, patience=0) as impatient:
         impatient.status()
 
 
-def test_a_written_answer(client, endpoint):
-    go_on = threading.Event()
-    endpoint.answers("Yes ", "[2]", go_on, ", it is [9].")
-    with client.answer("why?", k=2) as answer:
-        assert [hit.rank for hit in answer.found.hits] == [1, 2]
-        pieces = iter(answer)
-        text = next(pieces)
-        assert (text, answer.citations) == ("Yes", ())
-        go_on.set()
-        assert text + "".join(pieces) == "Yes [2], it is."
-    assert [(found.number, found.id) for found in answer.citations] == [(2, "chunk-2")]
-    assert answer.finish_reason == "stop"
-
-
-def test_an_answer_says_what_is_supported_and_can_be_asked_further(client, endpoint, retriever):
+def test_a_written_answer(client, endpoint, retriever):
     retriever.hits = [make_hit(1), make_hit(2)]
-    endpoint.answers("A partial index is built over a subset of a table [1]. Elephants are never grey.")
-    with client.answer("what is a partial index of a table?", k=2) as answer:
-        list(answer)
-        assert [answer.text[one.start : one.end] for one in answer.sentences] == [
-            "A partial index is built over a subset of a table [1].",
-            "Elephants are never grey.",
-        ]
-        assert [(one.supported, one.hit) for one in answer.sentences] == [(True, 1), (False, None)]
-    for question in ("why?", "how?"):
-        with answer.ask_further(question) as answer:
-            list(answer)
-        assert retriever.calls[-1] == (f"what is a partial index of a table? {question}", 2, "hybrid")
-    prompt = endpoint.requests[-1]["messages"][1]["content"]
-    assert [line for line in prompt.splitlines() if line.startswith("Question: ")] == [
-        "Question: what is a partial index of a table?",
-        "Question: why?",
-    ]
-
-
-def test_an_answer_that_fails(client, endpoint, retriever):
+    endpoint.answers("A partial index is built over a subset of a table [1]. ", "Elephants are never grey [9].")
+    answer = client.answer("what is a partial index of a table?", k=2)
+    assert [hit.rank for hit in answer.hits] == [1, 2]
+    assert answer.answer == "A partial index is built over a subset of a table [1]. Elephants are never grey."
+    assert [(one.supported, one.hit) for one in answer.sentences] == [(True, 1), (False, None)]
+    assert [(found.number, found.id) for found in answer.citations] == [(1, "chunk-1")]
+    assert answer.finish_reason == "stop"
+    history = [{"question": "what is a partial index of a table?", "answer": answer.answer}]
+    client.answer("why?", k=2, history=history)
+    assert retriever.calls[-1] == ("what is a partial index of a table? why?", 2, "hybrid")
     endpoint.steps = ["half"]
-    with client.answer("why?") as answer, pytest.raises(ClientError, match="broke off") as caught:
-        list(answer)
+    with pytest.raises(ClientError, match="broke off") as caught:
+        client.answer("why?")
     assert caught.value.status == 502
     with running(create_app(retriever, Settings())) as url, Client(url) as other:
         with pytest.raises(ClientError, match="set answer_url") as caught:
@@ -351,7 +316,6 @@ PRINTS = (
         "import PilotlightRetriever\n\nretriever = PilotlightRetriever(searcher",
         "['https://docs.example/indexes/partial.html#part-1', 'https://",
     ),
-    ("ask_further", "For few rows [2]. ['For few rows [2].']\nFor few rows [2]. how do I make a"),
     ("openai", ""),
     ("citation.number", "For few rows [2].\n[2] Partial Indexes: https://docs.example/indexes/partial.html#part-2"),
 )
