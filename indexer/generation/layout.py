@@ -28,10 +28,6 @@ KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
 INSIGHTS = "insights"
-OF_OLDER_VERSIONS = (
-    "held_back.json held_back.json.new readings.json readings.json.new "
-    "building/crawl.sqlite building/crawl.sqlite-shm building/crawl.sqlite-wal"
-).split()
 DEFAULT = "default"  # the collection that is the index folder itself
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 

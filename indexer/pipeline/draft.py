@@ -28,8 +28,7 @@ from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.writer import GenerationWriter
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
-from indexer.publish.collections import live_id, writer_lock
-from indexer.publish.publish import disk_errors, prepare, publish, remove_old, start
+from indexer.publish.publish import disk_errors, live_id, prepare, publish, remove_old, start, writer_lock
 from indexer.publish.source_settings import are_kept, credentialed, with_kept
 from indexer.read.ocr.pages import NO_OCR, Ocr
 from indexer.records import Chunk, Document, PageRecord

@@ -23,8 +23,7 @@ from indexer.generation.generation import Generation
 from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, current_id, generation_folder
 from indexer.generation.manifest import MANIFEST, FileRecord, Manifest, is_generation_id, read_manifest
 from indexer.publish import publish
-from indexer.publish.collections import size_of, writer_lock
-from indexer.publish.publish import problems_of, verify
+from indexer.publish.publish import problems_of, size_of, verify, writer_lock
 from indexer.publish.source_settings import without_leave
 
 _COPY = 1 << 20  # bytes read at once
@@ -102,24 +101,20 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
                 if problems := problems_of(verify(folder)):
                     raise ArchiveError(f"{file}: what it holds is damaged: {problems[0].partition(';')[0]}")
                 publish.flush(folder, manifest)
-                _admit(target, folder, file)
+                _admit(target, folder)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
             publish.remove_old(target, keep_generations)
     return manifest
 
 
-def _admit(index_dir: Path, folder: Path, file: Path) -> None:
-    """Publish an extracted generation, or the one that is published under its id if that is the same and whole."""
+def _admit(index_dir: Path, folder: Path) -> None:
+    """Publish an extracted generation, or the one that is published under its id if that is whole."""
     published = index_dir / GENERATIONS / folder.name
     if published.exists():
-        checks = verify(published)
-        if checks[0].ok:  # its manifest; two are the same but for settings that an import leaves out
-            if without_leave(read_manifest(published)) != without_leave(read_manifest(folder)):
-                raise ArchiveError(f"{file}: {index_dir} has another generation {folder.name}; import it elsewhere")
-            if not problems_of(checks):
-                publish.make_live(index_dir, folder.name)
-                return
+        if not problems_of(verify(published)):
+            publish.make_live(index_dir, folder.name)
+            return
         publish.remove(index_dir, folder.name)
     publish.install(index_dir, folder)
 

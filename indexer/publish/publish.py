@@ -1,16 +1,21 @@
-"""The way of a generation into the index, and out again; and the checks of one that is there.
+"""The way of a generation into the index, and out again; the checks of one that is there; the lock; the collections.
 
 At every moment, also after a crash or a power cut, `CURRENT` is missing or names a complete generation: everything
 is written and flushed under `building/`, checked, moved, and only then named. The caller of a function that writes
-holds the writer lock; only `roll_back` takes it itself.
+holds the writer lock; only `roll_back` and `drop_collection` take it themselves. The collection `default` is the index
+folder itself; a named one is a folder of the same shape inside it.
 """
 
 import errno
+import fcntl
 import hashlib
+import json
 import os
 import secrets
 import shutil
+import socket
 import sqlite3
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -19,17 +24,81 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.errors import IndexCorrupt, IndexMissing, IndexUnwritable, counted
+from indexer.errors import (
+    BuildLocked,
+    ConfigError,
+    IndexCorrupt,
+    IndexMissing,
+    IndexUnreadable,
+    IndexUnwritable,
+    counted,
+)
 from indexer.generation import layout
 from indexer.generation.generation import Generation
-from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, OF_OLDER_VERSIONS, current_id
+from indexer.generation.layout import (
+    BUILDING,
+    COLLECTIONS,
+    CURRENT,
+    DEFAULT,
+    GENERATIONS,
+    LOCK,
+    collection_dir,
+    current_id,
+    is_collection_name,
+)
 from indexer.generation.manifest import MANIFEST, Manifest, check_files, corrupt, is_generation_id, read_manifest
-from indexer.publish.collections import generation_ids, live_id, older_ids, size_of, writer_lock
 
-_OURS = {BUILDING, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK, layout.COLLECTIONS, layout.INSIGHTS, layout.JOBS}
-_OURS |= {layout.KEYS, layout.PUSHED, layout.REPOSITORIES, *OF_OLDER_VERSIONS}
+_OURS = {BUILDING, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK, COLLECTIONS, layout.INSIGHTS, layout.JOBS}
+_OURS |= {layout.KEYS, layout.PUSHED, layout.REPOSITORIES}
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
 _BLOCK = 1 << 20  # bytes
+_BRIEF, _CHANGING = 30.0, 1.0  # seconds that a brief holder is waited for, and one that has no note yet, or any more
+_LOOK = 0.05  # seconds between two tries: flock waits for ever or not at all
+
+
+@contextmanager
+def writer_lock(index_dir: Path, *, is_brief: bool = False) -> Iterator[None]:
+    """Hold the right to write an index; the file stays, the lock on it goes with the process.
+
+    Others wait for a lock that `is_brief`, held for a moment again and again. Raises BuildLocked, which says by whom.
+    """
+    path, began = index_dir / LOCK, time.monotonic()
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                holder = _holder(handle)
+            patience = _BRIEF if holder.get("brief") else 0.0 if holder else _CHANGING
+            if is_brief or time.monotonic() >= began + patience:
+                who = "a process that has only just started"
+                if holder:
+                    who = "process {pid} on {host}, since {since}".format(**holder)
+                raise BuildLocked(f"another process is writing {index_dir}: {who}; wait for it to end, or stop it")
+            time.sleep(_LOOK)
+        if not os.path.samestat(os.fstat(handle), os.stat(path)):  # dropped, and made again, since it was opened
+            raise BuildLocked(f"{index_dir} has just been dropped by another process; try again")
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        note = {"pid": os.getpid(), "host": socket.gethostname(), "since": since, "brief": is_brief}
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps(note).encode() + b"\n", 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(handle, 0)
+    finally:
+        os.close(handle)
+
+
+def _holder(handle: int) -> dict[str, object]:
+    """Return what the holder has noted; nothing where that is not there yet."""
+    try:
+        note = json.loads(os.pread(handle, 1_000, 0))
+        return {name: note[name] for name in ("pid", "host", "since")} | {"brief": note.get("brief", False)}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def prepare(index_dir: Path) -> None:
@@ -53,13 +122,10 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
     Raises IndexUnwritable if the disk has no room for so many bytes, by default those of the live generation.
     """
     building = index_dir / BUILDING
-    building.mkdir(exist_ok=True)
+    if building.exists():
+        shutil.rmtree(building)
+    building.mkdir()
     (index_dir / GENERATIONS).mkdir(exist_ok=True)
-    for leftover in building.iterdir():
-        if is_generation_id(leftover.name):
-            shutil.rmtree(leftover)
-    for name in OF_OLDER_VERSIONS:
-        (index_dir / name).unlink(missing_ok=True)
     if size is None:
         with suppress(IndexMissing, IndexCorrupt):
             size = size_of(read_manifest(index_dir / GENERATIONS / current_id(index_dir)))
@@ -124,32 +190,20 @@ def make_live(index_dir: Path, generation_id: str) -> None:
     sync(index_dir)
 
 
-def roll_back(index_dir: Path, generation_id: str | None = None) -> str:
-    """Make another generation live, the newest older one by default, after verifying it; return its id.
+def roll_back(index_dir: Path, generation_id: str) -> None:
+    """Make another generation live, after verifying it.
 
     Raises:
-        IndexMissing: there is no such generation, or no older one.
+        IndexMissing: there is no such generation.
         IndexCorrupt: it is not as it was published; the live one stays.
         BuildLocked: another process is writing the index.
         IndexUnwritable: the folder cannot be written.
     """
-    if not index_dir.is_dir():
-        raise IndexMissing(f"there is no index in {index_dir}")
+    folder = layout.generation_folder(index_dir, generation_id)
     with disk_errors(index_dir), writer_lock(index_dir):
-        there = generation_ids(index_dir)
-        if generation_id is None:
-            generation_id = next(iter(older_ids(index_dir)), None)
-            if generation_id is None:
-                live = live_id(index_dir) or "none"
-                raise IndexMissing(f"{index_dir} has no generation older than the live one ({live})")
-        elif generation_id not in there:
-            raise IndexMissing(
-                f"there is no generation {generation_id!r} in {index_dir}; there are: {', '.join(there) or 'none'}"
-            )
-        if problems := problems_of(verify(index_dir / GENERATIONS / generation_id)):
+        if problems := problems_of(verify(folder)):
             raise IndexCorrupt(problems[0])
         make_live(index_dir, generation_id)
-        return generation_id
 
 
 @contextmanager
@@ -288,3 +342,77 @@ class SelfCheck:
                 yield len(block)
             if digest.hexdigest() != self._manifest.files[name].sha256:
                 raise corrupt(self._folder / name, "differs from its checksum")
+
+
+# Collections and generations that are there
+
+
+def list_collections(index_dir: Path) -> dict[str, Path]:
+    """Return the folders of the published collections, by name: the default one first, then by the alphabet."""
+    try:
+        names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    folders = {name: collection_dir(index_dir, name) for name in (DEFAULT, *names)}
+    return {name: folder for name, folder in folders.items() if os.path.lexists(folder / CURRENT)}
+
+
+def drop_collection(index_dir: Path, name: str) -> None:
+    """Remove a named collection with all its generations; servers stop answering from it.
+
+    Raises ConfigError for the default one, IndexMissing or BuildLocked.
+    """
+    folder = collection_dir(index_dir, name)
+    if name == DEFAULT:
+        raise ConfigError(f"the default collection cannot be dropped: it is the index itself; delete {index_dir}")
+    if not folder.is_dir():
+        raise IndexMissing(f"there is no collection {name!r} in {index_dir}")
+    with writer_lock(folder):
+        (folder / CURRENT).unlink(missing_ok=True)  # first, so that it is gone at once and never half there
+        shutil.rmtree(folder)
+
+
+def generation_ids(index_dir: Path) -> list[str]:
+    """Return the ids of the published generations, whole or damaged, newest first."""
+    folder = index_dir / GENERATIONS
+    names = os.listdir(folder) if folder.is_dir() else []
+    return sorted(filter(is_generation_id, names), reverse=True)
+
+
+def live_id(index_dir: Path) -> str | None:
+    """Return the id of the live generation, or None where `CURRENT` is missing or names none."""
+    try:
+        return current_id(index_dir)
+    except (IndexMissing, IndexCorrupt):
+        return None
+
+
+def size_of(manifest: Manifest) -> int:
+    """Return the bytes of a generation's files together."""
+    return sum(record.size for record in manifest.files.values())
+
+
+class Published(NamedTuple):
+    """One published generation, as its manifest describes it."""
+
+    id: str
+    live: bool
+    created_at: str | None  # ISO 8601, UTC; None, like the counts, where the manifest cannot be read
+    documents: int | None
+    chunks: int | None
+    bytes: int | None
+    problem: str  # what is wrong with the manifest; empty if nothing is
+
+
+def list_generations(index_dir: Path) -> list[Published]:
+    """Describe every published generation of one collection, newest first; its files are not checked."""
+    live, found = live_id(index_dir), []
+    for name in generation_ids(index_dir):
+        try:
+            manifest = read_manifest(index_dir / GENERATIONS / name)
+        except (IndexCorrupt, IndexUnreadable) as error:
+            found.append(Published(name, name == live, None, None, None, None, str(error)))
+            continue
+        documents, chunks, size = manifest.counts.documents, manifest.counts.chunks, size_of(manifest)
+        found.append(Published(name, name == live, manifest.created_at, documents, chunks, size, ""))
+    return found

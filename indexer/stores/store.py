@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from indexer.generation.layout import current_id
-from indexer.publish.collections import Published, list_generations
-from indexer.publish.publish import roll_back
+from indexer.publish.publish import Published, list_generations, roll_back
 
 if TYPE_CHECKING:  # `generation` loads FAISS
     from indexer.generation.generation import Generation

@@ -16,7 +16,7 @@ from embedder.errors import PilotlightError
 from indexer.crawl.browser import check_installed, describe
 from indexer.credentials import Session
 from indexer.generation.generation import Generation
-from indexer.publish.collections import list_collections
+from indexer.publish.publish import list_collections
 from indexer.publish.source_settings import own_of
 from indexer.read.ocr import pages as ocr
 from indexer.read.reader_process import ReaderProcess

@@ -13,8 +13,7 @@ from indexer.errors import counted
 from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, current_id
 from indexer.generation.manifest import read_manifest
 from indexer.publish.archive import export_archive, export_documents, import_archive
-from indexer.publish.collections import drop_collection, list_collections
-from indexer.publish.publish import disk_errors, problems_of
+from indexer.publish.publish import disk_errors, drop_collection, list_collections, problems_of
 from rag.commands import models
 from rag.commands.models import described, published
 from rag.commands.verb import PATH, Result, verb
@@ -60,7 +59,7 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
             before = live_id(store)
             report |= {"generation": roll_back(store, generation), "before": before}
             lines.append(f"generation {report['generation']} is live; previously {before or 'none'}")
-        listed = [one.as_dict() for one in store.published()]
+        listed = [one._asdict() for one in store.published()]
         if not listed:
             _ = store.live_id() if settings.store else published(settings)  # says that there is none
     rows = [("", "generation", "created", "documents", "chunks", "MB", "")]

@@ -13,8 +13,7 @@ from indexer.config import OWN
 from indexer.errors import ClusterError, SourceError, counted
 from indexer.generation.previous import live_sources
 from indexer.pipeline.progress import Progress
-from indexer.publish.collections import list_collections
-from indexer.publish.publish import disk_errors, prepare
+from indexer.publish.publish import disk_errors, list_collections, prepare
 from indexer.sources.addresses import address_kind, full_name, refuse_bare_host, refuse_secret
 from rag.commands import models
 from rag.commands.models import published

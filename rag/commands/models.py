@@ -17,7 +17,7 @@ from indexer.errors import IndexerError, IndexMissing
 from indexer.generation.layout import DEFAULT, GENERATIONS, current_id
 from indexer.generation.manifest import Manifest, read_manifest
 from indexer.pipeline.progress import step_timer
-from indexer.publish.collections import list_collections, live_id, size_of
+from indexer.publish.publish import list_collections, live_id, size_of
 from rag.errors import CollectionMissing
 from rag.query.served_model import check_fingerprint
 from rag.settings import Settings

@@ -26,7 +26,7 @@ from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress, progress_for
 from indexer.pipeline.report import BuildReport
-from indexer.publish.collections import list_collections, live_id
+from indexer.publish.publish import list_collections, live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.addresses import address_kind
 from indexer.sources.folder import Watcher

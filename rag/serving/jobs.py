@@ -49,8 +49,7 @@ from indexer.generation.layout import (
     is_collection_name,
 )
 from indexer.generation.manifest import is_generation_id, read_manifest
-from indexer.publish.collections import live_id, writer_lock
-from indexer.publish.publish import check_space, disk_errors, prepare
+from indexer.publish.publish import check_space, disk_errors, live_id, prepare, writer_lock
 from indexer.read.access_list import readers_of
 from indexer.read.extraction import collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES

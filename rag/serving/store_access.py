@@ -13,9 +13,7 @@ from indexer.generation.layout import DEFAULT, current_id, generation_folder
 from indexer.generation.manifest import TOKENS, read_manifest
 from indexer.generation.previous import scan
 from indexer.pipeline.progress import step_timer
-from indexer.publish.collections import list_collections, writer_lock
-from indexer.publish.publish import Check, verify
-from indexer.publish.publish import roll_back as roll_back_folder
+from indexer.publish.publish import Check, list_collections, verify, writer_lock
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
 from rag.errors import NotPublished, SettingsError
@@ -67,8 +65,6 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
 
     Raises IndexMissing if there is none, or IndexCorrupt if it cannot be opened; the live one stays.
     """
-    if isinstance(store, FolderStore):
-        return roll_back_folder(store.folder, generation_id)
     ids = older_ids(store) if generation_id is None else [each.id for each in store.published()]
     if not ids or generation_id not in (None, *ids):
         what = f"generation {generation_id!r}" if generation_id else "generation older than the live one"

@@ -26,8 +26,7 @@ from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import Manifest
 from indexer.generation.writer import GenerationWriter
-from indexer.publish.collections import writer_lock
-from indexer.publish.publish import prepare, publish, start
+from indexer.publish.publish import prepare, publish, start, writer_lock
 from indexer.records import Chunk, Document
 from indexer.stores.store import Searchable
 from rag.query.request import Mode, SearchRequest

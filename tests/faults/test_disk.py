@@ -65,7 +65,7 @@ def test_a_disk_that_is_too_full_to_begin(index: Path, world: World, monkeypatch
 HOLD = """
 import sys
 from pathlib import Path
-from indexer.publish.collections import writer_lock
+from indexer.publish.publish import writer_lock
 with writer_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -15,7 +15,7 @@ from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, PUSH
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.publish import prepare, problems_of, roll_back, verify
+from indexer.publish.publish import generation_ids, prepare, problems_of, roll_back, verify
 from indexer.records import Page
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder
@@ -101,7 +101,7 @@ ACTIONS: Mapping[str, Callable[[World, Path], object]] = {
     "rebuild": lambda world, index: rebuild(index, *world.sources, full=True),
     "push": _push,
     "remove": lambda world, index: remove_sources(world.sources[1:], index, keep_generations=KEEP, progress=quiet()),
-    "rollback": lambda _, index: roll_back(index),
+    "rollback": lambda _, index: roll_back(index, generation_ids(index)[1]),
     "export": lambda world, folder: export_archive(world.archived, folder / world.archive.name),
     "import": lambda world, index: import_archive(index, world.archive, keep_generations=KEEP),
 }

@@ -36,7 +36,7 @@ from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt,
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.rows import RowFacts, ScoredRows, TermHits
 from indexer.generation.vectors import check_query_vector
-from indexer.publish.collections import Published
+from indexer.publish.publish import Published
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
 from indexer.stores.milvus.schema import bm25_text, bounds, expression, has_phrases

@@ -27,7 +27,7 @@ from indexer.pipeline import build as build_module
 from indexer.pipeline.build import build, read_ahead
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import STAGES, BuildReport, Stopwatch
-from indexer.publish.collections import writer_lock
+from indexer.publish.publish import writer_lock
 from indexer.read.ocr.pages import Ocr
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Document, Failure, Page, Skip

@@ -15,8 +15,7 @@ from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.collections import generation_ids, list_collections
-from indexer.publish.publish import problems_of, verify
+from indexer.publish.publish import generation_ids, list_collections, problems_of, verify
 from tests.dummy import DummyEmbedder
 
 Members = list[tuple[tarfile.TarInfo, bytes]]
@@ -81,21 +80,6 @@ def test_what_is_there_already_is_repaired(index: Path, archive: Path, name: str
     (live(index) / name).write_bytes(b"damaged")
     import_archive(index, archive, keep_generations=2)
     assert snapshot(live(index)) == before
-
-
-def test_another_generation_of_the_same_name(index: Path, archive: Path, docs: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    (docs / "fish.md").write_text("# Fish\n\nFish swim.\n")
-    manifest = read_manifest(other / "generations" / rebuild(other, docs))
-    new = other / "generations" / current_id(index)
-    (other / "generations" / manifest.id).rename(new)
-    content = type(manifest)(**{name: getattr(manifest, name) for name in manifest.__slots__} | {"id": new.name})
-    (new / "manifest.json").write_bytes(content.to_bytes())
-    (other / "CURRENT").write_text(f"{new.name}\n")
-    before = snapshot(other)
-    with pytest.raises(ArchiveError, match="has another generation"):
-        import_archive(other, archive, keep_generations=2)
-    assert snapshot(other).keys() - {"lock"} == before.keys() - {"lock"}
 
 
 def test_cut_short_anywhere(index: Path, archive: Path, tmp_path: Path) -> None:

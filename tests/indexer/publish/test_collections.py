@@ -14,8 +14,16 @@ from indexer.generation.generation import Generation
 from indexer.generation.layout import collection_dir, current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.publish.collections import drop_collection, generation_ids, list_collections, list_generations, writer_lock
-from indexer.publish.publish import prepare, roll_back
+from indexer.publish.publish import (
+    drop_collection,
+    generation_ids,
+    list_collections,
+    list_generations,
+    prepare,
+    writer_lock,
+)
+from indexer.stores.store import FolderStore
+from rag.serving.store_access import roll_back
 from tests.dummy import DummyEmbedder
 
 
@@ -83,8 +91,7 @@ def test_listing_generations(index: Path, docs: Path) -> None:
     listed = list_generations(index)
     assert [generation.id for generation in listed] == ids[::-1]
     assert [generation.live for generation in listed] == [True, False, False]
-    newest = listed[0].as_dict()
-    assert (newest["documents"], newest["problem"]) == (3, "")
+    assert (listed[0].documents, listed[0].problem) == (3, "")
     folder = index / "generations" / ids[0]
     assert listed[2].bytes == sum(
         path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"
@@ -99,22 +106,22 @@ def test_listing_generations(index: Path, docs: Path) -> None:
 
 def test_rolling_back_step_by_step(index: Path, docs: Path) -> None:
     first, second, third = (rebuild(index, docs) for _ in range(3))
-    assert roll_back(index) == second == current_id(index)
-    assert roll_back(index) == first == current_id(index)
-    with pytest.raises(IndexMissing, match=f"no generation older than the live one .{first}"):
-        roll_back(index)
+    assert roll_back(FolderStore(index)) == second == current_id(index)
+    assert roll_back(FolderStore(index)) == first == current_id(index)
+    with pytest.raises(IndexMissing, match="no generation older than the live one"):
+        roll_back(FolderStore(index))
     assert generation_ids(index) == [third, second, first]
-    assert roll_back(index, third) == current_id(index) == third
+    assert roll_back(FolderStore(index), third) == current_id(index) == third
 
 
 def test_what_was_rolled_back_from_goes_with_the_next_publish(index: Path, docs: Path) -> None:
     first, second = rebuild(index, docs), rebuild(index, docs)
     bad = rebuild(index, docs)
-    roll_back(index, second)
+    roll_back(FolderStore(index), second)
     newest = rebuild(index, docs)
     assert bad not in generation_ids(index)
     assert generation_ids(index) == [newest, second, first]
-    assert roll_back(index) == second
+    assert roll_back(FolderStore(index)) == second
 
 
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
@@ -141,9 +148,9 @@ def test_whatever_the_clock_says_ids_follow_the_order_of_publishing(
         ids.append(rebuild(index, docs, keep=3))
     assert ids == sorted(set(ids))
     assert generation_ids(index) == ids[:0:-1]
-    assert roll_back(index) == ids[-2]
+    assert roll_back(FolderStore(index)) == ids[-2]
     assert rebuild(index, docs) > ids[-1]
-    assert roll_back(index) == ids[-2]
+    assert roll_back(FolderStore(index)) == ids[-2]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "vectors.faiss"])
@@ -152,7 +159,7 @@ def test_a_damaged_generation_is_not_gone_back_to(index: Path, docs: Path, name:
     path = index / "generations" / older / name
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(IndexCorrupt, match=name):
-        roll_back(index)
+        roll_back(FolderStore(index))
     assert current_id(index) == live
 
 
@@ -162,7 +169,7 @@ def test_a_lost_current_is_found_again(index: Path, docs: Path, content: bytes |
     (index / "CURRENT").unlink()
     if content is not None:
         (index / "CURRENT").write_bytes(content)
-    assert roll_back(index) == newest
+    assert roll_back(FolderStore(index)) == newest
     Generation.open(index).close()
 
 

@@ -16,8 +16,7 @@ from indexer.generation.layout import current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.collections import list_generations
-from indexer.publish.publish import roll_back, verify
+from indexer.publish.publish import list_generations, roll_back, verify
 from tests.dummy import DummyEmbedder
 
 FAULTS = [(errno.EMFILE, "ulimit -n"), (errno.EIO, "check the disk")]

@@ -9,7 +9,7 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.report import BuildReport
-from indexer.publish.publish import prepare, roll_back
+from indexer.publish.publish import generation_ids, prepare, roll_back
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder
@@ -169,7 +169,7 @@ def test_what_was_withdrawn_does_not_come_back_with_an_older_generation(pushed):
     pushed.build()
     pushed.remove("cats")
     pushed.build()
-    roll_back(pushed.index)
+    roll_back(pushed.index, generation_ids(pushed.index)[1])
     assert len(pushed.texts()) == 2
     pushed.build()
     assert pushed.texts() == {"https://wiki.test/dogs": "Dogs bark."}

@@ -14,11 +14,12 @@ from indexer.errors import IndexCorrupt
 from indexer.generation.layout import GENERATIONS
 from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS
 from indexer.publish.archive import export_archive, import_archive
-from indexer.publish.collections import drop_collection
-from indexer.publish.publish import roll_back
+from indexer.publish.publish import drop_collection
+from indexer.stores.store import FolderStore
 from rag.errors import CollectionMissing, NotReady, NotThere
 from rag.query.request import Filter, SearchRequest
 from rag.serving.live import LiveRetriever
+from rag.serving.store_access import roll_back
 from rag.settings import load
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import asked_meanwhile, wait_for
@@ -69,7 +70,7 @@ def test_no_query_fails_while_generations_are_swapped(site, live):
             generation = site.build()
             wait_for(lambda wanted=generation: wanted in seen or failures)
         seen.clear()
-        older = roll_back(site.index)
+        older = roll_back(FolderStore(site.index))
         wait_for(lambda: older in seen or failures)
     assert failures == []
 
