@@ -23,7 +23,6 @@ _CONTEXT.set_forkserver_preload(
         *(f"rag.commands.{place.partition('.')[0]}" for place, _ in VERBS.values()),
         "embedder.engines.native",
         "indexer.pipeline.build",
-        "watchfiles",
         "indexer.stores.store",
         "web.app",
         "milvus_lite.adapter.grpc.server",

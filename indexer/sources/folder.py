@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from indexer.decoding import one_line
@@ -28,17 +28,14 @@ from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
 from indexer.source_context import SourceContext
 
-if TYPE_CHECKING:
-    from watchfiles._rust_notify import RustNotify
-
 INSIDE = "!/"  # between the address of an archive or e-mail and the name of a member
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP})  # errors that will not pass
 _MAX_LIST = 100_000  # bytes of an access list
-_QUIET = 300  # milliseconds without a change after which changes are reported
-_MAX_WAIT = 5_000  # milliseconds after which they are reported in any case
+_PAUSE = 1.0  # seconds between two looks for changes
+_SHARE = 0.05  # of a core, that looking may take
 
 
 class Tree:
@@ -291,61 +288,40 @@ def open_original(url: str, source: str) -> tuple[str, BinaryIO]:
 
 
 class Watcher:
-    """Observes sources until it is closed; a path that is not there yet is left out.
+    """Looks every few seconds whether sources have changed, also where others change them over a network.
 
     Names that begin with a dot are ignored, as the build ignores them, but those of access lists are not. All below
     `ignored` is: an index that lies in a folder it is made from must not set off a build by being written.
     """
 
     def __init__(self, sources: Iterable[str], ignored: Path) -> None:
-        """Begin to observe folders and files. Raises SourceError."""
+        self._roots = {source: Path(source).expanduser().absolute() for source in sources}
         self._ignored = ignored.expanduser().absolute()
-        self._observed: dict[str, tuple[Path, RustNotify]] = {}
-        for source in sources:
-            self.renew(source)
-
-    def renew(self, source: str) -> None:
-        """Observe a source again, which may have been removed and put back. Raises SourceError."""
-        if source in self._observed:
-            self._observed.pop(source)[1].close()
-        from watchfiles._rust_notify import RustNotify  # loaded only to watch
-
-        root = Path(source).expanduser().absolute()
-        if not root.exists():
-            return
-        is_folder = root.is_dir()
-        place = root if is_folder else root.parent  # editors replace a file, which ends a watch on the file itself
-        try:
-            self._observed[source] = root, RustNotify([str(place)], False, False, _QUIET, is_folder, False)
-        except (OSError, RuntimeError) as error:
-            advice = "have systemd or cron run index again instead"
-            raise SourceError(f"cannot watch {source}: {error}; {advice}") from error
+        self._seen = self._states()
 
     def wait(self, seconds: float | None) -> set[str]:
         """Return the sources that have changed; none after so many seconds. None waits until something changes."""
-        end = time.monotonic() + (float("inf") if seconds is None else seconds)
+        end, took = time.monotonic() + (float("inf") if seconds is None else seconds), 0.0
         while True:
-            changed = {source for source, (root, notify) in self._observed.items() if self._has_changed(root, notify)}
-            if changed or time.monotonic() > end:
-                return changed
-            if not self._observed:
-                time.sleep(_QUIET / 1_000)
+            time.sleep(max(_PAUSE, took / _SHARE))
+            began = time.monotonic()
+            if self._states() != self._seen or began > end:
+                time.sleep(_PAUSE)  # so that what is being written is whole
+                before, self._seen = self._seen, self._states()
+                return {source for source, state in before.items() if state != self._seen[source]}
+            took = time.monotonic() - began
 
-    def close(self) -> None:
-        """Stop observing."""
-        for _, notify in self._observed.values():
-            notify.close()
-        self._observed.clear()
+    def _states(self) -> dict[str, int]:
+        return {source: self._state(root) for source, root in self._roots.items()}
 
-    def _has_changed(self, root: Path, notify: "RustNotify") -> bool:
-        found = notify.watch(_MAX_WAIT, _QUIET, _QUIET, None)
-        return isinstance(found, set) and any(self._concerns(root, Path(name)) for _, name in found)
-
-    def _concerns(self, root: Path, path: Path) -> bool:
-        if path == root:
-            return True
-        if not path.is_relative_to(root):  # beside a file
-            return False
-        steps = path.relative_to(root).parts
-        hidden = any(step.startswith(".") for step in (steps[:-1] if path.name.lower() == FILE else steps))
-        return not hidden and not path.is_relative_to(self._ignored)
+    def _state(self, root: Path) -> int:
+        """Return a number that changes with the names, times and sizes of the files that a build reads."""
+        state, itself = 0, (str(root.parent), list[str](), [root.name])
+        for folder, folders, names in os.walk(root) if root.is_dir() else [itself]:
+            folders[:] = [name for name in folders if name[0] != "." and Path(folder, name) != self._ignored]
+            for name in names:
+                if name[0] != "." or name.lower() == FILE or root.name == name:
+                    with suppress(OSError):
+                        found = os.stat(os.path.join(folder, name), follow_symlinks=False)
+                        state ^= hash((folder, name, found.st_mtime_ns, found.st_size, found.st_ino))
+        return state

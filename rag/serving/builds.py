@@ -9,9 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,11 +83,10 @@ class SourceBuilds:
         paths = {source for sources in due.values() for source in sources if address_kind(source) is None}
         # a build under way leaves the live index as it was
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        with suppress(KeyboardInterrupt), closing(Watcher(paths, self.settings.index_dir)) as watcher:
+        watcher = Watcher(paths, self.settings.index_dir)
+        with suppress(KeyboardInterrupt):
             while True:
                 failed = {name: self._try(name, refresh) for name, refresh in due.items() if refresh}
-                for source in paths.intersection(chain.from_iterable(failed.values())):
-                    watcher.renew(source)  # as it may have been taken away and put back
                 changed = watcher.wait(RETRY if any(failed.values()) else None)
                 due = {
                     name: [source for source in sources if source in changed or source in failed.get(name, ())]
