@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from indexer import memory
@@ -51,18 +51,13 @@ class _MovedToHttps(_RedirectRefused):
         self.url = url
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlServices:
-    """Services that the sites of a build share."""
-
-    sessions: Mapping[str, Session] = field(default_factory=dict)  # by origin
-    browser: Browser = field(default_factory=Browser)  # draws pages; started with the first
-
-
-def crawl(context: SourceContext, services: CrawlServices | None = None) -> Generator[Item, None, None]:
+def crawl(
+    context: SourceContext, sessions: Mapping[str, Session] | None = None, browser: Browser | None = None
+) -> Generator[Item, None, None]:
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
-    The source of the context is the address of the start page; its scheme, host and port bound the crawl. Pages that
+    The source of the context is the address of the start page; its scheme, host and port bound the crawl. The browser
+    is started with the first page that is to be drawn. Pages that
     may be followed but not indexed are yielded too, marked `noindex`, and so are pages of the same content; of these
     the links of one are followed. Of pages that are unchanged or out of reach, the records are yielded.
 
@@ -74,7 +69,7 @@ def crawl(context: SourceContext, services: CrawlServices | None = None) -> Gene
     start = normalise(context.source, "")
     if start is None:
         raise SourceError(f"{context.source} is not a valid http or https address; check the spelling")
-    with closing(_Crawl(context, services or CrawlServices())) as site:
+    with closing(_Crawl(context, sessions or {}, browser or Browser())) as site:
         yield from site.explain([*site.fetch_start(start), *site.enqueue_sitemaps()])
         while site.submit_fetches():
             yield from site.next_items()
@@ -84,12 +79,12 @@ def crawl(context: SourceContext, services: CrawlServices | None = None) -> Gene
 class _Crawl:
     """One site: its frontier, and the fetches that are under way."""
 
-    def __init__(self, context: SourceContext, services: CrawlServices) -> None:
+    def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
         limits = context.limits
         self._context, self._limits, self._earlier = context, limits, context.earlier
         self._source = context.source
-        self._renderer = Renderer(context, services.browser)
-        self._fetcher = Fetcher(limits, services.sessions)
+        self._renderer = Renderer(context, browser)
+        self._fetcher = Fetcher(limits, sessions)
         self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
         self._readers = ReaderPool()
         self._site, self._is_open = "", False  # scheme://host:port, and whether the start page has been read

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from embedder.protocol import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
-from indexer.crawl.crawler import CrawlServices
 from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
@@ -89,15 +88,14 @@ def build(
     with (
         drafting(index_dir, config.keep_generations, progress, is_brief=is_brief) as folder,
         closing(open_earlier(index_dir, progress)) as earlier,
-        store.read() as pushed,
     ):
-        last = pushed.last()
+        last = store.last()
         before = earlier.manifest.sources if earlier.manifest else ()
-        if not sources or pushed.facts().documents or SOURCE in (*sources, *before):
+        if not sources or store.facts().documents or SOURCE in (*sources, *before):
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
         plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
         mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
-        with closing(_Build(folder, embedder, plan, pushed, mirrors)) as work:
+        with closing(_Build(folder, embedder, plan, store, mirrors)) as work:
             report = work.run(index_dir)
         mirrors.keep(sources)
         if last:
@@ -211,15 +209,16 @@ class _Build:
         plan = self._plan
         resting = self._earlier.resting(plan.sources, plan.config.refresh or ())
         rested: set[str] = set()
+        pushed = {url for url, _, _, is_there in self._pushed.listed() if is_there} if resting else ()
         for record in self._earlier.pages() if resting else ():
-            if record.source in resting and not self._pushed.has_here(record.url):
+            if record.source in resting and record.url not in pushed:
                 rested.add(record.url)
                 yield Known(record), None
         reading = Reading(
             limits=plan.config.crawl,
             report_due=plan.progress.found,
             earlier=self._earlier,
-            services=CrawlServices(sessions_of(plan.config.credentials)),
+            sessions=sessions_of(plan.config.credentials),
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,

@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -43,46 +43,38 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         """Open a folder; raises OSError."""
-        self.root, self._root = root, os.open(root, _FOLDER)
-        self._here, self._handle = root, os.dup(self._root)  # files come folder by folder
+        self.root, self._handle = root, os.open(root, _FOLDER)
 
     def close(self) -> None:
-        """Release the descriptors."""
+        """Release the descriptor."""
         os.close(self._handle)
-        os.close(self._root)
 
     def list(self, folder: Path) -> list[tuple[str, int]]:
         """Return the names in a folder at or below the root, in order, each with its mode; raises OSError."""
-        handle = self._enter(folder)
         entries = []
-        for name in sorted(os.listdir(handle)):
-            with suppress(FileNotFoundError):  # removed meanwhile
-                entries.append((name, os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode))
+        with self._entered(folder) as handle:
+            for name in sorted(os.listdir(handle)):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    entries.append((name, os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode))
         return entries
 
     def open(self, path: Path) -> int:
         """Open a file below the root, without waiting if it is a pipe; raises OSError, also if it has become a link."""
-        return os.open(path.name, _FILE, dir_fd=self._enter(path.parent))
+        with self._entered(path.parent) as handle:
+            return os.open(path.name, _FILE, dir_fd=handle)
 
-    def _enter(self, folder: Path) -> int:
-        """Return the descriptor of a folder, which is open until the next one is entered."""
-        if folder != self._here:
-            handle = _descend(self._root, folder.relative_to(self.root))
-            os.close(self._handle)
-            self._here, self._handle = folder, handle
-        return self._handle
-
-
-def _descend(handle: int, folder: Path) -> int:
-    """Return a descriptor of a folder below an open one."""
-    handle = os.dup(handle)
-    for name in folder.parts:
+    @contextmanager
+    def _entered(self, folder: Path) -> Iterator[int]:
+        """Give a descriptor of a folder, reached step by step."""
+        handle = os.dup(self._handle)
         try:
-            below = os.open(name, _FOLDER, dir_fd=handle)
+            for name in folder.relative_to(self.root).parts:
+                below = os.open(name, _FOLDER, dir_fd=handle)
+                os.close(handle)
+                handle = below
+            yield handle
         finally:
             os.close(handle)
-        handle = below
-    return handle
 
 
 class _File(NamedTuple):

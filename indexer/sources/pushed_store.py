@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -91,21 +91,14 @@ class PushedStore:
     Methods raise sqlite3.Error or OSError where the disk is full or failing, or others keep the file for too long.
     """
 
-    def __init__(self, index_dir: Path, database: sqlite3.Connection | None = None) -> None:
-        """Take the folder of the collection, which has to be there before anything is accepted; see `read`."""
-        self._index_dir, self._database = index_dir, database
-        self._path = index_dir / PUSHED / _DATABASE
+    def __init__(self, index_dir: Path) -> None:
+        """Take the folder of the collection, which has to be there before anything is accepted."""
+        self._index_dir, self._path = index_dir, index_dir / PUSHED / _DATABASE
 
     @property
     def is_there(self) -> bool:
         """Return whether anything was ever sent."""
         return self._path.exists()
-
-    @contextmanager
-    def read(self) -> Iterator[Self]:
-        """Give the store over one connection until the end of the block, for a build."""
-        with self._connected() as database:
-            yield type(self)(self._index_dir, database)
 
     def put(self, page: Page, *, replace: bool = True) -> Change | None:
         """Accept a document in place of what its address had; it is on the disk when this returns.
@@ -154,8 +147,8 @@ class PushedStore:
 
     def has(self, url: str) -> bool:
         """Return whether there is a document of an address: here, or in a live generation that came from elsewhere."""
-        if self.was_told(url):
-            return self.has_here(url)
+        if (sent := self._one("SELECT body IS NOT NULL FROM documents WHERE url = ?", url)) is not None:
+            return bool(sent[0])
         try:
             path = self._index_dir / GENERATIONS / current_id(self._index_dir) / DOCUMENTS
         except IndexMissing:
@@ -164,30 +157,22 @@ class PushedStore:
             found = pages.execute("SELECT 1 FROM pages WHERE url = ? AND source = ?", (url, SOURCE))
             return found.fetchone() is not None
 
-    def has_here(self, url: str) -> bool:
-        """Return whether a document of an address was sent and not withdrawn."""
-        return self._one("SELECT 1 FROM documents WHERE url = ? AND body IS NOT NULL", url) is not None
-
-    def was_told(self, url: str) -> bool:
-        """Return whether a document of an address was ever sent or withdrawn."""
-        return self._one("SELECT 1 FROM documents WHERE url = ?", url) is not None
-
-    def listed(self) -> Iterator[tuple[str, str, str]]:
-        """Yield address, content hash and media type of every document, in the order of the addresses."""
-        columns = "url, content_hash, content_type, body IS NULL"
+    def listed(self) -> Iterator[tuple[str, str, str, bool]]:
+        """Yield address, content hash and media type of every document, in order, and whether it was not withdrawn."""
+        columns = "url, content_hash, content_type, body IS NOT NULL"
         some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""
         while rows := self._rows(some, last):
-            yield from (row[:3] for row in rows if not row[3])
+            yield from rows
             last = rows[-1][0]
 
     def page(self, url: str) -> Page | None:
         """Return the document of an address, None if it was withdrawn."""
-        return self._page(url, "body") if self.has_here(url) else None
+        return self._page(url, "body", "body IS NOT NULL")
 
     def described(self, url: str) -> Page | None:
         """Return what is known of the document of an address without its body, also of one that was withdrawn."""
-        return self._page(url, "x''")
+        return self._page(url, "x''", "stated != '[]'")
 
     def trouble(self, detail: str) -> None:
         """Note why what waits could not be indexed."""
@@ -241,9 +226,9 @@ class PushedStore:
             number = database.execute(noted, (url, action, at, QUEUED)).lastrowid
         return Change(int(number or 0), url, action, at, QUEUED, None, None)
 
-    def _page(self, url: str, column: str) -> Page | None:
+    def _page(self, url: str, column: str, condition: str) -> Page | None:
         columns = f"content_type, charset, stated, pushed_at, content_hash, {column}"
-        found = f"SELECT {columns} FROM documents WHERE url = ? AND stated != '[]'"  # noqa: S608 - names of columns
+        found = f"SELECT {columns} FROM documents WHERE url = ? AND {condition}"  # noqa: S608 - no input
         row = self._one(found, url)
         if row is None:
             return None
@@ -268,9 +253,6 @@ class PushedStore:
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         """Give a connection for one use: the file may have been dropped with its collection, and made anew."""
-        if self._database is not None:
-            yield self._database
-            return
         if self.is_there:
             address = f"{self._path.absolute().as_uri()}?mode=rw"
             database = sqlite3.connect(address, uri=True, timeout=_PATIENCE, isolation_level=None)

@@ -1,13 +1,14 @@
 """Sources to pages, one source after the other, each page once."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from indexer.config import CrawlLimits
 from indexer.crawl.browser import Browser
-from indexer.crawl.crawler import CrawlServices, crawl
+from indexer.crawl.crawler import crawl
+from indexer.credentials import Session
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
 from indexer.read.container import expand
@@ -29,7 +30,7 @@ class Reading:
     limits: CrawlLimits
     report_due: Callable[[int], None] = ignore  # takes the number of known pages of all sources
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
-    services: CrawlServices = field(default_factory=CrawlServices)
+    sessions: Mapping[str, Session] = field(default_factory=dict)  # with sites, by origin
     templates: Templates | None = None  # learns the templates of sources, and attaches them to pages
     rested: Collection[str] = ()  # addresses of pages that are indexed without being read
     pushed: PushedStore | None = None
@@ -58,15 +59,14 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     if SOURCE in sources and reading.pushed is not None:
         yield from map(unique.item, read_pushed(context_of(SOURCE), reading.pushed))
     with closing(Browser()) as browser:  # started only for a page that is to be drawn
-        services = replace(reading.services, browser=browser)
         for source in sources:
             if source != SOURCE:
-                with closing(_read_one(context_of(source), services, reading.mirrors)) as items:
+                with closing(_read_one(context_of(source), reading, browser)) as items:
                     ready = reading.templates.attach(source, items) if reading.templates else items
                     yield from map(unique.item, ready)
 
 
-def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors | None) -> Items:
+def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Items:
     source = context.source
     if SCHEME.match(source) is None:
         if not source.strip():
@@ -74,7 +74,7 @@ def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors 
         return read_path(context)
     kind = address_kind(source)
     if kind == "repository":
-        return read_repository(context, mirrors)
+        return read_repository(context, reading.mirrors)
     if kind == "bucket":
         return read_objects(context)
     if kind is None:
@@ -82,7 +82,7 @@ def _read_one(context: SourceContext, services: CrawlServices, mirrors: Mirrors 
             f"{source}: cannot index this scheme; name an http or https address, git+https:// or git+file:// and a "
             "repository, s3://, gs:// or az:// and a bucket, a folder or a file"
         )
-    return crawl(context, services)
+    return crawl(context, reading.sessions, browser)
 
 
 def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item]:
@@ -90,9 +90,12 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
     Pushed documents of the index that are not in the store, such as those of an imported index, stay as they are.
     """
-    earlier = context.earlier
+    earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
-    for url, content_hash, content_type in documents.listed():
+    for url, content_hash, content_type, is_there in documents.listed():
+        sent.add(url)
+        if not is_there:
+            continue
         record, is_mail = earlier.unchanging_page(url), reader_of(content_type) == MAIL
         if record is not None and record.content_hash == content_hash:
             below = earlier.pages(f"{url}!/") if is_mail else ()
@@ -108,7 +111,7 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
             yield item
     if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
         for record in earlier.pages():
-            if record.source == SOURCE and not documents.was_told(record.url.partition("!/")[0]):
+            if record.source == SOURCE and record.url.partition("!/")[0] not in sent:
                 yield Known(record)
 
 

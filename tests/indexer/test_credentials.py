@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.crawler import CrawlServices, crawl
+from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.credentials import Basic, Credential, InEnvironment, InFile, Session, sessions_of, site_of
 from indexer.errors import ConfigError, CredentialsError, SessionEnded, SourceError
@@ -65,7 +65,7 @@ def cookie_line(name: str, value: str) -> str:
 
 def read(start: str, *credentials: Credential) -> tuple[list[str], dict[str, str]]:
     """Paths of the pages that a crawl gives, and why others were left out."""
-    items = list(crawl(SourceContext(start, LIMITS), CrawlServices(sessions=sessions_of(credentials))))
+    items = list(crawl(SourceContext(start, LIMITS), sessions_of(credentials)))
     pages = [item.url.split("/", 3)[3] for item in items if isinstance(item, Page)]
     return pages, {item.url.split("/", 3)[3]: item.reason for item in items if isinstance(item, Skip | Failure)}
 
@@ -156,7 +156,7 @@ def test_what_a_page_shows_of_a_secret_is_taken_out(site: Site) -> None:
     site.routes["/q?as="] = redirect(f"/r?as={TOKEN}")
     site.routes["/r?as="] = page("<p>End")
     sessions = sessions_of([Credential(site.url, bearer=SECRET)])
-    items = list(crawl(SourceContext(f"{site.url}/p", LIMITS), CrawlServices(sessions=sessions)))
+    items = list(crawl(SourceContext(f"{site.url}/p", LIMITS), sessions))
     assert [item.url.removeprefix(site.url) for item in items] == ["/p", "/r?as="]
     assert TOKEN not in repr(items)
     assert sent_to(site, Credential(site.url, bearer=SECRET))["authorization"] == f"Bearer {TOKEN}"

@@ -216,8 +216,7 @@ def test_push_wait_and_withdraw(tmp_path):
         builder.build(settings.index_dir)
         assert [client.wait(change, 5).state for change in (text, page, bad)] == ["indexed", "indexed", "failed"]
         assert client.change(bad.id).reason
-        with PushedStore(settings.index_dir).read() as documents:
-            first = documents.page("https://wiki.test/a")
+        first = PushedStore(settings.index_dir).page("https://wiki.test/a")
         assert first is not None
         assert first.stated == ("Cats", None, None, (("team", ("a",)),), None)
         gone = client.withdraw("https://wiki.test/b")

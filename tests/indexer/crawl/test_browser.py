@@ -20,7 +20,7 @@ from indexer.config import CrawlLimits
 from indexer.crawl import browser as browser_module
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.browser import Browser, Order, Resource, find_chromium
-from indexer.crawl.crawler import CrawlServices, crawl
+from indexer.crawl.crawler import crawl
 from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -107,7 +107,7 @@ def site() -> Iterator[Site]:
 
 
 def items(url: str, browser: Browser, limits: CrawlLimits = NEAR) -> list[Item]:
-    return list(crawl(SourceContext(url, limits), CrawlServices(browser=browser)))
+    return list(crawl(SourceContext(url, limits), browser=browser))
 
 
 def test_every_page_of_a_site_that_scripts_draw_is_found(site: Site, browser: Browser) -> None:

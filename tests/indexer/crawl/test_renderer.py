@@ -14,7 +14,7 @@ from indexer.config import CrawlLimits
 from indexer.crawl import browser as browser_module
 from indexer.crawl.answers import Unavailable
 from indexer.crawl.browser import Browser, Drawn, Order, Resource
-from indexer.crawl.crawler import CrawlServices, crawl
+from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.crawl.links import Robots
 from indexer.crawl.renderer import Budget, Renderer
@@ -66,7 +66,7 @@ def drawer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawer]:
 
 
 def items(site: Site, drawer: Drawer, limits: CrawlLimits = AUTO) -> list[Item]:
-    return list(crawl(SourceContext(site.url, limits), CrawlServices(browser=drawer)))  # type: ignore[arg-type]
+    return list(crawl(SourceContext(site.url, limits), browser=drawer))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("off", []), ("auto", ["/shell"]), ("on", ["/", "/shell", "/written"])])

@@ -44,8 +44,7 @@ def test_what_is_accepted_is_on_the_disk(index, sender):
     answer = sender.post(URL, json=PAGE | {"title": "Cats", "metadata": {"team": ["a", "b"]}, "date": "2026-01-31"})
     change = answer.get_json()
     assert (answer.status_code, change["state"], change["action"], change["id"]) == (202, "queued", "put", 1)
-    with PushedStore(index).read() as documents:
-        page = documents.page("https://wiki.test/a")
+    page = PushedStore(index).page("https://wiki.test/a")
     assert page is not None
     assert (page.body, page.content_type, page.charset) == (b"Cats purr.", "text/plain", "utf-8")
     assert page.stated == ("Cats", None, "2026-01-31", (("team", ("a", "b")),), None)
@@ -60,8 +59,7 @@ def test_bytes_with_their_charset(index, sender):
     answer = sender.post(URL, json=fields | {"collection": "notes"})
     assert answer.status_code == 202
     assert answer.headers["Location"] == "/api/v1/changes/1?collection=notes"
-    with PushedStore(index / "collections" / "notes").read() as documents:
-        page = documents.page("https://wiki.test/?b=c@d")
+    page = PushedStore(index / "collections" / "notes").page("https://wiki.test/?b=c@d")
     assert page is not None
     assert (page.body.decode("latin-1"), page.content_type, page.charset) == ("<p>Grün", "text/html", "latin-1")
 
