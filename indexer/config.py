@@ -13,6 +13,8 @@ from indexer.errors import ConfigError, plain
 from indexer.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
+OCR_CONFIDENCE = 60  # of 100: lines of which the engine is less sure are left out
+OCR_PAGES = 1_000  # most scanned pages of one document
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
 OWN = tuple(  # what a source can have of its own
     "max_pages max_depth timeout max_bytes include exclude delay allow_private render link_template".split()
@@ -156,8 +158,6 @@ class OcrConfig:
 
     mode: str = "auto"  # off, on, or auto: where all that it needs is installed
     languages: tuple[str, ...] = ("deu", "eng")  # as Tesseract names them
-    confidence: int = 60  # of 100: lines of which the engine is less sure are left out
-    pages: int = 1_000  # most pages of one document
 
     def __post_init__(self) -> None:
         if self.mode not in OCR_MODES:
@@ -167,19 +167,17 @@ class OcrConfig:
                 raise ConfigError(f"ocr_languages must be names that Tesseract knows, such as eng, not {language!r}")
         if not self.languages:
             raise ConfigError("ocr_languages must name a language, such as eng")
-        _check("ocr_confidence", self.confidence, 0, 100)
-        _check("ocr_pages", self.pages, 1, 1_000_000)
 
     def as_dict(self) -> dict[str, Any]:
         """Return what decides which text is found, JSON-ready, for the manifest."""
-        return {"languages": ",".join(self.languages), "confidence": self.confidence, "pages": self.pages}
+        return {"languages": ",".join(self.languages), "confidence": OCR_CONFIDENCE, "pages": OCR_PAGES}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any] | None) -> Self:
         """Return the config that `as_dict` was taken of; one that is off for None."""
         if given is None:
             return cls(mode="off")
-        return cls(languages=tuple(given["languages"].split(",")), confidence=given["confidence"], pages=given["pages"])
+        return cls(languages=tuple(given["languages"].split(",")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 FUNCTIONS = {  # below `indexer.read`: the module and function that read what strangers wrote, by reader
     **{name: f"files.text:read_{name}" for name in ("plain", "source_code", "notebook")},
     "json_text": "files.text:read_json",
-    "csv_text": "files.separated:read_csv",
+    "csv_text": "files.text:read_csv",
     "mail": "files.mail:read",
     **{name: f"markup.{name}:read" for name in ("markdown", "restructured")},
     "mdx": "markup.markdown:read_mdx",

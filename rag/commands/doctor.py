@@ -60,8 +60,9 @@ def doctor(settings: Settings) -> Result:
         if settings.render != "off":
             check_installed()
     with _warning(warnings):
-        scans = ocr.find(settings.ocr_config())
-        report["ocr"] = {"use": scans.obstacle or ", ".join(scans.config.languages)}
+        config = settings.ocr_config()
+        scans = ocr.find(config)
+        report["ocr"] = {"use": scans.obstacle or ", ".join(config.languages)}
     report["credentials"] = {}
     with _warning(warnings):
         for credential in credentials_of(settings):

@@ -22,15 +22,14 @@ from indexer.read.html.main_content import extract
 from indexer.records import Declared, Extraction, Section
 
 _SHOWN = ("From", "To", "Cc", "Date")
-_LONGEST_HEADER = 500  # characters
-_LONGEST_RAW = 4_000  # the same before words in it are decoded
+_LONGEST_HEADER, _LONGEST_RAW = 500, 4_000  # characters of a header, and before words in it are decoded
 _DEEPEST = 50  # parts in parts
+_FORWARDED, _MOST_FORWARDED = "message/rfc822", 10  # messages in messages
 _NOT_READ = frozenset({"css", "calendar", "x-amp-html", "watch-html", "vcard", "x-vcard", "directory"})  # kinds of text
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
 _RICHER = 1.3  # times the characters of the plain text that HTML must have to be read instead
-_SOFT_BREAK = re.compile(r"=[ \t]+(?=\r?\n|\Z)")
 _ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)  # to the end of a text
 _LONGEST_PARSED = 1_000  # characters of a header that says what a part is
 _TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
@@ -58,16 +57,6 @@ def read(body: bytes, charset: str | None) -> Extraction:
     return Extraction(subject or None, filled, Declared(date=day_of(_header(message, "Date"))))
 
 
-def read_archived_page(body: bytes) -> str:
-    """Return the HTML of a page that is packed as an e-mail is (MHTML); empty if there is none."""
-    try:
-        message: Message = BytesParser(policy=_POLICY).parsebytes(body)
-        page = message.get_body(("html",)) if isinstance(message, EmailMessage) else None
-        return "" if page is None else decode(_content_of(page), page.get_content_charset(), markup=True)
-    except _TROUBLE:
-        return ""
-
-
 def _is_shown(part: Message) -> bool:
     """Return whether a part is text within its message, and no file that comes with it."""
     try:
@@ -78,11 +67,6 @@ def _is_shown(part: Message) -> bool:
     return is_text and not is_file and (not name or content_type_of(name) is None)
 
 
-def _is_signature(part: Message) -> bool:
-    """Return whether a part only proves who wrote the others."""
-    return part.get_content_subtype() in _SIGNATURES
-
-
 def _parts_of(part: Message) -> list[Message]:
     """Return the parts that a part is made of, or none."""
     parts = part.get_payload()
@@ -91,10 +75,6 @@ def _parts_of(part: Message) -> list[Message]:
 
 def _content_of(part: Message) -> bytes:
     """Return what a part has, decoded. Raises one of several errors where it is damaged."""
-    if str(part.get("Content-Transfer-Encoding", "")).strip().lower() == "quoted-printable":
-        raw = part.get_payload()
-        if isinstance(raw, str):
-            part.set_payload(_SOFT_BREAK.sub("=", raw))  # blanks that some servers put there
     content = part.get_payload(decode=True)
     return content if isinstance(content, bytes) else b""
 
@@ -103,8 +83,8 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
     """Return the text of a part and of all within it, in order; the main text may look like a file."""
     if depth > _DEEPEST:
         raise ParseError(f"more than {_DEEPEST} parts of a message in one another")
-    kind = part.get_content_subtype()
-    if part.get_content_maintype() == "multipart":
+    main_type, kind = part.get_content_maintype(), part.get_content_subtype()
+    if main_type == "multipart":
         if kind == "encrypted":
             notes.add("a part of a mail was not read: it is encrypted")
             return []
@@ -122,9 +102,8 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
         return _text(part)
     if kind in _ENCRYPTED:
         notes.add("a part of a mail was not read: it is encrypted or signed")
-    elif not _is_signature(part) and not part.get_filename() and part.get_content_type() != "message/rfc822":
-        type_of_part = part.get_content_maintype()
-        notes.add(f"a part of a mail was not read: {kind if type_of_part == 'text' else type_of_part}")
+    elif kind not in _SIGNATURES and not part.get_filename() and part.get_content_type() != _FORWARDED:
+        notes.add(f"a part of a mail was not read: {kind if main_type == 'text' else main_type}")
     return []
 
 
@@ -138,26 +117,9 @@ def _text(part: Message) -> list[Section]:
         found = extract(decode(content, charset, markup=True)).sections
         return [Section(section.path, None, section.text, (), section.wholes) for section in found]
     text = decode(content, charset).replace("\r\n", "\n")
-    if str(part.get_param("format", "")).lower() == "flowed":
-        text = _unflowed(text, joins_words=str(part.get_param("delsp", "")).lower() == "yes")
     if (armour := _ARMOUR.search(text)) and armour[1]:
         notes.add("a part of a mail was not read: it is encrypted")
     return [Section((), None, tidy(text[: armour.start()] if armour else text))]
-
-
-def _unflowed(text: str, *, joins_words: bool) -> str:
-    """Join lines that were wrapped, as RFC 3676 has it."""
-    lines: list[list[str]] = []
-    goes_on, before = False, -1
-    for line in text.split("\n"):
-        said = line.lstrip(">")
-        depth = len(line) - len(said)
-        said = said.removeprefix(" ")
-        if not goes_on or depth != before:
-            lines.append([f"{'>' * depth} " if depth else ""])
-        goes_on, before = said.endswith(" ") and said != "-- ", depth
-        lines[-1].append(said[:-1] if goes_on and joins_words else said)
-    return "\n".join("".join(pieces) for pieces in lines)
 
 
 def _header(message: Message, name: str) -> str:
@@ -175,10 +137,6 @@ def _header(message: Message, name: str) -> str:
     except _TROUBLE:
         pieces = [unfolded.encode("utf-8", "replace").decode()]
     return " ".join("".join(pieces).split())[:_LONGEST_HEADER]
-
-
-_FORWARDED = "message/rfc822"
-_MOST_FORWARDED = 10  # messages in messages
 
 
 def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
@@ -227,7 +185,9 @@ def _attached(message: Message) -> Iterator[Message]:
         part = todo.pop()
         if part.get_content_maintype() == "multipart":
             todo.extend(reversed(_parts_of(part)))
-        elif part is not shown and not _is_shown(part) and not _is_signature(part) and _file_name(part):
+        elif part is shown or _is_shown(part) or part.get_content_subtype() in _SIGNATURES:
+            continue
+        elif _file_name(part):
             yield part
 
 

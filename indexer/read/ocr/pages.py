@@ -3,7 +3,6 @@
 So a page has its own limits of time and memory, and a long scan takes no more memory than a short one.
 """
 
-import json
 import os
 import sysconfig
 from collections import Counter
@@ -14,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.config import OcrConfig
+from indexer.config import OCR_PAGES, OcrConfig
 from indexer.errors import ConfigError, ParseError
 from indexer.read.extraction import clean, language_of
 from indexer.read.formats import OCR_OFF, SCANS
@@ -27,16 +26,14 @@ _SYSTEM = ("/usr/share/tesseract-ocr/5/tessdata", "/usr/share/tesseract-ocr/4.00
 _ENDURED = 3  # pages of a document that may fail before the rest is given up
 
 
-@dataclass(frozen=True, slots=True)
-class Ocr:
+class Ocr(NamedTuple):
     """OCR as one build has it, or why it has none."""
 
-    config: OcrConfig
     engine: str = ""  # what reader processes load, see `indexer.read.ocr.scans.load`; empty where there is none
     obstacle: str = ""  # why there is none, and what to do about it
 
 
-NO_OCR = Ocr(OcrConfig(mode="off"), obstacle=OCR_OFF)
+NO_OCR = Ocr(obstacle=OCR_OFF)
 
 
 def find(config: OcrConfig) -> Ocr:
@@ -51,13 +48,13 @@ def find(config: OcrConfig) -> Ocr:
         }
         best = min(missing, key=lambda folder: len(missing[folder]))  # the first of them
         if not missing[best]:
-            return Ocr(config, engine=f"{best}\n{'+'.join(config.languages)}")
+            return Ocr(f"{best}\n{'+'.join(config.languages)}")
         packages = " ".join(f"tesseract-ocr-{name.replace('_', '-')}" for name in missing[best])
         remedy = f"apt-get install {packages}, or name a folder that has all languages in TESSDATA_PREFIX"
         obstacle = f"OCR has no data for {', '.join(missing[best])}: {remedy}"
     if config.mode == "on":
         raise ConfigError(f"ocr is on, but {obstacle}")
-    return Ocr(config, obstacle=obstacle)
+    return Ocr(obstacle=obstacle)
 
 
 def is_installed() -> bool:
@@ -98,8 +95,7 @@ class Scans:
 
 def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
     """Return how many pages an image file has; raises ParseError."""
-    answer = _ask(body, {"content_type": content_type, "page": 0}, process)
-    pages = answer.get("pages")
+    pages = _ask(body, content_type, 0, process).get("pages")
     if not isinstance(pages, int):
         raise ParseError("the reader process returned invalid data")
     return pages
@@ -113,16 +109,15 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
     process.use(ocr.engine)
-    most, failed = ocr.config.pages, 0
-    unread = dict.fromkeys(pages[most:], f"over the limit of {most:,} scanned pages in a document")
+    unread = dict.fromkeys(pages[OCR_PAGES:], f"over the limit of {OCR_PAGES:,} scanned pages in a document")
     found: dict[int, _Found] = {}
-    for page in pages[:most]:
+    failed = 0
+    for page in pages[:OCR_PAGES]:
         if failed >= _ENDURED:
             unread[page] = f"not tried after {_ENDURED} pages that could not be read"
             continue
-        asked = {"content_type": content_type, "page": page, "confidence": ocr.config.confidence}
         try:
-            found[page] = _checked(_ask(body, asked, process))
+            found[page] = _checked(_ask(body, content_type, page, process))
         except ParseError as error:
             unread[page] = str(error)
             failed += 1
@@ -156,7 +151,7 @@ def _checked(answer: Mapping[str, Any]) -> _Found:
         raise ParseError("the reader process returned invalid data") from error
 
 
-def _ask(body: bytes, asked: dict[str, Any], process: ReaderProcess) -> dict[str, Any]:
-    with closing(process.ask(SCANS, json.dumps(asked), body)) as answers:
+def _ask(body: bytes, content_type: str, page: int, process: ReaderProcess) -> dict[str, Any]:
+    with closing(process.ask(SCANS, f"{content_type}\n{page}", body)) as answers:
         [(answer, _)] = answers
     return answer

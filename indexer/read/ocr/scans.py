@@ -5,7 +5,6 @@ are loaded before the process is confined.
 """
 
 import io
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import pypdfium2
 from PIL import Image, ImageChops, ImageFilter, ImageOps
 
+from indexer.config import OCR_CONFIDENCE
 from indexer.errors import ParseError
 from indexer.read.extraction import detect_language
 
@@ -92,16 +92,16 @@ def load(engine: str) -> None:
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
     """Read a page of a PDF or image file; page 0 of an image file stands for how many pages it has.
 
-    `argument` is JSON with `content_type`, the `page`, and the `confidence` below which lines are left out. Returns
-    `pages`, or `text`, its `language`, the numbers of `lines` and of those `left_out`, and the mean `confidence` of
-    the rest. Raises ParseError: the file or page is damaged, or too large.
+    `argument` is the media type and the page on a line each. Returns `pages`, or `text`, its `language`, the numbers
+    of `lines` and of those `left_out`, and the mean `confidence` of the rest. Raises ParseError: the file or page is
+    damaged, or too large.
     """
-    asked = json.loads(argument or "{}")
-    is_pdf, page = asked["content_type"] == PDF, int(asked["page"])
+    content_type, _, number = (argument or "").partition("\n")
+    page = int(number)
     if not page:
         with _opened(body) as opened:
             return {"pages": int(getattr(opened, "n_frames", 1)) if opened.format == "TIFF" else 1}
-    image, dots = of_pdf(body, page) if is_pdf else of_image(body, page)
+    image, dots = of_pdf(body, page) if content_type == PDF else of_image(body, page)
 
     engine = next(iter(_loaded.values()), None)
     if engine is None:
@@ -109,7 +109,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
     def read(image: Raster) -> tuple[list[Line], list[Line]]:
         lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
-        return lines, [line for line in lines if line.confidence >= asked["confidence"]]
+        return lines, [line for line in lines if line.confidence >= OCR_CONFIDENCE]
 
     found, sure = read(image)
     if 2 * len(sure) < len(found):  # as of a page that lies upside down; Tesseract turns others by itself

@@ -18,7 +18,7 @@ from python_calamine import CalamineError, CalamineWorkbook, PasswordError, Shee
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.files.separated import rows_to_text
+from indexer.read.files.text import rows_to_text
 from indexer.read.office.number_formats import BUILT_IN, GENERAL, shown
 from indexer.read.office.zipped import OLE, Package, main_part, properties, refuse_ole
 from indexer.records import Declared, Extraction, Section
@@ -111,8 +111,6 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         raise ParseError("encrypted: it opens only with a password") from error
     except CalamineError as error:
         raise ParseError(f"truncated or damaged: {' '.join(str(error).split())[:100]}") from error
-    damaged: list[str] = []
-    is_read = False
     for number, meta in enumerate(book.sheets_metadata):
         if meta.visible != SheetVisibleEnum.Visible:
             continue
@@ -122,7 +120,7 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         try:
             values = book.get_sheet_by_index(number)
         except CalamineError:
-            damaged.append(meta.name[:50])
+            notes.add("a damaged sheet of a workbook was not read")
             continue
         if values.width * values.total_height > _MOST_CELLS:
             raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {meta.name[:50]}")
@@ -140,11 +138,6 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
             (top, first - left, bottom, last - left) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
         ]
         yield sheet
-        is_read = True
-    if damaged and not is_read:
-        raise ParseError(f"truncated or damaged: sheet {damaged[0]} cannot be read")
-    if damaged:
-        notes.add("a damaged sheet of a workbook was not read")
 
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 from lxml import etree
 
 from indexer import notes
-from indexer.decoding import decode
-from indexer.read.files.mail import read_archived_page
 from indexer.read.html.main_content import extract
 from indexer.read.office.drawings import DELETED, DRAWN, M, W, children, drawn, linear, readable, text_of_symbol
 from indexer.read.office.zipped import Package, main_part, properties
@@ -24,8 +22,6 @@ from indexer.records import Extraction
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
 _NOTHING = etree.Element("nothing")  # in place of a part that is missing
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
-_BODY = re.compile("</?body[^<>]*>", re.IGNORECASE)
-_CHUNK = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
@@ -81,7 +77,7 @@ class _Walker:
             elif child.tag == _TABLE:
                 yield self._table(child)
             elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
-                yield self._inserted(child)
+                notes.add("a document inside a document was not read")
             elif child.tag == f"{M}oMathPara":
                 yield f"<p>{escape(linear(child))}</p>"
             else:  # body, content controls, insertions, notes
@@ -115,18 +111,6 @@ class _Walker:
             text = f"{escape(label)} {text}"
         tag = f"h{min(level + 1, 6)}" if level < _NO_HEADING else "p"
         return f"<{tag}>{text}</{tag}>{beside}"
-
-    def _inserted(self, chunk: Any) -> str:
-        """Return the HTML of a page that a program has put into the document; other documents are noted."""
-        _, name = self._relations.get(chunk.get(_CHUNK, ""), ("", ""))
-        kind, page = name.rpartition(".")[2].lower(), ""
-        if kind in ("htm", "html", "xhtml", "mht", "mhtml") and name in self._package:
-            body = self._package.read(name)
-            page = read_archived_page(body) if kind[0] == "m" else decode(body, None, markup=True)
-        if not page:
-            notes.add("a document inside a document was not read")
-        pieces = _BODY.split(page, 2)
-        return f"<div>{pieces[1] if len(pieces) > 1 else page}</div>"
 
     def _table(self, table: Any) -> str:
         """Return a table whose cells name the rows and columns that they span."""

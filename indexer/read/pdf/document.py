@@ -17,10 +17,9 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.pdf.layout import NEAR, Edge, are_twins, edges_of, ends_of, running
+from indexer.read.pdf.layout import HYPHENS, NEAR, Block, Edge, Hyphens, are_twins, edges_of, ends_of, laid_out, running
 from indexer.read.pdf.lines import HYPHEN
 from indexer.read.pdf.page import Page, read_page
-from indexer.read.pdf.paragraphs import HYPHENS, Block, Hyphens, laid_out
 from indexer.records import Declared, Extraction, Section, Whole
 
 _MOST_PAGES = 20_000
@@ -83,7 +82,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         day = _DATE.match(changed)
         return Extraction(
             None if _MADE_UP.search(title) else title,
-            _sections(pages, headings, hyphens),
+            _sections(pages, headings),
             Declared(date="-".join(day.groups()) if day else None),
             scanned=tuple(scanned),
         )
@@ -203,16 +202,13 @@ class _Draft:
     def is_page(self) -> bool:
         return self.path == (f"Page {self.page + 1}",)
 
-    def add(self, block: Block, hyphens: Hyphens, page: int | None) -> None:
+    def add(self, block: Block, page: int | None) -> None:
         """Put a block at the end; `page` is the number of its page where it is the first of one."""
         last, gap = self.last, "\n\n"
         if last:
             is_text = last.kind == block.kind == "text" and last.size == block.size
-            goes_on = last.goes_on and is_text and block.text[:1].islower()
-            if goes_on and self.text.endswith(HYPHENS):
-                self.text, gap = hyphens.goes_on(self.text, block.text), ""
-            elif goes_on:
-                gap = " "
+            if last.goes_on and is_text and block.text[:1].islower():
+                gap = "" if self.text.endswith(HYPHENS) else " "
             elif last.kind == block.kind == "item":
                 gap = "\n"
             self.text += gap
@@ -225,9 +221,7 @@ class _Draft:
         self.last = block
 
 
-def _sections(
-    pages: Sequence[Sequence[Block]], headings: Mapping[Place, Level], hyphens: Hyphens
-) -> tuple[Section, ...]:
+def _sections(pages: Sequence[Sequence[Block]], headings: Mapping[Place, Level]) -> tuple[Section, ...]:
     """Return the sections below headings; without any, one for each page."""
     above: list[Level] = []
     drafts: list[_Draft] = []
@@ -239,7 +233,7 @@ def _sections(
         for place, block in enumerate(blocks):
             heading = headings.get((page, place))
             if heading is None:
-                drafts[-1].add(block, hyphens, page if not place else None)
+                drafts[-1].add(block, page if not place else None)
                 continue
             while above and above[-1][0] >= heading[0]:
                 above.pop()

@@ -7,8 +7,8 @@ from itertools import groupby, pairwise
 from typing import TypeVar
 
 from indexer import notes
-from indexer.read.pdf.drawings import Rule, Upright
 from indexer.read.pdf.lines import Line, Word, joint, line_of, merged, rows_of
+from indexer.read.pdf.page import Rule, Upright
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 

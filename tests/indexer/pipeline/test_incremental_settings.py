@@ -30,7 +30,7 @@ from tests.indexer.read.ocr.drawn import encoded, picture, scanned
 from tests.indexer.server import Reply, Site, page
 
 FOUND = find(OcrConfig())
-MISSING = Ocr(OcrConfig(), obstacle=f"OCR needs {EXTRA}")
+MISSING = Ocr(obstacle=f"OCR needs {EXTRA}")
 
 
 def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: Site) -> None:

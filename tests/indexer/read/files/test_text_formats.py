@@ -2,7 +2,7 @@ import pytest
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.files import separated
+from indexer.read.files.text import read_csv
 from indexer.read.formats import CONTENT_TYPES, content_type_of, effective_type
 from indexer.read.parsing import parse
 from indexer.records import Document, Section, Whole
@@ -77,7 +77,7 @@ def test_tables(table: str, expected: str) -> None:
 
 def test_a_cell_that_is_cut_off_is_noted() -> None:
     notes.take()
-    separated.read_csv(b"a,b\n1," + b"x" * 20_000, None)
+    read_csv(b"a,b\n1," + b"x" * 20_000, None)
     assert notes.take() == ("a long cell of a table was cut off",)
 
 

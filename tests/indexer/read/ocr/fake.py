@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from indexer.config import OcrConfig
 from indexer.read.ocr.pages import Ocr
 from indexer.read.ocr.scans import Line, Raster
 from indexer.read.reader_process import ReaderProcess
@@ -33,13 +32,11 @@ class Fake:
             yield Line("Tbis 1ine is rnostly n0ise", 30.0, False)
 
 
-def ocr(**config: object) -> Ocr:
-    return Ocr(OcrConfig(**config), engine="fake\neng")  # type: ignore[arg-type]
+OCR = Ocr("fake\neng")
 
 
 @contextmanager
-def reading(**options: object) -> Iterator[ReaderProcess]:
+def reading() -> Iterator[ReaderProcess]:
     """A reader process whose engine is the fake."""
-    before = "; ".join(BEFORE.strip().splitlines()) + "; "
-    with closing(ReaderProcess(before=before, **options)) as box:  # type: ignore[arg-type]
+    with closing(ReaderProcess(before="; ".join(BEFORE.strip().splitlines()) + "; ")) as box:
         yield box

@@ -247,18 +247,3 @@ MORE = {
 @pytest.mark.parametrize(("body", "expected"), MORE.values(), ids=MORE)
 def test_more(body: str, expected: str) -> None:
     assert text(body) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "chunk"),
-    [
-        ("a.html", "<html><head><title>NO</title></head><body><p>caf&eacute;</p></body></html>"),
-        ("a.mht", "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html; "
-                  "charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\n<p>caf=C3=A9</p>\n--b--\n"),
-    ],
-)  # fmt: skip
-def test_pages_that_programs_put_into_a_document(name: str, chunk: str) -> None:
-    parts = files.docx_parts(paragraph("before") + '<w:altChunk r:id="a"/>' + paragraph("after"))
-    parts |= {"word/_rels/document.xml.rels": files.relations(a=f"aFChunk {name}"), f"word/{name}": chunk}
-    [section] = word.read(files.zipped(parts), None).sections
-    assert section.text == "before\n\ncafé\n\nafter"
