@@ -61,6 +61,7 @@ CREDENTIAL_KEYS = {  # of [[credentials]]
 SOURCE_KEYS = {
     **dict.fromkeys(_CRAWL.split(), _CONSTANT),
     "every": _TIMER,
+    "collection": "a file is for one collection, which [settings] or --collection names",
     "watch": "index --watch follows all folders and files",
 }  # of [[source]]
 

@@ -18,7 +18,7 @@ from rag.removed import CREDENTIAL_KEYS, SOURCE_KEYS, refuse_names
 from rag.settings import BY_NAME, Settings, own_limits, refuse_unknown
 
 _TABLES = ("settings", "source", "credentials", "access")
-_KEYS = ("url", "path", "collection", "metadata")
+_KEYS = ("url", "path", "metadata")
 _CREDENTIAL_KEYS = ("origin", "bearer", "basic", "headers", "cookies")
 _ALLOWED = {
     "url": "an http, https, git+https, git+file, s3, gs or az address",
@@ -38,7 +38,6 @@ class ConfiguredSource:
     """One `[[source]]`."""
 
     source: str  # address, or absolute path
-    collection: str | None = None  # None: as the settings say
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     own: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
 
@@ -76,8 +75,8 @@ def read_settings_file(path: Path) -> SettingsFile:
             raise SettingsError(f"{path}: {name} must be a list of tables: write [[{name}]]")
     folder = path.absolute().parent
     sources = tuple(_source(t, folder, f"{path}: source {n}") for n, t in enumerate(content["source"], 1))
-    if again := _repeated([(source.source, source.collection) for source in sources]):
-        raise SettingsError(f"{path}: {again[0]} is given twice for the same collection")
+    if again := _repeated([source.source for source in sources]):
+        raise SettingsError(f"{path}: {again} is given twice")
     tables = enumerate(content["credentials"], 1)
     credentials = tuple(_credential(table, folder, f"{path}: credentials {n}") for n, table in tables)
     if origin := _repeated([one.origin for one in credentials]):
@@ -122,7 +121,6 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         raise SettingsError(f"{where}: {error}") from None
     return ConfiguredSource(
         source=name if kind == "url" else full_name(str(folder / Path(name).expanduser())),
-        collection=_text(table, "collection", where) if "collection" in table else None,
         metadata=_metadata(table.get("metadata", {}), where),
         own=own,
     )

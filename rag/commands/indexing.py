@@ -1,31 +1,39 @@
-"""The build of `index` and of the jobs of a server: sources in, a published generation out."""
+"""The build of `index` and of the jobs of a server: sources in, a published generation out, once or on every change."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from embedder.engines.plan import resolve_precision
+from embedder.errors import PilotlightError
 from embedder.protocol import Embedder
-from indexer.config import OWN
-from indexer.errors import ClusterError, SourceError, counted
+from indexer.config import OWN, BuildConfig
+from indexer.errors import ClusterError, NothingToIndex, SourceError, counted
 from indexer.generation.previous import live_sources
+from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
-from indexer.publish.publish import disk_errors, list_collections, prepare
+from indexer.pipeline.report import BuildReport
+from indexer.publish.publish import disk_errors, list_collections, live_id, prepare
 from indexer.sources.addresses import address_kind, full_name, refuse_bare_host, refuse_secret
+from indexer.sources.folder import Watcher
 from rag.commands import models
 from rag.commands.models import published
 from rag.commands.verb import Result
-from rag.errors import SettingsError
-from rag.serving.builds import SourceBuilds
 from rag.serving.store_access import publisher_of, reported
 from rag.settings import SETTINGS, Settings, load, own_limits
 from rag.settings_file import ConfiguredSource, credentials_of
 
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
+
+RETRY = 60.0  # seconds after which a source is tried again that could not be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +43,7 @@ class IndexRequest:
     sources: Sequence[str] = ()  # none: those of the configuration file, or else of the live generation
     configured: Sequence[ConfiguredSource] = ()  # in the configuration file
     add: bool = False  # to those of the live generation
-    full: bool = False  # whether unchanged pages are asked for and cut again
+    full: bool = False  # whether unchanged pages are asked for and cut again, the first time
     watch: bool = False  # whether to stay and read folders and files again that have changed
     limits: Mapping[str, Any] = field(default_factory=dict)  # settings by name, for the named sources or else for all
 
@@ -46,37 +54,26 @@ def index_sources(
     """Read the sources, and publish a generation unless nothing has changed; `progress` is made for each build."""
     sources = _sources(request, settings)
     config = settings.build_config()  # before the model is loaded, so that a bad value is refused at once
-    config = dataclasses.replace(config, credentials=credentials_of(settings))
+    own = {one.source: one.own for one in sources}
+    config = dataclasses.replace(
+        config,
+        credentials=credentials_of(settings),
+        crawl=dataclasses.replace(config.crawl, own=own),
+        metadata={one.source: one.metadata for one in sources if one.metadata},
+    )
     settings = models.as_built(settings)
     embedder = models.lazy_embedder(settings, quiet=quiet)
-    for name in {one.collection or settings.collection for one in sources}:
-        models.check_model(dataclasses.replace(settings, collection=name), embedder.fingerprint)
+    models.check_model(settings, embedder.fingerprint)
     publisher = publisher_of(settings, quiet=quiet)
-    if publisher and len({one.collection or settings.collection for one in sources}) > 1:
-        raise SettingsError(f"{settings.store} holds one collection, but the sources belong to several")
     with _cluster(settings, embedder.fingerprint) as cluster:
         with disk_errors(settings.index_dir):
             prepare(settings.index_dir)
-        work = SourceBuilds(
-            settings,
-            config,
-            embedder,
-            sources,
-            full=request.full,
-            progress=progress,
-            cluster=cluster,
-            on_published=publisher,
-        )
-        if request.watch:
-            work.watch()
-            runs, published_runs, failed = work.totals.values()
-            return work.totals, f"{counted(runs, 'run')}, {published_runs:,} published, {failed:,} failed"
-        reports = work.once()
-    if len(reports) == 1:
-        [report] = reports.values()
-        return reported(report, publisher)
-    text = "\n\n".join(f"collection   {name}\n{report.table()}" for name, report in reports.items())
-    return {"collections": {name: report.as_dict() for name, report in reports.items()}}, text
+        work = SourceBuilds(settings, config, embedder, tuple(own), progress, cluster, publisher)
+        if not request.watch:
+            return reported(work.build(work.sources, full=request.full), publisher)
+        totals = work.watch(full=request.full)
+    runs, published_runs, failed = totals.values()
+    return totals, f"{counted(runs, 'run')}, {published_runs:,} published, {failed:,} failed"
 
 
 def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource]:
@@ -103,6 +100,67 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
     if request.watch and all(address_kind(one.source) for one in found):
         raise SourceError("--watch is for folders and files: have systemd or cron run index again for other sources")
     return found
+
+
+@dataclass(frozen=True)
+class SourceBuilds:
+    """Builds a collection from its sources."""
+
+    settings: Settings
+    config: BuildConfig
+    embedder: Embedder
+    sources: Sequence[str]
+    progress: Callable[[], Progress]  # made for each build
+    cluster: "Cluster | None" = None  # whose machines embed; None: this one
+    on_published: Callable[[Path], None] | None = None  # given the folder after every build that ended well
+
+    def build(self, refresh: Collection[str], *, full: bool = False) -> BuildReport:
+        """Read some of the sources; raises what `indexer.pipeline.build.build` raises."""
+        folder = self.settings.collection_dir
+        live = live_sources(folder) if live_id(folder) else []
+        config = dataclasses.replace(self.config, full=full, refresh=set(refresh))
+        named = [source for source in self.sources if source in refresh or source in live]
+        report = build(named, folder, self.embedder, config, progress=self.progress(), cluster=self.cluster)
+        if self.on_published:
+            self.on_published(folder)
+        return report
+
+    def watch(self, *, full: bool = False) -> dict[str, int]:
+        """Read everything, then folders and files whenever they change, until the process is told to stop.
+
+        What could not be read is tried again after a minute. Returns how many runs there were, and what became of them.
+        """
+        totals = dict.fromkeys(("runs", "published", "failed"), 0)
+        paths = {source for source in self.sources if address_kind(source) is None}
+        due: Sequence[str] = self.sources
+        # a build under way leaves the live index as it was
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        watcher = Watcher(paths, self.settings.index_dir)
+        with suppress(KeyboardInterrupt):
+            while True:
+                failed = self._try(due, totals, full=full) if due else []
+                full = False
+                changed = watcher.wait(RETRY if failed else None)
+                due = [source for source in self.sources if source in changed or source in failed]
+        signal.signal(signal.SIGTERM, before)
+        return totals
+
+    def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool) -> list[str]:
+        """Read sources; return those that failed. One that cannot be read keeps no other."""
+        failed: list[str] = []
+        try:
+            report = self.build(refresh, full=full)
+        except PilotlightError as error:
+            if isinstance(error, SourceError | NothingToIndex) and len(refresh) > 1:
+                return [source for source in refresh if self._try([source], totals, full=full)]
+            line, failed = f"failed, will retry: {error}", list(refresh)
+        else:
+            line = report.line()
+            totals["published"] += report.published
+        totals["failed"] += bool(failed)
+        totals["runs"] += 1
+        print(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), line, file=sys.stderr, flush=True)
+        return failed
 
 
 @contextmanager

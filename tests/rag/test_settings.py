@@ -35,7 +35,6 @@ allow_private = true
 [[source]]
 path = "notes"
 max_bytes = 5_000
-collection = "team"
 metadata = { team = "core", audience = ["operators", "developers"] }
 
 [[credentials]]
@@ -123,7 +122,7 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
     metadata = {"team": ("core",), "audience": ("operators", "developers")}
     assert file.sources == (
         ConfiguredSource("https://docs.example.org/", own={"max_pages": 3, "allow_private": True, **scope}),
-        ConfiguredSource(str(tmp_path / "notes"), collection="team", metadata=metadata, own={"max_bytes": 5_000}),
+        ConfiguredSource(str(tmp_path / "notes"), metadata=metadata, own={"max_bytes": 5_000}),
     )
     assert file.credentials == (
         Credential(

@@ -109,6 +109,9 @@ def test_a_file_says_all_of_its_sources(run: Run, site: Site) -> None:
     assert run("index", "--config", file, "--json")["documents"] == 2
     file.write_text(f"[[source]]\nurl = '{site.url}'\nallow_private = true\nmax_pages = 9\n")
     changed = run("index", "--config", file, "--json")
+    with file.open("a") as more:
+        more.write('metadata = { team = "zoo", for = ["a", "b"] }\n')
+    assert [run("index", "--config", file, "--json")["published"] for _ in range(2)] == [True, False]
     assert changed["documents"] > 2
     assert run("index", "--json")["documents"] == changed["documents"], "and without the file, it is as with it"
 
