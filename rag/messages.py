@@ -152,21 +152,10 @@ class Citation(Struct, frozen=True):
     section: str
 
 
-class Sentence(Struct, frozen=True):
-    """A sentence of a written answer: characters [start, end). Headings, questions and code are not judged."""
-
-    start: Count
-    end: Count
-    supported: Annotated[bool, Meta(description="whether a hit supports it, as far as likeness can tell")]
-    hit: Annotated[int | None, Meta(description="number of the hit that supports it best")]
-    score: float
-
-
 class AnswerInWords(Answer, frozen=True, kw_only=True):
     """An answer to a search, and the text that was written from its hits."""
 
     answer: str
-    sentences: list[Sentence]
     citations: list[Citation]
     finish_reason: Annotated[str, Meta(description="`stop`, `length` if it was cut off, or `nothing found`")]
 

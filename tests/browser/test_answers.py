@@ -75,11 +75,8 @@ def test_an_answer_comes_as_it_is_written(page, endpoint):
     go_on.set()
     written(page)
     expect(said(page)).not_to_have_attribute("aria-busy", "true")
-    expect(said(page)).to_have_text(re.compile(r"^A partial index is built over a subset 1\. It has 73 colours\.\?"))
+    expect(said(page)).to_have_text("A partial index is built over a subset 1. It has 73 colours.")
     expect(button.first).to_have_text("Answer again")
-    expect(said(page).locator(".unsupported")).to_have_text("It has 73 colours.")
-    expect(said(page).get_by_text("(no passage supports this)")).to_have_count(1)
-    expect(region(page).get_by_text("supported by no passage that was found")).to_be_visible()
 
 
 def test_a_citation_opens_its_passage_and_escape_leads_back(page):

@@ -32,7 +32,6 @@ _FEEDBACK = Annotated[
 
 MOST_AT_ONCE = 8  # answers that one worker writes
 DEFAULT_K = 6
-SUPPORT = 0.5  # likeness to a passage from which a sentence counts as supported
 
 Events = Generator[Event | None, None, None]  # None is a sign of life
 
@@ -136,7 +135,7 @@ def add_feedback() -> Response:
 def answer() -> Response:
     """Answer in words, with citations.
 
-    Streams the events `hits`, `token`, `support`, `citations` and `done`, or `error` with a problem. With `Accept:
+    Streams the events `hits`, `token`, `citations` and `done`, or `error` with a problem. With `Accept:
     application/json`, answers once all is written.
     """
     endpoint = Endpoint.of(requests.settings())
@@ -153,9 +152,7 @@ def answer() -> Response:
         deadline.lift()  # which was that of the search; an answer has its own
         from rag.answer.completion import write_answer  # brings an HTTP client, which not every server needs
 
-        seen = requests.retriever()
-        embed = None if asked.mode == "lexical" else lambda texts: seen.embed(texts).vectors
-        events = write_answer(found, endpoint, asked.query, exchanges, embed=embed, support=SUPPORT)
+        events = write_answer(found, endpoint, asked.query, exchanges)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
             response = jsonify(_whole(found, events))
         else:
@@ -170,7 +167,6 @@ def answer() -> Response:
 
 def _whole(found: Answer, events: Events) -> dict[str, Any]:
     text: list[str] = []
-    sentences: list[dict[str, Any]] = []
     last: dict[str, Any] = {}
     for event in events:
         if event is None or event.name == "hits":
@@ -178,12 +174,10 @@ def _whole(found: Answer, events: Events) -> dict[str, Any]:
         value = json.loads(event.data)
         if event.name == "token":
             text.append(value["text"])
-        elif event.name == "support":
-            sentences.append(value)
         else:
             last |= value
     took = found.took_ms | last["took_ms"]
-    return {**found.as_dict(), "answer": "".join(text), "sentences": sentences, **last, "took_ms": took}
+    return {**found.as_dict(), "answer": "".join(text), **last, "took_ms": took}
 
 
 def _stream(events: Events) -> Iterator[bytes]:

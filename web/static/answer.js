@@ -85,12 +85,11 @@
   }
 
   function begin(question) {
-    const turn = { question: question ?? talk.request.query, text: "", hits: [], doubts: [], ended: "" };
+    const turn = { question: question ?? talk.request.query, text: "", hits: [], ended: "" };
     turn.node = make("div", { class: "turn" });
     turn.body = make("div", { class: "said", "aria-busy": "true", dir: "auto" });
-    turn.note = make("p", { class: "note", hidden: "" }, "What is underlined with dots, and ends in a question mark, is supported by no passage that was found.");
     if (question !== null) turn.node.append(make("h3", { class: "asked", dir: "auto" }, plain(question)));
-    turn.node.append(turn.body, turn.note);
+    turn.node.append(turn.body);
     let due = 0;
     turn.draw = () => {
       clearTimeout(due);
@@ -149,19 +148,13 @@
       turn.query = value.query;
       if (turn.question !== value.query || talk?.turns.length > 1) showHits(value.query);
     } else if (name === "token") turn.text += value.text;
-    else if (name === "support" && !value.supported) {
-      turn.doubts.push([units(turn.text, value.start), units(turn.text, value.end)]);
-      turn.note.hidden = false;
-    } else if (name === "error") turn.ended = failure(value, value.status);
+    else if (name === "error") turn.ended = failure(value, value.status);
     else if (name === "done") {
       const ends = { length: "The answer was cut off by the model.", "nothing found": "No answer: nothing was found." };
       turn.ended = ends[value.finish_reason] ?? "The answer is written.";
     }
     turn.later();
   }
-
-  /** Characters as the server counts them, in units of this language's strings. */
-  const units = (text, count) => /[\ud800-\udbff]/.test(text) ? [...text].slice(0, count).join("").length : count;
 
   // --- text to nodes
 
@@ -177,44 +170,38 @@
 
   const ITEM = /^[ \t]*(?:[-*+•]|(\d{1,3})[.)])[ \t]+/;
 
-  /** Blocks of a text: kind, and the places [from, to) of their lines, or of a list its entries. */
+  /** Blocks of a text: kind, and their lines, or of a list its entries. */
   function blocksOf(text) {
     const blocks = [];
-    let place = 0;
     let open = null;
     for (const line of text.slice(0, MOST).split("\n")) {
-      const [from, to] = [place, place + line.length];
-      place = to + 1;
       const item = ITEM.exec(line);
       const heading = /^#{1,6}[ \t]+/.exec(line);
       if (/^\s*```/.test(line)) {
         open = open?.kind === "pre" ? null : { kind: "pre", parts: [] };
         if (open) blocks.push(open);
-      } else if (open?.kind === "pre") open.parts.push([from, to]);
+      } else if (open?.kind === "pre") open.parts.push(line);
       else if (!line.trim()) open = open?.parts.length && (open.kind === "ol" || open.kind === "ul") ? open : null;
       else if (heading) {
-        blocks.push({ kind: "p", heading: true, parts: [[from + heading[0].length, to]] });
+        blocks.push({ kind: "p", heading: true, parts: [line.slice(heading[0].length)] });
         open = null;
       } else if (item) {
         const kind = item[1] ? "ol" : "ul";
         if (open?.kind !== kind) blocks.push(open = { kind, start: Number(item[1] ?? 1), parts: [] });
-        open.parts.push([from + item[0].length, to]);
-      } else if (open?.kind === "p" || (open && /^[ \t]/.test(line))) open.parts.at(-1)[1] = to;
-      else blocks.push(open = { kind: "p", parts: [[from, to]] });
+        open.parts.push(line.slice(item[0].length));
+      } else if (open?.kind === "p" || (open && /^[ \t]/.test(line))) open.parts[open.parts.length - 1] += `\n${line}`;
+      else blocks.push(open = { kind: "p", parts: [line] });
     }
     return blocks;
   }
 
   /** Replaces what has changed alone: what is read, selected or has the focus stays. */
   function draw(turn) {
-    const blocks = blocksOf(turn.text);
-    blocks.forEach((block, number) => {
-      const [from, to] = [block.parts[0]?.[0] ?? 0, block.parts.at(-1)?.[1] ?? 0];
-      const doubts = turn.doubts.filter(([start, end]) => start < to && end > from);
-      const state = JSON.stringify([block.kind, turn.text.slice(from, to), doubts]);
+    blocksOf(turn.text).forEach((block, number) => {
+      const state = JSON.stringify(block);
       const old = turn.body.children[number];
       if (old?.state === state) return;
-      const node = nodeOf(turn, block, doubts);
+      const node = nodeOf(turn, block);
       node.state = state;
       const focused = old ? [...old.querySelectorAll("button")].indexOf(document.activeElement) : -1;
       if (old) old.replaceWith(node);
@@ -223,52 +210,27 @@
     });
   }
 
-  function nodeOf(turn, block, doubts) {
-    if (block.kind === "pre") {
-      return make("pre", { tabindex: "0" }, make("code", {}, block.parts.map(([from, to]) => plain(turn.text.slice(from, to))).join("\n")));
-    }
-    if (block.kind === "p") {
-      return make("p", { dir: "auto", ...(block.heading && { class: "heading" }) }, ...inline(turn, ...block.parts[0], doubts));
-    }
-    const items = block.parts.map(([from, to]) => make("li", { dir: "auto" }, ...inline(turn, from, to, doubts)));
+  function nodeOf(turn, block) {
+    if (block.kind === "pre") return make("pre", { tabindex: "0" }, make("code", {}, plain(block.parts.join("\n"))));
+    if (block.kind === "p") return make("p", { dir: "auto", ...(block.heading && { class: "heading" }) }, ...inline(turn, block.parts[0]));
+    const items = block.parts.map((part) => make("li", { dir: "auto" }, ...inline(turn, part)));
     return make(block.kind, block.kind === "ol" ? { start: block.start } : {}, ...items);
   }
 
-  function inline(turn, from, to, doubts) {
+  function inline(turn, text) {
     const nodes = [];
-    let place = from;
-    for (const found of turn.text.slice(from, to).matchAll(/(`+)([^`]+)\1|\*\*(\S(?:[^*]*\S)?)\*\*|\[(\d{1,3})\]/g)) {
-      const [whole, ticks, code, bold, number] = found;
-      const [start, end] = [from + found.index, from + found.index + whole.length];
+    let place = 0;
+    for (const found of text.matchAll(/(`+)([^`]+)\1|\*\*(\S(?:[^*]*\S)?)\*\*|\[(\d{1,3})\]/g)) {
+      const [whole, , code, bold, number] = found;
       if (number && !turn.hits[number - 1]) continue;
-      nodes.push(...leaves(turn, place, start, doubts));
-      if (code) nodes.push(...leaves(turn, start + ticks.length, end - ticks.length, doubts, "code"));
-      else if (bold) nodes.push(make("strong", {}, ...inline(turn, start + 2, end - 2, doubts)));
+      nodes.push(plain(text.slice(place, found.index)));
+      if (code) nodes.push(make("code", {}, plain(code)));
+      else if (bold) nodes.push(make("strong", {}, ...inline(turn, bold)));
       else nodes.push(citation(turn, Number(number)));
-      if (!bold) nodes.push(...marks(start, end, code ? doubts.filter(([, last]) => last > end - ticks.length) : doubts));
-      else nodes.push(...marks(end - 2, end, doubts));
-      place = end;
+      place = found.index + whole.length;
     }
-    return [...nodes, ...leaves(turn, place, to, doubts)];
+    return [...nodes, plain(text.slice(place))].filter((node) => node !== "");
   }
-
-  /** Text without markup, cut where sentences that nothing supports begin and end. */
-  function leaves(turn, from, to, doubts, kind = null) {
-    const cuts = [from, ...doubts.flat().filter((cut) => cut > from && cut < to), to].sort((a, b) => a - b);
-    return cuts.slice(1).flatMap((end, number) => {
-      const start = cuts[number];
-      if (start === end) return [];
-      let node = plain(turn.text.slice(start, end));
-      if (kind) node = make(kind, {}, node);
-      if (doubts.some(([first, last]) => first <= start && last >= end)) node = make("span", { class: "unsupported" }, node);
-      return [node, ...marks(start, end, doubts)];
-    });
-  }
-
-  const marks = (from, to, doubts) => doubts.filter(([, end]) => end > from && end <= to).map(() => make(
-    "span", { class: "doubt", title: "No passage that was found supports this." },
-    make("span", { "aria-hidden": "true" }, "?"), make("span", { class: "unseen" }, " (no passage supports this)"),
-  ));
 
   function citation(turn, number) {
     const hit = turn.hits[number - 1];

@@ -5,16 +5,18 @@ import logging
 import re
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
-from rag.answer.completion import MOST_BYTES, complete
+from rag.answer.completion import MOST_BYTES, CitationFilter, complete
 from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Endpoint, Exchange, messages, neutralise, search_text
 from rag.errors import EndpointFailed, NotConfigured, SettingsError
+from rag.events import Event, EventDecoder
 from rag.settings import load
 from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece
+from tests.linear import check_linear, repeated
 from tests.rag.conftest import wait_for
 from tests.web.fakes import make_hit
 
@@ -206,3 +208,54 @@ def test_settings_that_cannot_be(settings, error, message):
 @pytest.mark.parametrize("url", ["http://h/v1", "http://h/v1/", " http://h/v1/chat/completions "])
 def test_addresses_that_people_write(url):
     assert Endpoint.of(load({"answer_url": url, "answer_model": "m"}, {})).url == "http://h/v1/chat/completions"
+
+
+def cite(text: str, step: int) -> str:
+    filtered = CitationFilter(9)
+    shown = [filtered.feed(text[start : start + step]) for start in range(0, len(text), step)]
+    return "".join([*shown, filtered.feed("", is_last=True)])
+
+
+def decode(text: str, step: int) -> list[Event]:
+    decoder, text = EventDecoder(), f"data: {text}\n\n"
+    return [each for start in range(0, len(text), step) for each in decoder.feed(text[start : start + step])]
+
+
+UNITS = [*" \t\n.[`*_a1。", "[1", "[1]", "[1] ", "1,"]
+
+
+@pytest.mark.parametrize("step", [3, 1 << 20])
+@pytest.mark.parametrize("work", [cite, decode])
+def test_what_a_model_repeats_is_read_in_linear_time(work: Callable[[str, int], object], step: int) -> None:
+    """60,000 blanks held up a worker for a minute."""
+    for unit in UNITS:
+        check_linear(lambda text: work(text, step), repeated(unit), 32_000)
+
+
+CASES = [
+    ("A partial index [1].", "A partial index [1].", [1]),
+    ("It is small [2][1] and [2] fast.", "It is small [2][1] and [2] fast.", [2, 1]),
+    ("Nothing says so [4].", "Nothing says so.", []),
+    ("Zero [0] and -1 [-1] and many [99999999999999999].", "Zero and -1 [1] and many.", [1]),
+    ("Both [1, 3] and [2; 7].", "Both [1][3] and [2].", [1, 3, 2]),
+    ("A range [1-3] and [2–9].", "A range [1][2][3] and [2][3].", [1, 2, 3]),
+    ("A footnote [^2].", "A footnote [2].", [2]),
+    ("[9]", "", []),
+    ("Open at the end [1", "Open at the end [1", []),
+    ("A box [ ] and [x] and [link](url).", "A box [ ] and [x] and [link](url).", []),
+    (
+        "In code `a[0]` and\n```\nb[7] = c[1]\n```\nthen [7] [2].",
+        "In code `a[0]` and\n```\nb[7] = c[1]\n```\nthen [2].",
+        [2],
+    ),
+    ("An odd ` is forgotten\non the next line [7].", "An odd ` is forgotten\non the next line.", []),
+    ("Trailing spaces   ", "Trailing spaces   ", []),
+]
+
+
+@pytest.mark.parametrize(("text", "shown", "cited"), CASES)
+def test_citations_whole_and_letter_by_letter(text: str, shown: str, cited: list[int]) -> None:
+    for pieces in ([text], list(text), [text[:5], text[5:]]):
+        filtered = CitationFilter(3)
+        assert "".join(map(filtered.feed, pieces)) + filtered.feed("", is_last=True) == shown
+        assert filtered.cited == cited

@@ -49,7 +49,7 @@ def test_events_of_an_answer(client, endpoint):
     events = events_in(response.text)
     assert [name for name, _ in events[:1]] == ["hits"]
     assert [hit["rank"] for hit in events[0][1]["hits"]] == [1, 2, 3, 4, 5, 6]
-    assert {name for name, _ in events[1:-2]} == {"token", "support"}
+    assert {name for name, _ in events[1:-2]} == {"token"}
     assert "".join(value["text"] for name, value in events if name == "token") == "Over a subset [2]. Also [1]."
     (_, citations), (last, done) = events[-2:]
     assert [(found["number"], found["id"]) for found in citations["citations"]] == [(2, "chunk-2"), (1, "chunk-1")]
@@ -67,29 +67,11 @@ def test_whole_answer(client, retriever):
     assert body["answer"] == "Over a subset [2]. Also [1]."
     assert [found["number"] for found in body["citations"]] == [2, 1]
     assert (body["query"], len(body["hits"]), body["finish_reason"]) == ("why?", 2, "stop")
-    assert [(one["start"], one["end"]) for one in body["sentences"]] == [(0, 18)]  # what is left says too little
     stages = {"embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"}
     assert set(body["took_ms"]) == stages | {"first_token", "answer"}
     assert retriever.calls == [("why?", 2, "dense")]
     assert retriever.requests[0].collection == "notes"
     assert retriever.requests[0].filter == Filter.parse({"language": "en"})
-
-
-def test_sentences_say_whether_a_hit_supports_them(client, retriever, endpoint, settings):
-    retriever.hits = [make_hit(1, text="Elephants live in the savanna."), make_hit(2)]
-    endpoint.answers("A partial index is built over a subset ", "of a table [2]. It has ", "73 colours [1].")
-    body = client.post(URL, json={"query": "why?"}, headers=WHOLE).get_json()
-    assert [body["answer"][one["start"] : one["end"]] for one in body["sentences"]] == [
-        "A partial index is built over a subset of a table [2].",
-        "It has 73 colours [1].",
-    ]
-    assert [(one["supported"], one["hit"]) for one in body["sentences"]] == [(True, 2), (False, None)]
-    events = events_in(client.post(URL, json={"query": "why?"}).text)
-    assert [value for name, value in events if name == "support"] == body["sentences"]
-    retriever.embedder.encoded = 0
-    by_words = client.post(URL, json={"query": "why?", "mode": "lexical"}, headers=WHOLE).get_json()
-    assert [one["supported"] for one in by_words["sentences"]] == [True, False]
-    assert retriever.embedder.encoded == 0
 
 
 def test_a_follow_up_is_asked_with_what_was_said_before(client, retriever, endpoint):
