@@ -13,7 +13,7 @@ from rag import deadline, messages
 from rag.errors import FieldError, JobMissing, RequestRefused
 from rag.serving.jobs import JobManager, PushedQueue
 from web.api.requests import collection_field, read_json, read_query, retriever
-from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, ConcurrencyLimit
+from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
 from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import Content, Operation
 
@@ -25,7 +25,6 @@ _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
-_exports = ConcurrencyLimit("exports", MOST_EXPORTS)
 
 
 @blueprint.get("/documents/<id>")
@@ -45,7 +44,7 @@ def documents() -> Response:
     One document a line, all of one generation. A worker sends 4 exports at once.
     """
     found = retriever().documents(read_query(messages.InCollection).collection)
-    release = _exports.take(ServiceUnavailable("Too many exports are running: try again shortly."))
+    release = take_slot("exports", MOST_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
 
     def lines() -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from werkzeug.exceptions import NotFound
 from rag import messages
 from rag.decoding import decode
 from rag.errors import FieldError
-from web.api.requests import read_json, read_object, retriever
+from web.api.requests import read_json, read_object, unscoped
 from web.guards.limits import MAX_BODY_BYTES
 from web.openapi import Operation
 
@@ -30,7 +30,7 @@ def embed() -> Response:
     if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
         raise FieldError("input", TOKENS)
     asked = decode(fields, messages.EmbeddingRequest)
-    made = retriever().embed([asked.input] if isinstance(asked.input, str) else asked.input, asked.role, asked.model)
+    made = unscoped().embed([asked.input] if isinstance(asked.input, str) else asked.input, asked.role, asked.model)
     dimension = made.vectors.shape[1]
     if asked.dimensions not in (None, dimension):
         raise FieldError("dimensions", f"dimensions must be {dimension}, the dimension of the model.")
@@ -59,7 +59,7 @@ def model(id: str) -> Response:
 
 
 def _model_names() -> list[str]:
-    status = retriever().status()
+    status = unscoped().status()
     return [status["model"], *([status["rerank_model"]] if "rerank_model" in status else [])]
 
 
@@ -81,10 +81,10 @@ def rerank() -> Response:
             name = f"documents[{place}]"
             raise FieldError(name, f"{name} must have a field text of 1 to {messages.LONGEST_TEXT} characters.")
         texts.append(text)
-    served = retriever().status().get("rerank_model")
+    served = unscoped().status().get("rerank_model")
     if served and asked.model not in ("", served):
         raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
-    scores, tokens = retriever().rerank(asked.query, texts)
+    scores, tokens = unscoped().rerank(asked.query, texts)
     best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
     shown = [messages.RankedText(text) if asked.return_documents else None for text in texts]
     results = [messages.Ranked(at, scores[at], shown[at]) for at in best]

@@ -19,7 +19,7 @@ from rag.query.request import MAX_QUERY_CHARS, FilterError, SearchRequest
 from rag.query.results import Answer
 from web.api import requests
 from web.display_urls import places
-from web.guards.limits import MAX_BODY_BYTES, MAX_CONVERSATION_BYTES, MAX_SEARCH_BYTES, ConcurrencyLimit
+from web.guards.limits import MAX_BODY_BYTES, MAX_CONVERSATION_BYTES, MAX_SEARCH_BYTES, take_slot
 from web.openapi import Content, Operation
 from web.problems import DETAILS, problem, problem_of
 
@@ -38,7 +38,6 @@ Events = Generator[Event | None, None, None]  # None is a sign of life
 log = logging.getLogger("pilotlight")
 blueprint = Blueprint("search", __name__, url_prefix="/api/v1")
 answers = Blueprint("answers", __name__, url_prefix="/api/v1")
-_slots = ConcurrencyLimit("answers", MOST_AT_ONCE)
 
 
 @blueprint.get("/search")
@@ -80,7 +79,7 @@ def search_by_batch() -> Response:
         except (FieldError, FilterError) as error:
             outcomes.append(problem_of(error))
     to_embed = [one.meaning for one in outcomes if isinstance(one, SearchRequest) and one.mode != "lexical"]
-    made = iter(requests.retriever().embed_queries(to_embed) if to_embed else ())
+    made = iter(requests.unscoped().embed_queries(to_embed) if to_embed else ())
     seconds = time.perf_counter() - began
     for place, search in enumerate(outcomes):
         if isinstance(search, SearchRequest):
@@ -145,7 +144,7 @@ def answer() -> Response:
     asked = requests.search_of_object(fields, messages.AnswerRequest)
     exchanges = [Exchange(each.question, each.answer) for each in asked.history]
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
-    give_back = _slots.take(full)
+    give_back = take_slot("answers", MOST_AT_ONCE, full)
     try:
         text = search_text(asked.query, exchanges, MAX_QUERY_CHARS)
         found = requests.run(structs.replace(asked.search, query=text), via="answer")

@@ -13,18 +13,17 @@ import mmap
 import os
 import re
 import struct
-import tempfile
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
-from flask import Flask, Response, current_app, g, request
+from flask import Flask, current_app, g, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
-from rag.errors import DeadlinePassed
 from rag.settings import Settings
 from web.guards.scoped_retriever import caller
 from web.openapi import PUBLIC, operation_for
@@ -56,8 +55,7 @@ class TokenBuckets:
         self._slack = max(0.0, BURST_S - self._interval)
         self._thread_lock = threading.Lock()
         if path is None:
-            self._file, name = tempfile.mkstemp()
-            os.unlink(name)
+            self._file = os.memfd_create("buckets")
         else:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         weakref.finalize(self, os.close, self._file)
@@ -124,6 +122,10 @@ def register(app: Flask, settings: Settings) -> None:
     rate = settings.rate_limit
     buckets = TokenBuckets(rate, shared_file("rate-limits")) if rate else None
 
+    def refuse() -> NoReturn:
+        current_app.extensions["metrics"].refuse("queue")
+        raise ServiceUnavailable(BUSY)
+
     def enter() -> None:
         nonlocal in_progress
         if request.endpoint in UNCOUNTED:
@@ -133,8 +135,7 @@ def register(app: Flask, settings: Settings) -> None:
                 in_progress += 1
                 g.is_counted = True
                 return
-        current_app.extensions["metrics"].refuse("queue")
-        raise ServiceUnavailable(BUSY)
+        refuse()
 
     def begin() -> None:
         if request.url_rule is None or operation_for(request.url_rule).role is None:
@@ -146,11 +147,6 @@ def register(app: Flask, settings: Settings) -> None:
         who = f"key {name}" if name else f"address {network_of(request.remote_addr)}"
         if buckets is not None and (seconds := buckets.take(who)) > 0:
             raise TooManyRequests(f"At most {rate:g} requests a second are allowed.", retry_after=math.ceil(seconds))
-
-    def end(response: Response) -> Response:
-        if response.status_code == 200 and not response.is_streamed and deadline.remaining() == 0:
-            return current_app.make_response(current_app.handle_user_exception(DeadlinePassed()))
-        return response
 
     def leave(error: BaseException | None) -> None:
         nonlocal in_progress, large_bytes
@@ -166,13 +162,11 @@ def register(app: Flask, settings: Settings) -> None:
                 large_bytes += size
                 g.large_bytes = size
                 return
-        current_app.extensions["metrics"].refuse("queue")
-        raise ServiceUnavailable(BUSY)
+        refuse()
 
     app.extensions["hold"] = hold
     app.before_request(enter)
     app.before_request(begin)
-    app.after_request(end)
     app.teardown_request(leave)
 
 
@@ -194,15 +188,9 @@ def read_body(most: int) -> bytes:
     return body
 
 
-class ConcurrencyLimit:
-    """A limit on how many requests of a kind an application answers at a time."""
-
-    def __init__(self, name: str, most: int) -> None:
-        self._name, self._most = f"{name}_slots", most
-
-    def take(self, full: Exception) -> Callable[[], None]:
-        """Take a place; return the function that gives it back. Raises `full` if none is free."""
-        slots = current_app.extensions.setdefault(self._name, threading.BoundedSemaphore(self._most))
-        if not slots.acquire(blocking=False):
-            raise full
-        return slots.release  # type: ignore[no-any-return]  # extensions have no types
+def take_slot(kind: str, most: int, full: Exception) -> Callable[[], None]:
+    """Take one of the places for requests of a kind; return the function that gives it back. Raises `full`."""
+    slots = current_app.extensions.setdefault(f"{kind}_slots", threading.BoundedSemaphore(most))
+    if not slots.acquire(blocking=False):
+        raise full
+    return slots.release  # type: ignore[no-any-return]  # extensions have no types

@@ -4,9 +4,9 @@ Routes get their retriever from `visible`, and call `may_write` before they chan
 scope are answered like documents that do not exist. Scores and counts of words are those of the whole collection.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from flask import current_app, g
 from msgspec.structs import replace
@@ -14,13 +14,11 @@ from msgspec.structs import replace
 from rag.errors import CollectionMissing
 from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest
 from rag.query.results import Answer, QueryTokens, Suggestion
-from rag.query.served_model import Embedding
 from rag.serving.access import EVERYTHING, NOTHING, Scope
 from rag.serving.live import LiveRetriever
 
 Found = TypeVar("Found")
 
-Role = Literal["query", "document"]
 OUTSIDE = "is none that this caller may write"  # whether or not it exists
 FACTS = ("generation", "created_at", "documents", "chunks")  # of the default collection, in a status
 USER = "user:"  # before the name of a user in that of a caller; no key has a colon in its name
@@ -72,16 +70,14 @@ def sees_all() -> bool:
 
 
 class ScopedRetriever(LiveRetriever):
-    """A retriever of the collections and documents of a scope; a test checks that it narrows every method."""
+    """A retriever of the collections and documents of a scope; a test checks that it narrows all that tells of them.
+
+    It has no models: texts of callers go to the retriever itself.
+    """
 
     def __init__(self, retriever: LiveRetriever, scope: Scope) -> None:
         self._inner = retriever
         self._scope = scope
-
-    @property
-    def ready(self) -> bool:
-        """Whether a search would be answered now."""
-        return self._inner.ready
 
     def status(self) -> dict[str, Any]:
         """Return the facts of the server, with the collections of the scope alone."""
@@ -104,18 +100,6 @@ class ScopedRetriever(LiveRetriever):
         return self._ask_within(
             request.collection, request.only, lambda inner, only: inner.search(replace(request, filter=only), embedded)
         )
-
-    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
-        """Embed texts of the caller."""
-        return self._inner.embed(texts, role, model)
-
-    def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries."""
-        return self._inner.embed_queries(queries)
-
-    def rerank(self, query: str, texts: Sequence[str]) -> tuple[list[float], int]:
-        """Score texts of the caller."""
-        return self._inner.rerank(query, texts)
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document of the scope."""
@@ -141,10 +125,6 @@ class ScopedRetriever(LiveRetriever):
     def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         """Return every document of the scope."""
         return self._ask_within(collection, filter, lambda inner, only: inner.documents(collection, only))
-
-    def close(self) -> None:
-        """Stop background work and release files."""
-        self._inner.close()
 
     def _ask_within(
         self, collection: str, wanted: Filter | None, ask: Callable[[LiveRetriever, Filter | None], Found]

@@ -89,7 +89,7 @@ def test_fields_of_documents_are_read_in_the_order_asked_for(client, retriever, 
 
 
 WRONG = {  # by path, field and status: fields of the request
-    (EMBED, "input", 400): [{"input": x} for x in (None, [], ["a\ud800"], ["a"] * 2049, "a" * 100_001)],
+    (EMBED, "input", 400): [{"input": x} for x in (None, [], ["a"] * 2049, "a" * 100_001)],
     (EMBED, "input[1]", 400): ({"input": ["a", ""]},),
     (EMBED, "role", 400): ({"role": "passage"},),
     (EMBED, "dimensions", 400): ({"dimensions": 7},),
