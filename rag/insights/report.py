@@ -22,13 +22,12 @@ from typing import Any, NamedTuple
 from indexer.decoding import one_line
 from indexer.generation.lexical.analysis import fold
 from rag.errors import InsightsError
-from rag.insights.store import DATABASE, MOST_CHARACTERS, first_id, open_to_read, time_of
+from rag.insights.store import DATABASE, MOST_CHARACTERS, first_id, open_to_read
 
 MOST_READ = 200_000  # searches, the latest
 LISTED = 50  # questions
 MOST_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_KEYS = {"asked": "question", "unanswered": "question", "days": "day"}  # name of the first column, by table
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Chinese and Japanese keyboards too
 _GROUPS = """
 WITH searched AS (
@@ -41,12 +40,11 @@ WITH searched AS (
         coalesce(worst < 0, 0) AS bad, hits AND coalesce(worst, 0) >= 0 AND via IN ('page', 'box') AS unopened
     FROM searched LEFT JOIN told ON search = id
 )
-SELECT {key}, query, max(id), count(*), sum(NOT answered AND (empty OR far OR bad OR unopened)),
+SELECT query, max(id), count(*), sum(NOT answered AND (empty OR far OR bad OR unopened)),
     sum(NOT answered AND empty), sum(NOT answered AND far), sum(NOT answered AND bad), sum(NOT answered AND unopened),
     coalesce(sum(opened), 0), coalesce(sum(best > 0), 0), round(avg(cosine), 3)
-FROM failed GROUP BY 1 ORDER BY 3
+FROM failed GROUP BY {key} ORDER BY 2
 """
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LEAST = 2  # searches in which a document was opened
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
 MARK = "from-insights.json"  # of a folder that was written here, and so may be written again
@@ -87,14 +85,13 @@ class Report:
     total: Group
     asked: list[tuple[str, Group]]  # questions as they were last spelled, the most asked first
     unanswered: list[tuple[str, Group]]  # without a good answer, the most often first
-    days: list[tuple[str, Group]]  # oldest first, none left out
 
     def as_csv(self, table: str) -> str:
-        """Return the table asked, unanswered or days as CSV with a heading line and no formula."""
+        """Return the table asked or unanswered as CSV with a heading line and no formula."""
         out = io.StringIO()
         writer = csv.writer(out)
-        writer.writerow([_KEYS[table], *Group._fields])
-        writer.writerows([no_formula(one_line(key)), *group] for key, group in getattr(self, table))
+        writer.writerow(["question", *Group._fields])
+        writer.writerows([no_formula(one_line(query)), *group] for query, group in getattr(self, table))
         return out.getvalue()
 
 
@@ -102,23 +99,20 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     """Add up the searches of some days in a store, today's included. Raises InsightsError, sqlite3.Error or OSError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
-    by_key: dict[str, list[tuple[Any, str, Group]]] = {}  # key, question as it was last spelled
-    collections: list[str] = []
+    total, questions, collections = Group(), list[tuple[str, Group]](), list[str]()
     if (folder / DATABASE).exists() or not folder.is_dir():  # where there is only a folder, nothing was asked yet
         first = first_id(since.timestamp())
         with closing(open_to_read(folder)) as connection:
-            connection.create_function("question_key", 1, question_key, deterministic=True)
-            connection.create_function("day_of", 1, lambda id: int(time_of(id) // 86_400), deterministic=True)
-            for key in ("''", "day_of(id)", "question_key(query)"):
+
+            def groups(key: str) -> list[tuple[str, Group]]:
                 found = connection.execute(_GROUPS.format(key=key), (first, collection, collection, MOST_READ))
-                by_key[key] = [(name, query, Group(*counts)) for name, query, _, *counts in found]
+                return [(query, Group(*counts)) for query, _, *counts in found]
+
+            connection.create_function("question_key", 1, question_key, deterministic=True)
+            total = next((group for _, group in groups("''")), total)
+            questions = groups("question_key(query)")
             names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
             collections = [name for (name,) in names]
-    total, of_days, of_questions = by_key.values() if by_key else ([], [], [])
-    by_day = {day: group for day, _, group in of_days}
-    first_day = int(since.timestamp() // 86_400)
-    every_day = {*range(first_day, first_day + days), *by_day}
-    questions = [(query, group) for _, query, group in of_questions]
 
     def by_need(question: tuple[str, Group]) -> tuple[int, int, str]:
         text, group = question  # what was shown but not opened may have been the answer
@@ -128,10 +122,9 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
         since=f"{since:%Y-%m-%d}",
         collection=collection,
         collections=collections,
-        total=total[0][2] if total else Group(),
+        total=total,
         asked=sorted(questions, key=lambda each: (-each[1].asked, each[0]))[:LISTED],
         unanswered=sorted((each for each in questions if each[1].unanswered), key=by_need)[:LISTED],
-        days=[(f"{_EPOCH + timedelta(days=day):%Y-%m-%d}", by_day.get(day, Group())) for day in sorted(every_day)],
     )
 
 

@@ -30,7 +30,6 @@ WRITE_S = 0.5  # between two writes; what waits is lost if the process is killed
 MOST_WAITING_BYTES = 16_000_000  # of searches and feedback that wait for the disk; more are dropped
 MOST_BYTES = 500_000_000  # of the store
 _FEEDBACK_SIZE = 1_000  # bytes, about
-_FEEDBACK_PATIENCE_S = 3.0  # until another worker has written the search
 _CLEAN_S = 60.0  # between two deletions
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
 _LOCK = "lock"  # held while the database is made or brought to this version
@@ -79,11 +78,6 @@ def first_id(at: float) -> str:
     return f"{int(at * 1000) << _NOISE_BITS:016x}"
 
 
-def time_of(id: str) -> float:
-    """Return when a search was made, in seconds since 1970."""
-    return (int(id[:16], 16) >> _NOISE_BITS) / 1000
-
-
 class Searched(NamedTuple):
     """A search that was answered."""
 
@@ -117,14 +111,15 @@ class InsightsStore:
         """Close the database."""
         self._connection.close()
 
-    def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> list[Feedback]:
-        """Write both, all or nothing; return the feedback on searches that are missing, which may come later."""
+    def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> None:
+        """Write both, all or nothing; feedback on what is no search, or no hit of it, is ignored."""
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             for one in searches:
                 connection.execute(_ADD, (*one[:4], len(one.hits), *one[5:]))
                 connection.executemany(_ADD_HIT, [(one.id, rank, *hit) for rank, hit in enumerate(one.hits)])
-            return [each for each in feedback if not self._add_feedback(*each)]
+            for each in feedback:
+                self._add_feedback(*each)
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
         """Delete searches that nobody saw, those older than some days, and the oldest while the file is too large."""
@@ -144,18 +139,14 @@ class InsightsStore:
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
-    def _add_feedback(self, id: str, what: What, passage: str) -> bool:
-        """Return whether the search is there; feedback on no hit of it is ignored."""
+    def _add_feedback(self, id: str, what: What, passage: str) -> None:
         execute = self._connection.execute
-        if execute("SELECT 1 FROM searches WHERE id = ?", (id,)).fetchone() is None:
-            return False
         if what != "seen":
             column, value = ("opened", 1) if what == "opened" else ("verdict", _VERDICTS[what])
             change = f"UPDATE hits SET {column} = ? WHERE search = ? AND passage = ?"  # noqa: S608
             if not execute(change, (value, id, passage)).rowcount:
-                return True
+                return
         execute("UPDATE searches SET seen = 1 WHERE id = ? AND seen = 0", (id,))
-        return True
 
 
 def open_to_read(folder: Path) -> sqlite3.Connection:
@@ -200,7 +191,7 @@ class Recorder:
         self.count: Callable[[str, int], None] = lambda *_: None  # takes "written" or "dropped", and of how many
         self._folder, self._days = folder, days
         self._searches: deque[Searched] = deque()
-        self._feedback: deque[tuple[float, Feedback]] = deque()  # with the time of arrival
+        self._feedback: deque[Feedback] = deque()
         self._lock = threading.Lock()
         self._room = MOST_WAITING_BYTES
         self._is_failing = False
@@ -242,7 +233,7 @@ class Recorder:
     def add_feedback(self, id: str, what: What, passage: str) -> None:
         """Take what became of a search; feedback on an unknown search is ignored."""
         if self._has_room(_FEEDBACK_SIZE):
-            self._feedback.append((time.monotonic(), Feedback(id, what, passage)))
+            self._feedback.append(Feedback(id, what, passage))
 
     def _has_room(self, size: int) -> bool:
         with self._lock:
@@ -267,17 +258,14 @@ class Recorder:
         try:
             with closing(InsightsStore(self._folder)) as store:  # again each time: an operator may remove the file
                 searches, feedback = list(self._searches), list(self._feedback)
-                unknown = set(store.write(searches, [each for _, each in feedback]))
+                store.write(searches, feedback)
                 for _ in searches:
                     self._searches.popleft()
                 for _ in feedback:
                     self._feedback.popleft()
                 self.count("written", len(searches))
-                oldest = time.monotonic() - _FEEDBACK_PATIENCE_S
-                again = [(at, each) for at, each in feedback if each in unknown and at > oldest]
-                self._feedback.extend(again)
                 with self._lock:
-                    self._room += sum(map(_size, searches)) + _FEEDBACK_SIZE * (len(feedback) - len(again))
+                    self._room += sum(map(_size, searches)) + _FEEDBACK_SIZE * len(feedback)
                 if is_due:
                     self._cleaned = time.monotonic()
                     store.retain(time.time(), self._days, MOST_BYTES)

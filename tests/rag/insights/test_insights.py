@@ -56,12 +56,11 @@ def test_the_folder_is_private(store: InsightsStore) -> None:
 
 
 def test_feedback_is_on_hits_of_a_search_whose_id_is_known(store: InsightsStore) -> None:
-    one, later = searched("one", seen=False), searched("later")
+    one = searched("one", seen=False)
     store.write([one], [])
     ignored = [Feedback(f"{one.id[:16]}{5:016x}", "good", "chunk-1"), Feedback(one.id, "good", "chunk-9")]
-    assert store.write([], ignored) == ignored[:1]  # it might be of another worker, and is dropped later
+    store.write([], ignored)
     assert rows(store.folder, "SELECT seen FROM searches") == [(0,)]
-    assert store.write([], [Feedback(later.id, "good", "chunk-1")]) == [Feedback(later.id, "good", "chunk-1")]
     told = [Feedback(one.id, what, f"chunk-{rank}") for what, rank in (("bad", 1), ("opened", 1), ("good", 2))]  # type: ignore[arg-type]
     store.write([], told)
     judged = "SELECT passage, opened, verdict FROM hits WHERE opened OR verdict"
@@ -125,7 +124,6 @@ def test_the_report(store: InsightsStore) -> None:
     text, group = found.asked[0]
     assert (text, group.asked, group.opened) == ("How do I vacuum?", 2, 2)
     assert found.collections == ["default", "notes"]
-    assert [group.asked for _, group in found.days] == [0, 0, 0, 0, 0, 1, 6]
     assert {text: group.reasons() for text, group in found.unanswered} == {
         "nothing there": [("no hit", 1)],
         "far away": [("nothing close", 1), ("not opened", 1)],
@@ -138,7 +136,6 @@ def test_the_report(store: InsightsStore) -> None:
     table = list(csv.DictReader(io.StringIO(found.as_csv("asked"))))
     assert (table[0]["question"], table[0]["asked"]) == ("How do I vacuum?", "2")
     assert "'=cmd|'x'" in {row["question"] for row in table}
-    assert len(found.as_csv("days").splitlines()) == 8
 
 
 def test_no_spreadsheet_runs_a_question() -> None:
