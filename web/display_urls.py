@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -22,12 +22,6 @@ class Link(NamedTuple):
 
     href: str | None  # None where it is not
     place: str
-
-
-def link_to(url: str) -> Link:
-    """Make a link of an address that a browser follows from a page, and text of any other: `file:` is blocked there."""
-    is_followed = SAFE_URL.fullmatch(url) and is_of_web(url)
-    return Link(url if is_followed else None, place_of(url))
 
 
 def is_of_web(url: str) -> bool:
@@ -50,14 +44,16 @@ class Places:
     def __init__(self, sources: Iterable[str] = ()) -> None:
         """Take the sources of a collection."""
         roots = {source: place_of(source).rstrip("/") for source in sources if _is_local(source)}
-        self._roots = sorted({*roots.values()}, key=len, reverse=True)
-        names = Counter(map(_name_of, roots.values()))
+        same = Counter(map(_name_of, {*roots.values()}))
+        self._names = {  # of folders, the longest first, each with the folder it is in where others are called the same
+            root: _name_of(root) if same[_name_of(root)] == 1 else "/".join(root.rsplit("/", 2)[-2:])
+            for root in sorted({*roots.values()}, key=len, reverse=True)
+        }
         self._starts: list[tuple[str, str, str]] = []  # field of a filter, name, and how values of that source begin
         for source, root in roots.items():
-            name = _name_of(root)
-            if names[name] == 1:
-                self._starts.append(("source", name, source))
-            if names[name] == 1 and source[0] == "/":
+            name = self._names[root]
+            self._starts.append(("source", name, source))
+            if source[0] == "/":
                 uri = Path(root).as_uri()
                 self._starts += [("url_prefix", name, uri), ("path", name, uri.removeprefix("file://"))]
 
@@ -68,12 +64,12 @@ class Places:
 
     def of_folder(self, path: str) -> str:
         """Return the path of a folder, which may be one on a site too, as people read it."""
-        is_inside = any(f"{root}/".startswith(f"{path}/") or path.startswith(f"{root}/") for root in self._roots)
+        is_inside = any(f"{root}/".startswith(f"{path}/") or path.startswith(f"{root}/") for root in self._names)
         return self._shortened(path) if is_inside else path
 
     def link_to(self, url: str) -> Link:
-        """Make a link of an address, as the function of this name does."""
-        return Link(link_to(url).href, self.of(url))
+        """Make a link of an address that a browser follows from a page, and text of any other: `file:` is blocked."""
+        return Link(url if SAFE_URL.fullmatch(url) and is_of_web(url) else None, self.of(url))
 
     def display_value(self, field: str, value: str) -> str:
         """Return a value of a field of a filter with the name of its source in place of the path on the server."""
@@ -89,14 +85,14 @@ class Places:
 
     def within(self, text: str) -> str:
         """Return a text in which sources are named as readers see them."""
-        for root in self._roots:
-            text = text.replace(root, _name_of(root))
+        for root, name in self._names.items():
+            text = text.replace(root, name)
         return text
 
     def _shortened(self, path: str) -> str:
-        for root in self._roots:
+        for root, name in self._names.items():
             if path == root or path.startswith((f"{root}/", f"{root}!")):
-                return _name_of(root) + path[len(root) :]
+                return name + path[len(root) :]
         return _name_of(path.rstrip("/"))
 
 
@@ -106,14 +102,6 @@ def places(collection: str) -> Places:
         return Places(current_app.extensions["retriever"].describe(collection)["sources"])
     except (NotReady, NotThere):
         return Places()
-
-
-def distinct(names: Sequence[str], values: Sequence[str]) -> list[str]:
-    """Return names, those that are not the only ones of their kind with more of the path that each stands for."""
-    return [
-        "/".join(value.rstrip("/").rsplit("/", 2)[-2:]) if names.count(name) > 1 else name
-        for name, value in zip(names, values, strict=True)
-    ]
 
 
 def _replaced(field: str, value: str, starts: Iterable[tuple[str, str]]) -> str:

@@ -12,12 +12,9 @@ from rag.insights.report import MOST_DAYS, Report, report
 from rag.messages import InCollection, Request
 from rag.serving.jobs import PushedQueue
 from web.api.requests import read_query, recorder, retriever, settings
-from web.display_urls import Link, Places, distinct, link_to
-from web.metrics import Metrics
+from web.display_urls import Places
 from web.openapi import HTML, Content, Operation
 
-STAGES = {"embed": "Embedding", "dense": "Dense", "lexical": "Lexical", "fuse": "Fusion", "total": "All"}
-BUILD_STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")  # as they follow each other
 FAILURES = 10  # that are listed
 OFFERED = (1, 7, 30, 90)  # days
 status = Blueprint("status", __name__)
@@ -34,20 +31,18 @@ class InsightsRequest(Request):
 class TableRequest(InsightsRequest):
     """One of the tables of the page."""
 
-    table: Literal["asked", "unanswered", "days"] = "asked"
+    table: Literal["asked", "unanswered"] = "asked"
 
 
 @status.get("/status")
 @Operation(role="read", whole=True, query=InCollection, responses={200: HTML}, errors=(404,))
 def show_status() -> str:
     """Show the status page."""
-    metrics: Metrics = current_app.extensions["metrics"]
     state = retriever().status()
     collection = read_query(InCollection).collection
     index: dict[str, Any] | None = None
     with suppress(NotReady):  # the page says why, by the status
         index = retriever().describe(collection)
-    means = metrics.means()
     pushed: dict[str, Any] | None = None
     with suppress(OSError, sqlite3.Error):  # nothing can be pushed either, then, and who does is told
         pushes: PushedQueue | None = current_app.extensions["pushes"]
@@ -59,19 +54,15 @@ def show_status() -> str:
         index=index,
         pushed=pushed,
         **(_of_index(index) if index else {}),
-        searches=means["total"][0],
-        stages=[(label, f"{seconds * 1000:.1f} ms") for name, label in STAGES.items() for _, seconds in [means[name]]],
     )
 
 
 def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     report = index["report"]
-    seconds = report.get("seconds", {})
     named = Places(index["sources"])
-    names = distinct([named.of(source) for source in index["sources"]], index["sources"])
     return {
         "built": f"{index['created_at'][:16].replace('T', ' ')} UTC",
-        "sources": [Link(link_to(source).href, name) for source, name in zip(index["sources"], names, strict=True)],
+        "sources": [named.link_to(source) for source in index["sources"]],
         "report": report,
         "failures": [
             (named.link_to(failure["url"]), named.within(failure["reason"]))
@@ -83,8 +74,7 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
         ],
         "counts": [(name, report.get(name, {}).get("count", 0)) for name in ("new", "changed", "gone")]
         + [("unchanged", report.get("unchanged", 0))],
-        "build": [f"{name} {seconds[name]:,.1f} s" for name in BUILD_STAGES if name in seconds],
-        "took": seconds.get("total"),
+        "took": report.get("seconds", {}).get("total"),
     }
 
 

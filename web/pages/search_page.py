@@ -8,7 +8,6 @@ from urllib.parse import unquote, urlencode
 
 from flask import Blueprint, g, render_template, request, url_for
 from msgspec import Meta, structs
-from werkzeug.exceptions import UnsupportedMediaType
 
 from rag.decoding import is_blank
 from rag.errors import NotReady, NotThere
@@ -28,15 +27,12 @@ from rag.query.request import (
 )
 from rag.query.results import FACETS, Answer, Hit, Share, is_source_code, section_within
 from web.api import requests
-from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, distinct, is_of_web, place_of, places
-from web.guards.limits import MAX_BODY_BYTES, read_body
-from web.openapi import HTML, Content, Operation
+from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, place_of, places
+from web.openapi import HTML, Operation
 from web.pages.snippets import make_section, make_snippet
 
-STAGES = ("total", "embed", "dense", "lexical", "fuse", "rerank", "sentences")
 EXAMPLES = 4
 ALSO = 3  # addresses of the same passage that are shown
-FORM = "application/x-www-form-urlencoded"
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _KINDS = {
@@ -127,11 +123,13 @@ class PageSearch:
             set_already = len(others) < len(self.pairs) and name != "path"
             shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
             if len(shares) > 1 and not set_already:
-                values = [share["value"] for share in shares]
-                labels = distinct([_label(name, value, self.places) for value in values], values)
                 choices = [
-                    {"label": label, "count": share["count"], "address": self.address([*others, (name, value)])}
-                    for label, value, share in zip(labels, values, shares, strict=True)
+                    {
+                        "label": _label(name, share["value"], self.places),
+                        "count": share["count"],
+                        "address": self.address([*others, (name, share["value"])]),
+                    }
+                    for share in shares
                 ]
                 facets.append({"heading": HEADINGS[name], "choices": choices})
         return facets
@@ -153,26 +151,10 @@ def index() -> str:
 
     Empty and unknown fields are ignored, so links with tracking parameters still work.
     """
-    return _page(request.query_string)
-
-
-@blueprint.post("/")
-@Operation(role="read", body=Content(FORM, {"type": "object"}), responses={200: HTML}, errors=(404,))
-def index_of_long() -> str:
-    """Show the search page for a query that is too long for an address.
-
-    The fields are those of the address.
-    """
-    if request.mimetype != FORM:
-        raise UnsupportedMediaType(f"Send the fields as {FORM}.")
-    return _page(read_body(MAX_BODY_BYTES))
-
-
-def _page(fields: bytes) -> str:
     # other parameters are left alone: links people share pick up tracking parameters on the way
     parameters = {
         name: values
-        for name, values in requests.parse_query_string(fields).items()
+        for name, values in requests.parse_query_string(request.query_string).items()
         if (name in PageFields.__struct_fields__ or requests.is_filter(name)) and any(values)
     }
     query = parameters.pop("q", [""])[0].strip()
@@ -183,7 +165,9 @@ def _page(fields: bytes) -> str:
     g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
     named = places(parameters.get("collection", [DEFAULT_COLLECTION])[0])
     parameters = named.index_values(parameters)
-    search = structs.replace(requests.search_of_parameters({"q": ["?"], **parameters}), query=query)
+    blank = is_blank(query)
+    search = requests.search_of_parameters({"q": ["?" if blank else query], **parameters})
+    search = structs.replace(search, query=query)
     asked = PageSearch(search, named)
     collections = [one["name"] for one in status.get("collections", [])]
     offers = len(collections) > 1 and search.collection in collections
@@ -194,13 +178,12 @@ def _page(fields: bytes) -> str:
         "collections": collections if offers else [],
         "narrowed": [one for one in asked.narrowed() if not (offers and one["name"] == "collection")],
     }
-    if is_blank(query):
+    if blank:
         examples = [(text, asked.asking(text)) for text in _examples(status, search.collection)]
         index = next((one for one in status.get("collections", []) if one["name"] == search.collection), status)
         created = index.get("created_at")
         day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
-    requests.search_of_parameters({"q": [query], **parameters})  # raises for a query that is too long
     search = structs.replace(search, facets=True, expand="section" if opened else "none")
     repeats = bool(opened) or search.sentences  # what is shown already, with more of it
     answer = requests.run(search, via=None if repeats else "page")
@@ -221,7 +204,7 @@ def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
 
 def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
     """Return what the page shows of an answer."""
-    search, took, meant = asked.search, answer.took_ms, answer.did_you_mean
+    search, meant = asked.search, answer.did_you_mean
     question: dict[str, Any] | None = None  # the body of a request that has an answer written from the first hits
     if g.form["answers"]:
         question = {"query": search.query, "mode": search.mode, "collection": search.collection}
@@ -242,7 +225,6 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
         "next": answer.next,
         "search_id": answer.search_id,
         "unmarked": unmarked,
-        "took": [(stage, f"{took[stage]:.1f} ms") for stage in STAGES if took.get(stage)],
     }
 
 

@@ -14,8 +14,7 @@ from markupsafe import Markup, escape
 Span = tuple[int, int]  # characters [start, end)
 
 SNIPPET_CHARS = 320
-LEAD_CHARS = 110  # shown at most before the first match of a snippet
-LEAD_LINES = 3  # of code before the line with the first match
+LEAD_CHARS = 110  # above that, shown before the first match
 LONGEST_WORD = 120  # characters without a space that are kept whole: an address, a path
 CELL = " | "  # between the cells of a row
 MARK = Markup("<mark>")
@@ -164,12 +163,7 @@ def _window(text: str, blocks: list[TextBlock], spans: list[Span], size: int) ->
     first = last = max(matched, key=words_from) if matched else 0
     while last + 1 < len(units) and units[last + 1][1] - units[first][0] <= size:
         last += 1
-    in_code = any(block.kind == "code" and block.start <= units[first][0] < block.end for block in blocks)
-    for _ in range(LEAD_LINES if in_code else 1):
-        if first == 0 or units[last][1] - units[first - 1][0] > size + LEAD_CHARS:
-            break
-        first -= 1
-    while first > 0 and last + 1 == len(units) and units[last][1] - units[first - 1][0] <= size:
+    while first > 0 and units[last][1] - units[first - 1][0] <= size + LEAD_CHARS:
         first -= 1
     return units[first][0], units[last][1]
 

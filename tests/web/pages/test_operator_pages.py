@@ -54,7 +54,6 @@ def test_it_says_what_is_served_and_what_the_last_build_did(client, retriever):
         "Model all-MiniLM-L6-v2",
         "new 3 changed 2 gone 1 unchanged 1,164",
         "took 61.2 s; 70 passages were embedded, 13,332 reused",
-        "at the same time: fetch 20.0 s, embed 40.0 s, publish 0.1 s.",
         "15 No text.",
         "javascript:alert(1): &lt;b&gt;no&lt;/b&gt;",
         "and 2 more",
@@ -98,7 +97,6 @@ def test_the_page(operator):
 
 
 def test_tables(operator):
-    assert len(operator.get("/api/v1/insights.csv?days=7&table=days").text.splitlines()) == 8
     reply = operator.get("/api/v1/insights.csv?table=unanswered")
     assert reply.mimetype == "text/csv"
     assert [row["question"] for row in csv.DictReader(io.StringIO(reply.text))] == ["nothing & nobody"]
