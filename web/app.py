@@ -47,7 +47,6 @@ FRESH_S = 3600  # a page that has the script of the search box asks for a newer 
 MOST_NAME = 60  # characters
 # one or more segments that no browser reads as another host, a parent folder or a script
 _PREFIX = re.compile(r"(?=.{1,200}\Z)(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9._~-]+)+")
-_PAGE = ("base.html", "hits.html", "page.html", "parts.html", "reading.html", "state.html")  # templates of the page
 _PROTECTION = {**SECURITY_HEADERS, "Cache-Control": "no-store"}  # answers change when the index does
 
 
@@ -62,11 +61,10 @@ def livez() -> Response:
 @Operation(role=None, responses={200: Status}, errors=(503,))
 def readyz() -> Response:
     """Check readiness, and what is served."""
-    seen = visible_retriever()
-    status = seen.status()
+    status = visible_retriever().status()
     if current_app.extensions["draining"].is_set():
         return respond(problem(503, "The server is shutting down: it finishes running requests, then stops."))
-    if seen.ready:
+    if status["ready"]:
         return jsonify({**status, "ready": True})
     return respond(problem(503, str(status.get("reason") or "The model and the index are still loading.")))
 
@@ -141,7 +139,8 @@ def application(settings: Settings | None = None) -> Flask:
     recorder = Recorder(settings.insights_folder, settings.insights_days) if settings.insights else None
     app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
     # compiled now, and not for the first reader; nor does the first search wait for that
-    threading.Thread(target=lambda: list(map(app.jinja_env.get_template, _PAGE)), daemon=True).start()
+    templates = app.jinja_env
+    threading.Thread(target=lambda: list(map(templates.get_template, templates.list_templates())), daemon=True).start()
     pushes.start()
     if recorder:
         recorder.start()

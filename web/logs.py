@@ -8,12 +8,11 @@ The other variables of OpenTelemetry work as its documentation says. The extra `
 import json
 import logging
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 from flask import Flask, g, has_request_context
@@ -26,13 +25,12 @@ COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # never traced
 FIELDS = "fields"  # attribute of a record that carries them
 _TRACING = "opentelemetry.instrumentation.flask"
-_PLAIN = re.compile(r"[\w.:/@%+,-]+", re.ASCII)
 
 requests = logging.getLogger("pilotlight.request")
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, message, and fields as name=value; what could be taken for another field or line is quoted."""
+    """Time, level, message, and fields as name=value, the value as JSON has it."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -40,9 +38,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Add the fields to the message."""
         shown = [super().formatMessage(record)]
-        for name, value in _fields(record).items():
-            text = str(value)
-            shown.append(f"{name}={text if _PLAIN.fullmatch(text) else json.dumps(text)}")
+        shown += [f"{name}={json.dumps(value, default=str)}" for name, value in _fields(record).items()]
         return " ".join(shown)
 
 
@@ -115,13 +111,10 @@ def check_tracing() -> bool:
     if collector is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     try:
-        is_installed = find_spec(_TRACING) is not None
-    except ModuleNotFoundError:  # a parent of it is missing
-        is_installed = False
-    if not is_installed:
-        raise SettingsError(
-            f"{collector} is set, but traces need pip install 'pilotlight[otel]': install it or unset it"
-        )
+        import_module(_TRACING)
+    except ImportError:
+        message = f"{collector} is set, but traces need pip install 'pilotlight[otel]': install it or unset it"
+        raise SettingsError(message) from None
     return True
 
 

@@ -39,7 +39,6 @@ NO_ROUTE = "none"
 REQUEST_ID = "X-Request-Id"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
-_IDLE = {"dense": "lexical", "lexical": "dense"}  # the stage that a mode leaves out
 _PUSHED = {  # name of the metric: field of `PushedQueue.waiting`
     "waiting": ("queued", "Changes that wait to be indexed."),
     "failed": ("failed", "Documents that could not be read."),
@@ -83,7 +82,7 @@ class Metrics:
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
         """Count one search that was answered."""
         for stage in STAGES:
-            if (milliseconds := answer.took_ms.get(stage)) and stage != _IDLE.get(mode):
+            if milliseconds := answer.took_ms.get(stage):
                 self._child(self._stages, stage, mode, collection).observe(milliseconds / 1000)
 
     def batch(self, texts: int, waiting: int) -> None:
@@ -108,17 +107,6 @@ class Metrics:
     def text(self) -> bytes:
         """Return everything in the Prometheus text format."""
         return exposition.generate_latest(self._collected)
-
-    def means(self) -> dict[str, tuple[int, float]]:
-        """Return how many searches had each stage, and the mean of its seconds, over modes and collections."""
-        found = {(stage, name): 0.0 for stage in STAGES for name in ("count", "sum")}
-        for sample in (sample for metric in self._collected.collect() for sample in metric.samples):
-            name = sample.name.removeprefix("pilotlight_search_stage_seconds_")
-            if (key := (sample.labels.get("stage", ""), name)) in found:
-                found[key] += sample.value
-        return {
-            stage: (int(found[stage, "count"]), found[stage, "sum"] / max(1, found[stage, "count"])) for stage in STAGES
-        }
 
     def _child(self, metric: Any, *labels: str) -> Any:
         key = (metric, *labels)

@@ -37,17 +37,8 @@ def write_answer(
 ) -> Generator[Event | None, None, None]:
     """Yield the events of an answer to a question: hits, then tokens, citations and done.
 
-    None comes where nothing else has for a second. Closing the iterator ends the call of the endpoint.
-
-    Args:
-        found: the search that was made for the question.
-        endpoint: what writes the answer.
-        question: as it was asked.
-        history: what was asked and answered before.
-
-    Raises:
-        EndpointFailed: the endpoint cannot be reached, or fails.
-        EndpointSlow: it took too long.
+    `found` is the search that was made for it. None comes where nothing else has for a second. Closing the iterator
+    ends the call of the endpoint. Raises EndpointFailed or EndpointSlow.
     """
     start = time.perf_counter()
     yield event_of("hits", found.as_dict())

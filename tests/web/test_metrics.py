@@ -71,7 +71,6 @@ def test_batches_refusals_and_stages():
     metrics.batch(5, 7)
     metrics.refuse("queue")
     metrics.searched(answer(), "hybrid", "default")
-    metrics.searched(answer(lexical=0.0), "dense", "default")
     metrics.searched(answer(embed=0.0, dense=0.0), "lexical", "default")
     text = metrics.text().decode()
     found = values(text)
@@ -79,8 +78,8 @@ def test_batches_refusals_and_stages():
     assert found["pilotlight_model_batch_texts_sum"] == 6
     assert found['pilotlight_model_batch_texts_bucket{le="1.0"}'] == 1
     assert found['pilotlight_requests_refused_total{reason="queue"}'] == 1
-    assert 'mode="dense",stage="embed"' in text
-    assert not re.search(r'mode="dense",stage="lexical"|mode="lexical",stage="(embed|dense)"', text)
+    assert 'mode="hybrid",stage="embed"' in text
+    assert not re.search(r'mode="lexical",stage="(embed|dense)"', text)
 
 
 def test_workers_count_together_and_a_killed_one_loses_nothing(tmp_path):

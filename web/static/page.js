@@ -6,7 +6,6 @@
   const RETRY_MS = 2000;
   const USUAL = { mode: "hybrid", collection: "default" }; // left out of addresses
   const SLOW_MS = 400; // before a search is said to be going on
-  const LONGEST = 8000; // of an address; a longer query is sent in the body
   const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // what is asked counts once it was looked at
   const part = (id) => document.getElementById(id);
   const [form, box, results, facets, count] = ["search", "q", "results", "facets", "count"].map(part);
@@ -29,18 +28,16 @@
     return url.href;
   }
 
-  // what is too long for an address is kept beside that of the start page, and so is there again after a reload
   function remember(url) {
     asked = url;
-    if (url === (history.state?.asked ?? location.href)) return;
-    const entry = url.length > LONGEST ? [{ asked: url }, "", form.action] : [null, "", url];
-    if (settled) history.pushState(...entry);
-    else history.replaceState(...entry);
+    if (url === location.href) return;
+    if (settled) history.pushState(null, "", url);
+    else history.replaceState(null, "", url);
     settled = false;
   }
 
   function restore() {
-    asked = history.state?.asked ?? location.href;
+    asked = location.href;
     const parameters = new URL(asked).searchParams;
     box.value = parameters.get("q") ?? "";
     for (const [name, usual] of Object.entries(USUAL)) {
@@ -66,7 +63,7 @@
     const fresh = page.getElementById("results");
     const open = facets.querySelector("details")?.open;
     for (const name of ["state", "marks", "search"]) results.dataset[name] = fresh.dataset[name] ?? "";
-    for (const id of ["results", "facets", "narrowed", "timing", "skip"]) {
+    for (const id of ["results", "facets", "narrowed", "skip"]) {
       part(id).replaceChildren(...page.getElementById(id).childNodes);
     }
     if (open) facets.querySelector("details")?.setAttribute("open", "");
@@ -86,16 +83,12 @@
     results.replaceChildren(content);
     facets.replaceChildren();
     part("skip").replaceChildren();
-    part("timing").replaceChildren();
     count.textContent = title;
     dress();
   }
 
   async function fetchPage(url, signal) {
-    const { origin, pathname, searchParams } = new URL(url, location.href);
-    const long = url.length > LONGEST;
-    const sent = long ? { method: "POST", body: searchParams } : {};
-    const reply = await fetch(long ? origin + pathname : url, { headers: HEADERS, signal, ...sent });
+    const reply = await fetch(url, { headers: HEADERS, signal });
     const page = new DOMParser().parseFromString(await reply.text(), "text/html");
     return { status: reply.status, page: page.getElementById("results") ? page : null };
   }
@@ -154,7 +147,6 @@
       const [text, marked] = [hit, fresh.getElementById(hit.id)].map((one) => one?.querySelector(".text:not(.whole)"));
       if (text && marked?.querySelector(".near")) text.replaceChildren(...marked.childNodes);
     }
-    part("timing").replaceChildren(...fresh.getElementById("timing").childNodes);
   }
 
   // --- the list as the popup of a combobox: a grid, as its rows hold links and buttons
@@ -332,7 +324,6 @@
   box.setAttribute("aria-autocomplete", "list");
   dress();
   mark();
-  if (history.state?.asked) restore();
   box.value ||= new URL(location.href).searchParams.get("q") ?? ""; // not in the page of a server too busy to look
   if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();
