@@ -3,7 +3,7 @@
 import base64
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any, Self, TypeVar
@@ -24,7 +24,6 @@ Work = TypeVar("Work", Change, Job)
 Params = Mapping[str, str] | tuple[tuple[str, str], ...]  # of an address; as pairs, a name may come twice
 
 API = "/api/v1"
-BATCH = 32  # searches that go into one request
 BUSY = (429, 503)
 _MOST_CHARACTERS = 300  # of what a server says, in an error
 _POLL_S = 0.2
@@ -50,10 +49,6 @@ class _Problem(msgspec.Struct):
             kind = Rejected
         detail = otherwise if self.detail is None else " ".join(self.detail.split())[:_MOST_CHARACTERS]
         return kind(detail, status=status, field=self.field, retry_after=retry_after)
-
-
-class _Batch(msgspec.Struct):
-    answers: list[msgspec.Raw]
 
 
 class Client:
@@ -115,20 +110,6 @@ class Client:
         """Return titles and headings that go on as was typed, likeliest first."""
         params = (("q", typed), ("collection", collection), ("k", str(k)), *parameters_of(filter))
         return self._ask(f"{API}/suggest", messages.Suggestions, params=params).suggestions
-
-    def search_many(self, queries: Sequence[str], **options: Any) -> list[Answer | ClientError]:
-        """Answer many queries, which go through the model together; one that cannot be gives its error instead."""
-        outcomes: list[Answer | ClientError] = []
-        for start in range(0, len(queries), BATCH):
-            part = [_fields(query, options) for query in queries[start : start + BATCH]]
-            found = self._ask(f"{API}/search/batch", _Batch, {"queries": part}).answers
-            if len(found) != len(part):
-                raise ClientError(f"{self.url} did not answer every query: is it Pilotlight?")
-            for raw in map(bytes, found):
-                problem = self._decode(raw, _Problem)
-                error = problem.as_error(problem.status, "the server gave no answer")
-                outcomes.append(self._decode(raw, Answer) if problem.status is None else error)
-        return outcomes
 
     def answer(self, query: str, **options: Any) -> AnswerInWords:
         """Have an answer written from the hits; its `citations` number them. Only where the server is set up for it."""

@@ -1,7 +1,6 @@
 """The command `pilotlight`. Results go to stdout, progress and logs to stderr; a user's error is a line and exit 2."""
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -30,7 +29,6 @@ VERBS = {  # the module and function of each below `rag.commands`, and its summa
     "keys": ("serve.keys", "create, list and remove the API keys of a server"),
     "doctor": ("doctor.doctor", "show the CPU, engine, model and index in use, and report problems"),
 }
-_COMPLETE = "_PILOTLIGHT_COMPLETE"  # set by the shell's completion; the name is click's
 
 
 def load_verb(name: str) -> Verb:
@@ -81,16 +79,9 @@ def pilotlight(ctx: click.Context) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     logging.basicConfig(format="%(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
-    if _COMPLETE in os.environ:
-        from click.shell_completion import shell_complete
-
-        return shell_complete(pilotlight, {}, "pilotlight", _COMPLETE, os.environ[_COMPLETE])
     try:
-        with pilotlight.make_context("pilotlight", list(sys.argv[1:] if argv is None else argv)) as ctx:
-            code: int = pilotlight.invoke(ctx)
-            return code
-    except click.exceptions.Exit as end:  # --help, --version
-        return end.exit_code
+        code: int = pilotlight.main(argv, "pilotlight", standalone_mode=False)  # completes for a shell, too
+        return code
     except click.UsageError as error:
         text = f"{error.format_message()} See {error.ctx.command_path if error.ctx else 'pilotlight'} --help"
         if isinstance(error, click.NoSuchOption) and (instead := flag_hint(error.option_name)):
@@ -102,12 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"pilotlight: {SHORT if isinstance(error, MemoryError) else error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except click.Abort:
         print("pilotlight: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left; say nothing at exit
-        return 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from indexer.filter import Filter
 from rag.commands import models
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
-from rag.insights.report import LEAST, judged_questions, write_dataset
+from rag.insights.report import judged_questions, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, SearchRequest, fields_of, key_of
 from rag.settings import Settings, did_you_mean
 
@@ -101,14 +101,11 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
     is_flag=True,
     help="write this folder, from what people opened and judged in the live index, and measure nothing",
 )
-@click.option(
-    "--least", metavar="N", type=int, default=LEAST, help=f"searches that must have led to a hit (default: {LEAST})"
-)
 @_RERANK
-def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, least: int, mode: str, rerank: bool) -> Result:
+def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, mode: str, rerank: bool) -> Result:
     """Measure retrieval quality on a BEIR folder, or make one of what people ask."""
     if from_insights:
-        found = _write_insights(settings, beir_dir, least)
+        found = _write_insights(settings, beir_dir)
     else:
         evaluation = _evaluation("eval")
         dataset = evaluation.read_dataset(beir_dir)
@@ -131,11 +128,9 @@ def _evaluation(verb: str) -> Any:
         raise SettingsError(f"{verb} is not installed: pip install 'pilotlight[eval]'") from error
 
 
-def _write_insights(settings: Settings, folder: Path, least: int) -> dict[str, Any]:
-    if least < 1:
-        raise SettingsError(f"--least must be from 1, not {least}")
+def _write_insights(settings: Settings, folder: Path) -> dict[str, Any]:
     try:
-        judged = judged_questions(settings.insights_folder, settings.collection, least)
+        judged = judged_questions(settings.insights_folder, settings.collection)
         with closing(models.published_store(settings)) as store, closing(store.open(store.live_id())) as generation:
             facts = {"collection": settings.collection, "generation": generation.manifest.id}
             return write_dataset(folder, judged, generation.documents(), facts)

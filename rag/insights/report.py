@@ -191,7 +191,7 @@ def write_dataset(
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).exists():
         raise InsightsError(f"{folder} is not empty, and was not written from insights; name a new folder")
     if not judged:
-        raise InsightsError("no question has a hit that was judged good, or opened often enough: see --least")
+        raise InsightsError("no question has a hit that was judged good, or opened by at least two searches")
     (folder / "qrels").mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)  # it has what people ask
     wanted = {id for one in judged for id in one.documents}

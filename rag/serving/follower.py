@@ -1,10 +1,9 @@
 """Follow an index in a thread: open every new generation of every collection, warm it and swap it in."""
 
 import logging
-import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from embedder.errors import PilotlightError
@@ -24,9 +23,8 @@ from rag.settings import Settings
 
 POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # until a generation or a model that cannot be opened is tried again
-CHECKED_BYTES = 4 * 1024 * 1024  # of each collection's files that are compared with their checksums at every look
-ROUND_SECONDS = 600.0  # that such a comparison takes at least, from the first file to the last
-SUSPECT_SECONDS = 60.0  # between two comparisons of all files because a search has failed
+CHECK_SECONDS = 3600.0  # between two comparisons of all files of what is served with their checksums
+SUSPECT_SECONDS = 60.0  # the same where searches fail
 LOADING = "loading the model and the index"
 
 MakeEmbedder = Callable[[Settings], Embedder]
@@ -47,8 +45,7 @@ class ServedCollection:
         self.retry_at = 0.0
         self.suspect = False  # whether a search has failed
         self.files: SelfCheck | None = None  # of what is served from a folder
-        self.round: Iterator[int] = iter(())  # over these files
-        self.next_round = self.next_suspect = 0.0  # when the next one may begin
+        self.next_check = self.next_suspect = 0.0  # when they may be compared again, and where a search has failed
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of what is served, JSON-ready; empty where nothing is."""
@@ -159,16 +156,13 @@ class Follower:
         """Look after the files of what is served; leave a generation that has been damaged for the newest older one."""
         if served.files is None or served.retriever is None:
             return
-        now, budget = time.monotonic(), float(CHECKED_BYTES)
-        is_suspect, served.suspect = served.suspect and now >= served.next_suspect, False
-        if is_suspect:
-            budget, served.next_suspect = math.inf, now + SUSPECT_SECONDS
+        now = time.monotonic()
         try:
             served.files.sizes()
-            if is_suspect or now >= served.next_round:
-                served.round, served.next_round = iter(served.files.contents()), now + ROUND_SECONDS
-            while budget > 0 and (read := next(served.round, 0)):
-                budget -= read
+            if now >= (served.next_suspect if served.suspect else served.next_check):
+                served.suspect = False
+                served.next_suspect, served.next_check = now + SUSPECT_SECONDS, now + CHECK_SECONDS
+                served.files.contents()
         except IndexCorrupt as error:
             self._fall_back(name, store, served, served.retriever.generation.manifest.id, error)
 
@@ -214,8 +208,8 @@ class Follower:
         with self._changed:
             # Queries under way keep the generation they hold, which closes itself with the last of them.
             served.reason, served.retriever, served.missing = "", retriever, False
-            served.round, served.next_round = iter(()), time.monotonic() + ROUND_SECONDS  # it has just been compared
-            served.files, served.suspect, served.next_suspect = files, False, 0.0
+            served.files, served.suspect = files, False
+            served.next_suspect, served.next_check = 0.0, time.monotonic() + CHECK_SECONDS  # it has just been compared
             self._has_swapped = True
             self._changed.notify_all()
         log.info("serving generation %s of collection %s: %d chunks", manifest.id, name, manifest.counts.chunks)

@@ -85,14 +85,6 @@ def test_every_option_arrives(client, retriever):
     assert retriever.calls == [("a", 10, "hybrid")]
 
 
-def test_many_at_once(client):
-    outcomes = client.search_many([*(f"q{n}" for n in range(40)), " "], k=1)
-    assert [outcome.query for outcome in outcomes[:40]] == [f"q{n}" for n in range(40)]
-    assert isinstance(outcomes[40], Rejected)
-    assert (outcomes[40].status, outcomes[40].field) == (400, "query")
-    assert client.search_many([]) == []
-
-
 def test_documents(client, retriever):
     documents = list(client.documents())
     assert [document.passages[0].text for document in documents] == [hit.text for hit in retriever.hits]

@@ -159,11 +159,7 @@ def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
     ("line", "words"),
     [
         ("se", ["serve", "search"]),
-        ("search cats --mo", ["--mode", "--model"]),
         ("search --engine n", ["native"]),
-        ("search cats --mode d", ["dense"]),
-        ("keys ", ["add", "list", "remove"]),
-        ("eval --inde", ["--index"]),
     ],
 )
 def test_the_shell_completes_what_has_been_typed(

@@ -208,7 +208,6 @@ def test_a_dataset_that_eval_and_compare_read(site: Site, tmp_path: Path, capsys
     (folder / "from-insights.json").unlink()
     assert main(line) == 2
     assert "name a new folder" in capsys.readouterr().err
-    assert main([*line, "--least", "0"]) == 2
     with pytest.raises(InsightsError, match="no question has a hit"):
         write_dataset(tmp_path / "empty", [], [], {})
     assert not (tmp_path / "empty").exists()

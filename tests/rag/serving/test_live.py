@@ -230,7 +230,7 @@ def cut(path: Path) -> None:
 # The mapped files may not be cut, which ends a process that reads them.
 @pytest.mark.parametrize(("damage", "name"), [(flip, VECTORS), (flip, ROWS), (cut, DOCUMENTS)])
 def test_a_damaged_generation_is_left_for_the_one_before(site, live, monkeypatch, damage, name):
-    monkeypatch.setattr("rag.serving.follower.ROUND_SECONDS", 0.05)
+    monkeypatch.setattr("rag.serving.follower.CHECK_SECONDS", 0.05)
     first, second = site.build(), site.build()
     live.start()
     wait_for(lambda: live.ready)
@@ -246,7 +246,7 @@ def test_a_damaged_generation_is_left_for_the_one_before(site, live, monkeypatch
 
 @pytest.mark.parametrize("error", [IndexCorrupt("documents.sqlite: cannot be read"), ValueError("odd bytes")])
 def test_a_search_that_meets_damage_has_it_looked_at(site, live, monkeypatch, error):
-    monkeypatch.setattr("rag.serving.follower.ROUND_SECONDS", 1e9)  # it is not found by itself
+    monkeypatch.setattr("rag.serving.follower.CHECK_SECONDS", 1e9)  # it is not found by itself
     first, second = site.build(), site.build()
     live.start()
     wait_for(lambda: live.ready)
