@@ -33,19 +33,9 @@ _ANALYSES = (ANALYSIS,)  # that are read
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_FILES = "close some files or raise the limit of open ones (ulimit -n), and try again"
-_DISK = "the file itself may be intact: check the disk or network, and try again"
-_REMEDIES = {  # of errors that say nothing about the file
-    errno.EMFILE: _FILES,
-    errno.ENFILE: _FILES,
-    errno.ENOMEM: "free some memory, and try again",
-    errno.EIO: _DISK,
-    errno.ESTALE: _DISK,
-    errno.ETIMEDOUT: _DISK,
-    errno.ENOTCONN: _DISK,
-    errno.EAGAIN: "try again",
-    errno.EINTR: "try again",
-}
+_PASSING = frozenset(  # errors that say nothing about the file
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EAGAIN}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +186,10 @@ def guarded(where: Path, function: Callable[..., Value]) -> Callable[..., Value]
 
 def unreadable(path: Path, error: OSError) -> IndexerError:
     """Return the error for a file that cannot be read: not as published, or kept from us by trouble that may pass."""
-    remedy = _REMEDIES.get(error.errno or 0)
-    if remedy is None:
+    if error.errno not in _PASSING:
         return corrupt(path, error.strerror or "cannot be read")
-    return IndexUnreadable(f"{path}: {error.strerror}; {remedy}")
+    what = "the file itself may be intact: check the disk or network, memory and open files (ulimit -n), and try again"
+    return IndexUnreadable(f"{path}: {error.strerror}; {what}")
 
 
 def _dump(content: dict[str, Any]) -> bytes:

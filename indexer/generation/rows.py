@@ -24,8 +24,7 @@ ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and
 # NumPy parses the head of a file with `ast`, whose parser counts its depth for all threads of the process together up
 # to Python 3.12: two at once may end in a SystemError (python/cpython#106905).
 _HEAD = threading.Lock()
-_HEADER = 128  # bytes before the array: room for any number of tokens, so that it can be written last
-_MAGIC_AND_LENGTH = 10
+_HEADER = 128  # bytes before the array: NumPy leaves room for any number of tokens, so that it can be written last
 NEAR = 2  # bits in which signatures of texts that count as the same may differ: at most about one word in a hundred
 
 
@@ -143,12 +142,9 @@ class TokenWriter:
     def finish(self) -> None:
         """Complete both files; raises OSError if they cannot be written."""
         offsets = np.concatenate([[0], *self._counts]).cumsum(dtype=np.int64)
-        # The header of a .npy file, format 1.0, padded to a fixed length.
-        fields = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({offsets[-1]}, {self._bytes}), }}"
-        length = _HEADER - _MAGIC_AND_LENGTH
+        fields = {"descr": "|u1", "fortran_order": False, "shape": (int(offsets[-1]), self._bytes)}
         self._file.seek(0)
-        self._file.write(b"\x93NUMPY\x01\x00" + length.to_bytes(2, "little"))
-        self._file.write(fields.ljust(length - 1).encode() + b"\n")
+        np.lib.format.write_array_header_1_0(self._file, fields)
         self._file.close()
         np.save(self._folder / TOKEN_OFFSETS, offsets, allow_pickle=False)
 

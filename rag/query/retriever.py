@@ -19,7 +19,7 @@ from embedder.late_interaction import QueryTokens
 from embedder.protocol import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import document_id
-from indexer.generation.lexical.analysis import rules_for, spans, terms_in, terms_of_word
+from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.rows import TermHits
 from indexer.stores.store import Searchable
@@ -351,8 +351,8 @@ def coverage(words: Sequence[Terms], hit: Hit) -> float:
     if not words:
         return 0.0
     found = set(terms_in(f"{hit.title} {hit.section}", hit.language))
-    rules = rules_for(hit.language)
-    found.update(*(terms_of_word(hit.text[start:end], rules) for start, end in hit.highlights))
+    terms = TERMS[rules_for(hit.language)]
+    found.update(*(terms[hit.text[start:end]] for start, end in hit.highlights))
     return sum(not found.isdisjoint(forms) for forms in words) / len(words)
 
 

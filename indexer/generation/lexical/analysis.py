@@ -181,17 +181,8 @@ def _join(word: str, language: str) -> str:
     return " ".join(TERMS[language][word])
 
 
-def terms_of_word(word: str, language: str = ENGLISH) -> tuple[str, ...]:
-    """Return the terms of one match of `words`, in the order of the text, by the rules of one of `STEMMERS`."""
-    return TERMS[language][word]
-
-
 def is_stop_word(word: str, language: str) -> bool:
     """Return whether a word, in lower case, is too common in one of `STEMMERS`."""
-    return _is_stop_word[language][word]
-
-
-def _has_stop_word(word: str, language: str) -> bool:
     if language == ENGLISH:
         return word in STOP_WORDS
     return language not in _WITHOUT_STOP_WORDS and not _stop_filters[language].analyze(word)
@@ -201,18 +192,18 @@ def _analyzer(of_language: tantivy.Filter) -> tantivy.TextAnalyzer:
     return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).filter(of_language).build()
 
 
-def _by_language(most: int, make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
-    """Return a cache for each language; they have so many entries at most together."""
+def _by_language(make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
+    """Return a cache for each language; together they have 131,072 entries at most."""
     family: list[Cache[str, Value]] = []
-    return {language: Cache(most, partial(make, language=language), family) for language in STEMMERS}
+    return {language: Cache(1 << 17, partial(make, language=language), family) for language in STEMMERS}
 
 
 _stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))
 _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stopword(STEMMERS[each])))
-# Words repeat: finding one here costs a twentieth of analysing it.
-TERMS = _by_language(1 << 17, _analyse)
-_joined = _by_language(1 << 17, _join)
-_is_stop_word = _by_language(1 << 16, _has_stop_word)
+# The terms of one match of `words`, in the order of the text, by the rules of each of `STEMMERS`. Words repeat: finding
+# one here costs a twentieth of analysing it.
+TERMS = _by_language(_analyse)
+_joined = _by_language(_join)
 
 
 def is_spaceless(text: str) -> bool:

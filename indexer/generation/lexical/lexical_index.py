@@ -6,13 +6,9 @@ postings, and hardly the number of hits.
 """
 
 import math
-import os
-import shutil
 import tempfile
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -26,7 +22,7 @@ from tantivy import Occur, Query
 
 from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
-from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, Cache, Key, Value, terms_of_word
+from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, TERMS, Cache, Key, Value
 from indexer.generation.lexical.headings import Headings
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Rules, Synonyms, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
@@ -47,9 +43,6 @@ _BOUNDS = 64  # whose rows are cached
 _FILTERS, _TERMS = 64, 1 << 10  # of which it is cached whether passages that a filter allows have a term
 _MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
 _HIT = 80  # testing a filter within the search costs as much for so many rows as one more hit costs without
-_LINKS = "pilotlight-links-"  # prefix of temporary folders
-_TRIES = 100
-_FORGOTTEN_S = 3600  # seconds; opening never takes so long: the process that made the folder was killed
 
 Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required and excluded
 
@@ -64,9 +57,7 @@ class LexicalReader:
         for a temporary folder.
         """
         self._folder = folder
-        self._languages = tuple(languages) or (ENGLISH,)
-        if unknown := [language for language in languages if language not in STEMMERS]:
-            raise corrupt(folder, f"is stemmed by rules for {unknown[0]!r}, which this program does not know")
+        self._languages = tuple(filter(STEMMERS.__contains__, languages)) or (ENGLISH,)
         searcher, self._schema = _open(folder)
         self._search = guarded(folder, searcher.search)
         self._fast_field_values = guarded(folder, searcher.fast_field_values)
@@ -123,7 +114,7 @@ class LexicalReader:
             return tuple(alike)
 
         def is_known_word(word: str) -> bool:
-            return any(is_known(term) for language in self._languages for term in terms_of_word(word, language))
+            return any(is_known(term) for language in self._languages for term in TERMS[language][word])
 
         lookups = Lookups(is_known, is_word or (lambda word: False), corrections)
         return read_query(query, self._passages, lookups, synonyms)
@@ -313,30 +304,24 @@ def _open(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
     except OSError as error:
         raise corrupt(folder, error.strerror or "cannot be read") from error
     try:
-        for path in Path(tempfile.gettempdir()).glob(f"{_LINKS}*"):  # of processes that were killed
-            with suppress(OSError):  # somebody else has just removed it
-                found = path.lstat()
-                if found.st_uid == os.getuid() and found.st_mtime < time.time() - _FORGOTTEN_S:
-                    shutil.rmtree(path, ignore_errors=True)
-        links = Path(tempfile.mkdtemp(prefix=_LINKS))
-        for path in paths:
-            (links / path.name).symlink_to(path)
+        with tempfile.TemporaryDirectory(prefix="pilotlight-links-", ignore_cleanup_errors=True) as links:
+            for path in paths:
+                (Path(links) / path.name).symlink_to(path)
+            return _searcher(folder, links)
     except OSError as error:
         raise IndexUnwritable(
             f"opening {folder} needs a temporary folder: {error.strerror}; free some space, or set TMPDIR"
         ) from error
+
+
+def _searcher(folder: Path, links: str) -> tuple[tantivy.Searcher, tantivy.Schema]:
     try:
-        index = tantivy.Index.open(str(links))
+        index = tantivy.Index.open(links)
         index.config_reader("manual")  # no thread that looks for changes
         index.reload()
         return index.searcher(), index.schema
     except (ValueError, OSError) as error:
         raise corrupt(folder, "is not a readable lexical index") from error
-    finally:
-        for _ in range(_TRIES):  # a thread of Tantivy, about to end, may make one more file
-            shutil.rmtree(links, ignore_errors=True)
-            if not links.exists():
-                break
 
 
 _ALL = (Occur.Must, Query.all_query())

@@ -13,7 +13,6 @@ from indexer.generation.lexical.analysis import (
     is_stop_word,
     spans,
     terms_in,
-    terms_of_word,
     words,
 )
 from indexer.generation.lexical.lexical_query import read_query
@@ -165,10 +164,10 @@ def word_by_word(query: str, text: str) -> list[tuple[int, int]]:
     marked = read_query(query).marked
     found = []
     for match in words(text).finditer(text):
-        if not marked.isdisjoint(terms_of_word(match[0])):
+        if not marked.isdisjoint(TERMS["en"][match[0]]):
             parts = [match] if not has_sign(match[0]) else re.finditer(r"\w+", match[0], re.ASCII)
             at = match.start() if has_sign(match[0]) else 0
-            found += [(at + part.start(), at + part.end()) for part in parts if marked & {*terms_of_word(part[0])}]
+            found += [(at + part.start(), at + part.end()) for part in parts if marked & {*TERMS["en"][part[0]]}]
     return found
 
 
