@@ -239,30 +239,25 @@ class LexicalReader:
         phrases = [_best([self._phrase(terms) for terms in readings]) for readings in together]
         scored = _either([self._any(words, wanted.rules), *phrases])
         required = self._clauses(wanted.required, Occur.Must)
-        if required and not words and not phrases and all(clause.field for clause in wanted.required):
-            scored = Query.all_query()  # there is nothing to rank by
         parts = [*required, (Occur.Should if required else Occur.Must, scored)]
         return Query.boolean_query([*parts, *self._clauses(wanted.excluded, Occur.MustNot)])
 
     def _clauses(self, clauses: Sequence[Clause], occur: Occur) -> list[tuple[Occur, Query]]:
-        """Tests for clauses; phrases anywhere count for the score, those in a field only for the choice."""
-        tests = []
-        for clause in clauses:
-            field, rules = clause.field or "text", dict(clause.rules)
-            query = _best([self._in_languages(self._phrase(terms, field), terms, rules) for terms in clause.readings])
-            tests.append((occur, Query.const_score_query(query, 0.0) if clause.field else query))
-        return tests
+        return [
+            (occur, _best([self._in_languages(terms, dict(clause.rules)) for terms in clause.readings]))
+            for clause in clauses
+        ]
 
     def _any(self, words: Sequence[Terms], rules: Rules) -> Query:
-        forms = ([self._in_languages(self._phrase((term,)), (term,), rules) for term in terms] for terms in words)
-        return _either(list(map(_best, forms)))
+        return _either([_best([self._in_languages((term,), rules) for term in terms]) for terms in words])
 
-    def _phrase(self, terms: Terms, field: str = "text") -> Query:
+    def _phrase(self, terms: Terms) -> Query:
         if len(terms) > 1:
-            return Query.phrase_query(self._schema, field, list(terms))
-        return Query.term_query(self._schema, field, terms[0], "freq")
+            return Query.phrase_query(self._schema, "text", list(terms))
+        return Query.term_query(self._schema, "text", terms[0], "freq")
 
-    def _in_languages(self, query: Query, terms: Terms, rules: Rules) -> Query:
+    def _in_languages(self, terms: Terms, rules: Rules) -> Query:
+        query = self._phrase(terms)
         # By German rules, flower is found as flow, which is another word in an English document.
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:

@@ -28,17 +28,13 @@ from indexer.generation.lexical.analysis import (
     words_within,
 )
 
-FIELDS = {"title": "title", "section": "section", "heading": "section", "url": "url", "body": "body"}
 _MOST_PARTS = 8  # of each kind
 _QUOTES = '"“”„«»'
 _PHRASE = f"[{_QUOTES}][^{_QUOTES}]+[{_QUOTES}]"
-_QUOTED = re.compile(_PHRASE)
-_SYNTAX = re.compile(rf"[{_QUOTES}:]|(?<!\S)-")
+_QUOTED = re.compile(f"({_PHRASE})")
+_SYNTAX = re.compile(rf"[{_QUOTES}]|(?<!\S)-")
 # Excluded words have three letters at least, and a vowel if they are ASCII: others are options, such as -v and -xzf.
-_MARKED = re.compile(
-    rf"(?<!\S)(?:(-?)({'|'.join(FIELDS)}):({_PHRASE}|[^\s:{_QUOTES}]\S*)|-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*))(?!\S)",
-    re.IGNORECASE,
-)
+_EXCLUDED = re.compile(rf"(?<!\S)-({_PHRASE}|(?=[a-z]*[aeiouy]|[^a-z])[^\W\d_]\w{{2,}}(?:-\w+)*)(?!\S)", re.IGNORECASE)
 # Brackets, operators and calls; options of commands; words of nothing but signs, except dashes and ampersands.
 _CODE = re.compile(
     r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
@@ -46,55 +42,36 @@ _CODE = re.compile(
 )
 
 
-class Part(NamedTuple):
-    """A word or phrase that must be found, or must not be."""
-
-    text: str
-    field: str = ""  # one of the values of FIELDS; empty for anywhere
-
-
 class ParsedQuery(NamedTuple):
     """A query, taken apart."""
 
     words: str  # what is left: any of these
-    required: tuple[Part, ...]
-    excluded: tuple[Part, ...]
+    required: tuple[str, ...]  # phrases
+    excluded: tuple[str, ...]  # words or phrases
     meaning: str  # the query without its syntax, for the search by meaning
 
 
 def parse_query(text: str) -> ParsedQuery:
     """Take a query apart; it never fails, and one that would only exclude is words."""
     text = visible(text)
+    plain = ParsedQuery(text, (), (), without_joiners(text))
     if not _SYNTAX.search(text):  # as most have none
-        return ParsedQuery(text, (), (), without_joiners(text))
-    required: list[Part] = []
-    excluded: list[Part] = []
+        return plain
 
-    def note_marked(match: re.Match[str]) -> str:
-        minus, field, value, word = match.groups()
-        is_excluded = bool(minus or word)
-        taken = excluded if is_excluded else required
-        if len(taken) == _MOST_PARTS:
+    def take(into: list[str], match: re.Match[str]) -> str:
+        if len(into) == _MOST_PARTS:
             return match[0]
-        taken.append(Part((value or word).strip(_QUOTES), FIELDS[field.lower()] if field else ""))
-        return " " if is_excluded or taken[-1].field == "url" else f" {value} "
-
-    def note_phrase(match: re.Match[str]) -> str:
-        if len(phrases) == _MOST_PARTS:
-            return match[0]
-        phrases.append(Part(match[0].strip(_QUOTES)))
+        into.append(match[1].strip(_QUOTES))
         return " "
 
-    phrases: list[Part] = []
-    meaning = _MARKED.sub(note_marked, text)
-    words = _QUOTED.sub(note_phrase, meaning)
-    if _CODE.search(words) or (excluded and not (required or phrases or words.strip())):
-        return ParsedQuery(text, (), (), without_joiners(text))
-    in_fields = {part.text for part in required}
-    phrases = [part for part in phrases if part.text not in in_fields]  # the value of a field is in words, too
-    words = f"{words} {' '.join(part.text for part in required if part.field != 'url')}" if required else words
-    meaning = " ".join(meaning.split()) if required or excluded else text
-    return ParsedQuery(words, (*required, *phrases), tuple(excluded), without_joiners(meaning or text))
+    phrases: list[str] = []
+    excluded: list[str] = []
+    meaning = _EXCLUDED.sub(partial(take, excluded), text)
+    words = _QUOTED.sub(partial(take, phrases), meaning)
+    if _CODE.search(words) or (excluded and not (phrases or words.strip())):
+        return plain
+    meaning = " ".join(meaning.split()) if excluded else text
+    return ParsedQuery(words, tuple(phrases), tuple(excluded), without_joiners(meaning or text))
 
 
 Synonyms = Mapping[tuple[str, ...], Sequence[str]]  # by folded words: what stands for them, they themselves among it
@@ -113,14 +90,12 @@ class Clause(NamedTuple):
     """A word or phrase that must be found, or must not be."""
 
     readings: Readings  # any of these, term after term
-    field: str  # one of the values of FIELDS; empty for anywhere
     text: str  # as it was typed
     rules: tuple[tuple[str, frozenset[str]], ...] = ()  # `Rules` of readings of one term
 
     def __str__(self) -> str:
         """Write it as it can be typed."""
-        text = self.text if re.fullmatch(r"\S+", self.text) and self.field else f'"{self.text}"'
-        return f"{self.field}:{text}" if self.field else text
+        return f'"{self.text}"'
 
 
 class AlsoSearched(NamedTuple):
@@ -205,7 +180,7 @@ def read_query(
     phrases = tuple(filter(None, (readings_of(words(each).findall(each), languages) for each in expanded.phrases)))
     asked = tuple(loose)
     if required:
-        within = [word for part in parsed.required if not part.field for word in words(part.text).findall(part.text)]
+        within = [word for phrase in parsed.required for word in words(phrase).findall(phrase)]
         quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not loose)
         searched += quoted
         asked = tuple(dict.fromkeys([*loose, *chain(*map(forms_of.__getitem__, quoted))]))
@@ -216,7 +191,7 @@ def read_query(
         excluded=tuple(
             clause
             for clause in _clauses(parsed.excluded, languages)
-            if clause.field or not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
+            if not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
         pairs=tuple(dict.fromkeys(readings_of(pair, languages) for pair in pairs)),
@@ -302,15 +277,13 @@ class _Corrector:
         """
         if all(word in self._corrections for word in words(text).findall(text)) and not self._corrected:
             return None
-        parts = [*parsed.excluded, *(part for part in parsed.required if part.field == "url")]
-        kept = kept.union(*(words(part.text).findall(part.text) for part in parts))
+        kept = kept.union(*(words(part).findall(part) for part in parsed.excluded))
         corrected = 0
 
         def correct(found: re.Match[str]) -> str:
             nonlocal corrected
             word = found[0]
-            is_field = text[found.end() : found.end() + 1] == ":" and word.lower() in FIELDS
-            if word in kept or is_field or not (others := self.corrections(word)):
+            if word in kept or not (others := self.corrections(word)):
                 return word
             corrected += 1
             return others[0].capitalize() if word[:1].isupper() else others[0]
@@ -325,14 +298,14 @@ def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
     return tuple(filter(None, dict.fromkeys(readings)))
 
 
-def _clauses(parts: Sequence[Part], languages: Languages) -> tuple[Clause, ...]:
-    """Return parts as terms, each once, but for those without a word."""
-    found: dict[tuple[Readings, str], Clause] = {}
+def _clauses(parts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
+    """Return words and phrases as terms, each once, but for those without a word."""
+    found: dict[Readings, Clause] = {}
     for part in parts:
-        typed = words(part.text).findall(part.text)[:_LONGEST_PHRASE]
+        typed = words(part).findall(part)[:_LONGEST_PHRASE]
         if readings := readings_of(typed, languages):
             rules = tuple(_rules_of(typed, languages).items()) if len(typed) == 1 else ()
-            found.setdefault((readings, part.field), Clause(readings, part.field, part.text, rules))
+            found.setdefault(readings, Clause(readings, part, rules))
     return tuple(found.values())
 
 

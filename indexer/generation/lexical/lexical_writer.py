@@ -8,7 +8,6 @@ from datetime import date
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from urllib.parse import unquote
 
 import tantivy
 
@@ -16,7 +15,6 @@ from indexer.generation.lexical.analysis import joined_terms, rules_for, words
 from indexer.generation.lexical.headings import HeadingWriter
 from indexer.generation.lexical.vocabulary import VocabularyWriter
 
-FIELDS = ("text", "title", "section", "body", "url")  # the first has title, heading path and body, and is scored
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
 _META = "meta.json"
 
@@ -32,8 +30,7 @@ class LexicalWriter:
         self._vocabulary = VocabularyWriter()
         self._headings = HeadingWriter()
         builder = tantivy.SchemaBuilder()
-        for name in FIELDS:
-            builder.add_text_field(name, tokenizer_name="whitespace", index_option="position")
+        builder.add_text_field("text", tokenizer_name="whitespace", index_option="position")
         builder.add_text_field("term", tokenizer_name="raw", index_option="basic")
         builder.add_integer_field("day", indexed=True)
         builder.add_unsigned_field("row", fast=True, indexed=True)
@@ -64,10 +61,8 @@ class LexicalWriter:
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
-        in_text, in_url = words(text).findall(text), unquote(url)
-        of_url = joined_terms(words(in_url).findall(in_url), language)
-        for name, found in zip(FIELDS, (*_terms_of(title, section, in_text, language), of_url), strict=True):
-            entry.add_text(name, found)
+        in_text = words(text).findall(text)
+        entry.add_text("text", _terms_of(title, section, in_text, language))
         self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), in_text))
         self._headings.add(row, url.partition("#")[0], title, section)
         self._languages[rules_for(language)] += 1
@@ -112,15 +107,13 @@ class LexicalWriter:
 
 def terms_of_chunk(title: str, section: str, text: str, language: str | None = None) -> str:
     """Return the terms by which a chunk is found, in order, with spaces between them."""
-    return _terms_of(title, section, words(text).findall(text), language)[0]
+    return _terms_of(title, section, words(text).findall(text), language)
 
 
-def _terms_of(title: str, section: str, in_text: Sequence[str], language: str | None) -> tuple[str, str, str, str]:
-    """Return the terms of a chunk, of its title, of its heading path and of its text."""
-    of_title, of_section = (joined_terms(_repeated_words(part), language) for part in (title, section))
-    of_text = joined_terms(in_text, language)
-    heading = of_section if section.startswith(title) else f"{of_title} {of_section}"
-    return f"{heading} {of_text}", of_title, of_section, of_text
+def _terms_of(title: str, section: str, in_text: Sequence[str], language: str | None) -> str:
+    headings = [section] if section.startswith(title) else [title, section]
+    found = [*map(_repeated_words, headings), in_text]
+    return " ".join(joined_terms(part, language) for part in found)
 
 
 @lru_cache(maxsize=1024)  # chunks of one document, and of one section, have them in common

@@ -14,19 +14,14 @@ from rag.query.rules import parse_synonyms
         ("jaguar -car speed", "jaguar speed", [], ["car"], "jaguar speed"),
         ('jaguar -"big cat"', "jaguar", [], ["big cat"], "jaguar"),
         ("well-known -half-baked thing", "well-known thing", [], ["half-baked"], "well-known thing"),
-        ("title:vacuum cost", "vacuum cost vacuum", ["title:vacuum"], [], "vacuum cost"),
-        ('Heading:"partial index"', "partial index", ["section:partial index"], [], '"partial index"'),
-        ("-title:vacuum tuples", "tuples", [], ["title:vacuum"], "tuples"),
-        ("url:https://x.org/?a=b docs", "docs", ["url:https://x.org/?a=b"], [], "docs"),
-        ("body:x", "x x", ["body:x"], [], "x"),
         ('say "x = 5" -why', "say", ["x = 5"], ["why"], 'say "x = 5"'),
         ("R&D - cost -overrun", "R&D - cost", [], ["overrun"], "R&D - cost"),
     ],
 )
 def test_syntax(query, words, required, excluded, meaning):
     parsed = parse_query(query)
-    told = [[f"{part.field}:{part.text}" if part.field else part.text for part in parts] for parts in parsed[1:3]]
-    assert (" ".join(parsed.words.split()), *told, parsed.meaning) == (words, required, excluded, meaning)
+    found = " ".join(parsed.words.split()), list(parsed.required), list(parsed.excluded), parsed.meaning
+    assert found == (words, required, excluded, meaning)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +29,7 @@ def test_syntax(query, words, required, excluded, meaning):
     [
         "how do I create an index?", "rm -rf build", "ls -l", "tar -xzf a.tgz", "gcc -O2 -Wall foo", "find . -name foo",
         'x = "foo"', 'printf("%s", title:x)', '{"title": "b"}', "error: could not connect", "std::vec -size",
-        "git log --oneline -graph", "a - b", "-verbose", "between -5 and 10", "title: vacuum", "title::new -create",
+        "git log --oneline -graph", "a - b", "-verbose", "between -5 and 10", "title:vacuum cost", "title::new -create",
         "time 12:30", "C++ templates", "text:vacuum* OR +dead -tuples (", "$HOME -path", "a -> b", "[ d e ] -word x",
         "subtitle:x", "x-ray -2", 'an "open quote', "", "\\", '"', "-", "title:", '-""',
     ],

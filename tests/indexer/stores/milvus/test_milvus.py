@@ -56,7 +56,7 @@ def entry(name, text="some words"):
     url = f"https://t.test/{name}"
     document = Document(url, "s", "", (), "h", None, "", "2026-01-01T00:00:00+00:00", metadata={"a": ("x", "y")})
     chunk = Chunk(name, url, url, "", "", text, "", "h", 3, 0)
-    return ScannedDocument(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1], np.zeros(1, np.uint8))
+    return ScannedDocument(document, [chunk], [signature(text)], np.eye(4, dtype=np.float32)[:1])
 
 
 def write(store):
