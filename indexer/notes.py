@@ -7,7 +7,6 @@ summary of a build counts the notes by their text and gives one address as examp
 """
 
 MAX_NOTES = 20  # for one document
-_SEPARATOR = "; "
 _notes: dict[str, None] = {}  # in order of their first appearance
 
 
@@ -22,13 +21,3 @@ def take() -> tuple[str, ...]:
     taken = tuple(_notes)
     _notes.clear()
     return taken
-
-
-def join(notes: tuple[str, ...]) -> str:
-    """Return notes as one text, which `split` takes apart."""
-    return _SEPARATOR.join(notes)
-
-
-def split(text: str) -> tuple[str, ...]:
-    """Return the notes in a text that `join` made."""
-    return tuple(text.split(_SEPARATOR)) if text else ()

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import Signs
-from indexer import notes
 from indexer.filter import access_of
 from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 READER_VERSION = 16  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
 _INDEXED_WITH = INDEXED + ": "  # the same, before its notes
+_NOTES = "; "  # between them
 _SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart
 _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome FROM pages"
 
@@ -49,12 +49,12 @@ def is_indexed(outcome: str) -> bool:
 
 def indexed_with(page_notes: tuple[str, ...]) -> str:
     """Return the outcome of a page that became a document with these notes."""
-    return _INDEXED_WITH + notes.join(page_notes) if page_notes else INDEXED
+    return _INDEXED_WITH + _NOTES.join(page_notes) if page_notes else INDEXED
 
 
 def notes_of(outcome: str) -> tuple[str, ...]:
     """Return the notes in an outcome; none for a page that did not become a document."""
-    return notes.split(outcome.removeprefix(_INDEXED_WITH)) if outcome.startswith(_INDEXED_WITH) else ()
+    return tuple(outcome.removeprefix(_INDEXED_WITH).split(_NOTES)) if outcome.startswith(_INDEXED_WITH) else ()
 
 
 def record_of(page: Page, outcome: str) -> PageRecord:

@@ -6,12 +6,10 @@ from typing import Literal, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 from indexer.errors import SourceError
-from indexer.read.formats import content_type_of
 from indexer.urls import has_user, normalise
 
 AddressKind = Literal["site", "repository", "bucket"]
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-_HOST = re.compile(r"(?P<name>localhost|[a-z0-9-]+(\.[a-z0-9-]+)+)(?P<port>:\d+)?(?P<path>/.*)?$", re.IGNORECASE)
 _KINDS: dict[str, AddressKind] = {
     **dict.fromkeys(("http", "https"), "site"),
     **dict.fromkeys(("git+https", "git+file"), "repository"),
@@ -47,15 +45,6 @@ def refuse_secret(source: str) -> None:
             "a source has a user name or password in its address, where everybody could read it: "
             "describe them under [[credentials]] in a configuration file"
         )
-
-
-def refuse_bare_host(source: str) -> None:
-    """Raise SourceError for a name that is no file or folder, and reads like the address of a site without scheme."""
-    found = _HOST.match(source)
-    if found is None or Path(source).exists() or (not found["path"] and content_type_of(source)):
-        return
-    scheme = "http" if found["port"] or found["name"] in ("localhost", "127.0.0.1") else "https"
-    raise SourceError(f"there is no file or folder {source}; for the site, write {scheme}://{source}")
 
 
 class GitAddress(NamedTuple):

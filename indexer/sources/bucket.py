@@ -22,7 +22,7 @@ from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
 from indexer.read.access_list import FILE
 from indexer.read.container import with_parts
-from indexer.read.formats import CONTAINER, CONTENT_TYPES, content_type_of
+from indexer.read.formats import CONTENT_TYPES, content_type_of
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import BucketAddress
@@ -69,11 +69,6 @@ _STORES = {
 _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "
 )
-_NO_CREDENTIALS = (  # among them addresses where a machine in the cloud is asked for its credentials
-    *("169.254.169.254", "169.254.170.2", "/latest/api/token", "computeMetadata", "metadata/identity"),
-    *("Account must be specified", "credential error", "Container must be specified"),
-)
-_REFUSED = re.compile(r"status code: 40[13]\b")  # of a listing, for which the client has no error of its own
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>")
 _BODY = re.compile(r":? *<[?\w]")  # of an answer, which may repeat the request
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist")
@@ -111,7 +106,6 @@ class _Bucket:
             what = "this needs the extra remote: pip install 'pilotlight[remote]'"
             raise SourceError(f"{address.source}: {what}") from error
         self._errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)  # of the client
-        self._invalid_path = exceptions.InvalidPathError
         self._lost = 0.0  # seconds of requests that failed
         client: ClientConfig = {
             "connect_timeout": timedelta(seconds=5),
@@ -128,19 +122,12 @@ class _Bucket:
     def items(self) -> Generator[Item, None, None]:
         """Yield the items of each object. Raises SourceError."""
         context, source, manifest = self._context, self._context.source, self._context.earlier.manifest
-        with self._source_errors():
-            try:
-                with closing(self._list()) as parts:
-                    listed = listing(parts)
-            except self._invalid_path as error:  # an empty step, `.`, `..` or a control character
-                _, _, name = one_line(str(error).partition("\n")[0]).partition("invalid path: ")
-                what = f"it holds an object that cannot be named: {name or 'its name is not valid'}"
-                raise SourceError(f"cannot be listed, as {what}; rename it, or name other prefixes") from None
+        with self._source_errors(), closing(self._list()) as parts:
+            listed = listing(parts)
         if not listed and (manifest is None or source not in manifest.sources):
             raise SourceError(f"{source}: there are no objects of this name, or below it")
         root = f"{self._address.scheme}://{self._address.bucket}"
-        # archives are read although they have not changed: no page is known by their name
-        self._files = StoredFiles(context, listed, root=root, read_anyway=(CONTAINER,))
+        self._files = StoredFiles(context, listed, root=root)
         empty = "empty, as what marks a folder is"
         wanted = partial(self._files.wanted, lambda file: "" if file.size else empty, has_media_types=True)
         sizes = [file.size for file in wanted() if isinstance(file, StoredFile)]
@@ -250,20 +237,11 @@ def _brief(error: Exception) -> str:
 
 def _explain(error: Exception, address: BucketAddress) -> str:
     """Return what an error of the client means, and what to do."""
-    from obstore import exceptions
-
-    text, said, kind = str(error)[:_LONGEST_ERROR], _brief(error), _STORES[address.scheme]
-    is_missing = isinstance(error, FileNotFoundError)
-    is_refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError)
-    if not is_refused and (any(words in text for words in _NO_BUCKET) or (is_missing and not address.prefix)):
+    kind, is_missing = _STORES[address.scheme], isinstance(error, FileNotFoundError)
+    if any(words in str(error)[:_LONGEST_ERROR] for words in _NO_BUCKET) or (is_missing and not address.prefix):
         return f"there is no {'container' if address.scheme == 'az' else 'bucket'} {address.bucket}"
-    if not is_refused and not is_missing and any(word in text for word in _NO_CREDENTIALS):
-        return f"there are no credentials for {address.scheme}://: set {kind.credentials} ({said})"
-    if is_refused or (not is_missing and _REFUSED.search(text.partition("\n")[0])):
-        return f"the store does not allow it ({said}): check {kind.credentials}, and what they may list and read"
-    if "Received redirect without LOCATION" in said:
-        return "the bucket is in another region: set AWS_REGION"
-    return f"the store does not answer as it should ({said}): try again later, or check {kind.place}"
+    places = f"the credentials ({kind.credentials}) and the endpoint ({kind.place})"
+    return f"the store does not answer as it should ({_brief(error)}): check {places}, or try again later"
 
 
 def _file(meta: "ObjectMeta") -> StoredFile:

@@ -96,7 +96,7 @@ def read_path(context: SourceContext) -> Generator[Item, None, None]:
         root = Path(source).expanduser().resolve(strict=True)
         mode = root.stat().st_mode
     except FileNotFoundError as error:
-        raise SourceError(f"there is no file or folder {source}") from error
+        raise SourceError(f"there is no file or folder {source}; the address of a site begins with https://") from error
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise SourceError(f"cannot read {source}: {reason or 'not a usable path'}; name a file or folder") from error

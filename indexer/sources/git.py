@@ -29,7 +29,6 @@ from indexer.credentials import Credential, Session, credential_for
 from indexer.decoding import one_line
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.read.container import with_parts
-from indexer.read.formats import CONTAINER, MAIL
 from indexer.records import Item, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress, address_kind
@@ -325,24 +324,22 @@ def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> G
 
 def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Generator[Item, None, None]:
     """Yield the item of each file. Raises SourceError."""
-    read_anyway = (CONTAINER, MAIL)  # whose parts are known by themselves
-    listed = listing(_list_files(git, commit))
-    files = StoredFiles(context, listed, root=context.source, ref=ref, read_anyway=read_anyway)
+    files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref)
 
-    def read(file: StoredFile) -> Item:
-        for known in files.known(file.path, file.version):
+    def read(file: StoredFile) -> Sequence[Item]:
+        if known := files.known(file.path, file.version):
             return known
         body = _read_blob(blobs, file)
         if len(body) < _MAX_POINTER and body.startswith(_POINTER):
-            return Skip(files.url(file.path), "a Git LFS pointer")
-        return files.page(file, body)  # a commit has a date, its files have none
+            return [Skip(files.url(file.path), "a Git LFS pointer")]
+        return [files.page(file, body)]  # a commit has a date, its files have none
 
     wanted = partial(files.wanted, lambda file: _UNREAD_MODES.get(file.note, ""))
     context.report_due(sum(isinstance(file, StoredFile) for file in wanted()))
     with git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
         for file in wanted():
-            item = read(file) if isinstance(file, StoredFile) else file
-            yield from with_parts(item, context.limits.max_bytes, context.no_images)
+            for item in read(file) if isinstance(file, StoredFile) else [file]:
+                yield from with_parts(item, context.limits.max_bytes, context.no_images)
 
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:

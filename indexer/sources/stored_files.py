@@ -1,6 +1,6 @@
 """Files with a path and a version, as in a commit or a bucket: which are read, and which are unchanged."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -10,7 +10,7 @@ from urllib.parse import quote
 from indexer.config import link_of
 from indexer.errors import SourceError
 from indexer.read.access_list import LISTED, has_list, lists_among
-from indexer.read.formats import MAIL, content_type_of, reader_of, refusal_of
+from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
 
@@ -40,23 +40,10 @@ def listing(parts: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
 class StoredFiles:
     """The files of one source: which are read, their addresses, and their records of the build before."""
 
-    def __init__(
-        self,
-        context: SourceContext,
-        files: Sequence[StoredFile],
-        *,
-        root: str,
-        ref: str = "",
-        read_anyway: Collection[str] = (),
-    ) -> None:
-        """Take all files of a source, and what comes before the path in their addresses.
-
-        `ref` is for the template of addresses; files of the readers in `read_anyway` are read although they have not
-        changed.
-        """
+    def __init__(self, context: SourceContext, files: Sequence[StoredFile], *, root: str, ref: str = "") -> None:
+        """Take all files of a source, what comes before the path in their addresses, and `ref` of their template."""
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
-        self._read_anyway = read_anyway
         self._lists = lists_among(file.path.decode("utf-8", "replace") for file in files)  # theirs are left out
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -91,14 +78,14 @@ class StoredFiles:
                 yield file
 
     def known(self, path: bytes, version: str) -> list[Known]:
-        """Return the records of a file of this version, and of its attachments; nothing if it is to be read."""
-        reader = reader_of(content_type_of(path.decode("utf-8", "replace")) or "")
+        """Return the records of a file of this version, and of its attachments; nothing if it is to be read.
+
+        No archive has a record, only its members.
+        """
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
-        if record is None or reader in self._read_anyway:
+        if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
-        if record.source != self._source or record.etag != f'"{version}"':
-            return []
-        return [Known(each) for each in (record, *(self._earlier.pages(f"{record.url}!/") if reader == MAIL else ()))]
+        return [Known(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
     def kept(self, path: bytes, reason: str) -> list[Known]:
         """Return the records of a file, and of its members, that cannot be read this time."""

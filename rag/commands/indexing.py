@@ -21,7 +21,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.pipeline.report import BuildReport
 from indexer.publish.publish import disk_errors, list_collections, live_id, prepare
-from indexer.sources.addresses import address_kind, full_name, refuse_bare_host, refuse_secret
+from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.sources.folder import Watcher
 from rag.commands import models
 from rag.commands.models import published
@@ -82,7 +82,6 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
     if request.add and not sources:
         raise SourceError("--add needs a source")
     for source in sources:
-        refuse_bare_host(source)
         refuse_secret(source)
     named = sources
     if not sources and not configured:

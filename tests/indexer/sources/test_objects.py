@@ -87,7 +87,7 @@ def test_a_prefix_is_whole_steps_and_may_be_one_object(store: Store) -> None:
     with pytest.raises(SourceError, match="larger than 50 bytes"):
         read("s3://docs", CrawlLimits(max_total_bytes=50))
     store.put("../b.md", "# Odd")
-    with pytest.raises(SourceError, match=r'^s3://docs: cannot be listed, .*"\.\./b\.md".*; rename it, or'):
+    with pytest.raises(SourceError, match=r'^s3://docs: .* invalid path: .*"\.\./b\.md"'):
         read("s3://docs")
 
 
@@ -194,19 +194,15 @@ def test_archives_and_mail(store: Store, work: Work) -> None:
     assert store.read == ["pack.zip"]  # mail that has not changed is not fetched
 
 
-@pytest.mark.parametrize(
-    ("place", "status", "told"), [(0, 403, "does not allow it"), (2, 500, "does not answer as it should")]
-)
-def test_a_listing_that_fails_leaves_the_live_index(
-    each: Store, work: Work, place: int, status: int, told: str
-) -> None:
+@pytest.mark.parametrize(("place", "status"), [(0, 403), (2, 500)])
+def test_a_listing_that_fails_leaves_the_live_index(each: Store, work: Work, place: int, status: int) -> None:
     zoo(each)
     each.put("birds.md", "# Birds\n\nBirds sing.")
     work.build(each.source)
     live = (work.index / "CURRENT").read_text()
     each.page = 2
     each.broken[f"list {place}"] = status
-    with pytest.raises(SourceError, match=f"^{each.source}: the store {told}") as caught:
+    with pytest.raises(SourceError, match=rf"^{each.source}: the store does not answer .*{status}") as caught:
         work.build(each.source)
     assert "\n" not in str(caught.value)
     assert (work.index / "CURRENT").read_text() == live
@@ -253,7 +249,7 @@ def test_no_credentials(scheme: str, variable: str, monkeypatch: pytest.MonkeyPa
         with pytest.raises(SourceError, match=r"^\w\w://docs: .* pip install 'pilotlight\[remote\]'$"):
             read(f"{scheme}://docs")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(SourceError, match=f"there are no credentials for {scheme}://: set .*{variable}") as caught:
+    with pytest.raises(SourceError, match=rf"check the credentials \(.*{variable}.*\) and the endpoint") as caught:
         read(f"{scheme}://docs", CrawlLimits(timeout=0.5))
     assert "\n" not in str(caught.value)
 

@@ -141,9 +141,7 @@ def test_a_job_reads_no_more_than_was_allowed(run: Run, site: Site) -> None:
         ("search cats --filter from=soon", "--filter from must be a day"),
         ("collections --drop foo", "there is no collection 'foo'; the index has none yet"),
         ("export x.zip", "cannot export to x.zip: archives are plain tar"),
-        ("index example.org", "there is no file or folder example.org; for the site, write https://example.org"),
-        ("index docs.example.org/guide/", "write https://docs.example.org/guide/"),
-        ("index localhost:8000", "write http://localhost:8000"),
+        ("index example.org", "/example.org; the address of a site begins with https://"),
         ("eval nowhere", "cannot read nowhere/corpus.jsonl: No such file or directory; is the folder in"),
     ],
 )
