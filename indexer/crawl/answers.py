@@ -15,14 +15,13 @@ from indexer.errors import FetchError
 from indexer.read.extraction import language_of, refresh_in
 from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
 from indexer.records import Page
-from indexer.urls import normalise, origin
+from indexer.urls import normalise
 
 _LONGEST = 1_000  # characters read of a header with parameters or a date
-_LONGEST_LINKS = 10_000  # characters read of Link headers
 HEAD = 1_024  # bytes of a body that tell its type
 # headers that describe the page, or what its scripts may do with it
 _OF_PAGE = frozenset(
-    b"etag last-modified link content-language x-robots-tag refresh "
+    b"etag last-modified content-language x-robots-tag refresh "
     b"access-control-allow-origin access-control-allow-credentials".split()
 )
 _AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")  # a version or other text after it is ignored
@@ -80,14 +79,6 @@ class Answer:
 def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
     """Return the headers that describe the page, without secrets, and none that describe the client."""
     return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _OF_PAGE])
-
-
-def canonical_of(url: str, headers: httpx.Headers) -> str | None:
-    """Return the canonical address on the same site that a Link header names, or None if it is the page's own."""
-    links = httpx.Response(200, headers={b"Link": headers.get("Link", "")[:_LONGEST_LINKS].encode()}).links
-    target = next((link["url"] for link in links.values() if "canonical" in link.get("rel", "").lower().split()), "")
-    canonical = normalise(url, target) if target else None
-    return canonical if canonical and canonical != url and origin(canonical) == origin(url) else None
 
 
 def refresh_of(url: str, headers: httpx.Headers) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from indexer import memory
-from indexer.crawl.answers import Answer, Unavailable, canonical_of, refresh_of, robots_directives
+from indexer.crawl.answers import Answer, Unavailable, refresh_of, robots_directives
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request
 from indexer.crawl.links import (
@@ -318,7 +318,7 @@ class _Crawl:
             left_out=links.leads_on or page.left_out,
             reading=links.reading,
         )
-        return page, links.canonical or canonical_of(page.url, answer.headers)
+        return page, links.canonical
 
     def _answer(self, url: str, types: Collection[str]) -> Answer:
         """Fetch an address."""

@@ -19,33 +19,15 @@ import httpcore
 from indexer.errors import NotWanted
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-_NOT_PLAIN = {  # ranges that Python's is_global calls public, or that carry an IPv4 address inside
-    IPv6Network("::ffff:0:0/96"): "IPv4-mapped",
-    IPv6Network("::/96"): "IPv4-compatible",
-    IPv6Network("64:ff9b::/96"): "NAT64",
-    IPv6Network("64:ff9b:1::/48"): "NAT64",
-    IPv6Network("2002::/16"): "6to4",
-    IPv6Network("2001::/23"): "protocol assignment",
-    IPv6Network("2001:db8::/32"): "documentation",
-    IPv6Network("3fff::/20"): "documentation",
-    IPv6Network("fec0::/10"): "site-local",
-}
-_RELAY_6TO4 = ipaddress.IPv4Network("192.88.99.0/24")
+# ranges that Python's is_global calls public, or that carry an IPv4 address inside
+_NOT_PLAIN = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split())]
 
 
-def refusal(address: IPv4Address | IPv6Address) -> str | None:
-    """Return why an address is not a plain public one, or None if it is."""
-    for kind in ("unspecified", "loopback", "link_local", "multicast"):
-        if getattr(address, f"is_{kind}"):
-            return kind.replace("_", "-")
-    if isinstance(address, IPv4Address):
-        if address in _RELAY_6TO4:
-            return "6to4 relay"
-        return None if address.is_global and not address.is_reserved else "private or reserved"
-    for network, kind in _NOT_PLAIN.items():
-        if address in network:
-            return kind
-    return None if address in _GLOBAL_UNICAST and address.is_global else "private or reserved"
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Return whether an address is a plain public one."""
+    if address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PLAIN):
+        return False
+    return address.is_global and (isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST)
 
 
 def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
@@ -62,9 +44,8 @@ def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> l
     networks = [ipaddress.ip_network(network) for network in allow_private or ()]
     for text in addresses:
         address = ipaddress.ip_address(text)
-        kind = refusal(address)
-        if kind is not None and not any(address in network for network in networks):
-            raise NotWanted(f"{host} has the {kind} address {text}, which is refused; allow it with --allow-private")
+        if not is_public(address) and not any(address in network for network in networks):
+            raise NotWanted(f"{host} has the address {text}, which is not public; allow it with --allow-private")
     return addresses
 
 

@@ -29,7 +29,7 @@ from indexer.generation.manifest import (
     read_manifest,
 )
 from indexer.generation.rows import ROW, TokenReader, read_array
-from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Readers, Section
+from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section
 
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
@@ -229,12 +229,6 @@ class PreviousGeneration:
             for id, *values in self._database.rows(query, first, first + count)
         ]
         return document, chunks, range(first, first + count)
-
-    def is_given(self, url: str, access: Readers) -> bool:
-        """Return whether the documents of a page, and of what is in it, may be read by whom this list names."""
-        query = "SELECT id FROM documents WHERE url = ?1 OR url BETWEEN ?1 || '!/' AND ?1 || '!0'"
-        rows = self._database.rows(query, url)
-        return all(self._access.get(number, EVERYBODY).given == access for (number,) in rows)
 
     @cached_property
     def _access(self) -> dict[int, AccessLists]:

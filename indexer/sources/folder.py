@@ -12,7 +12,6 @@ import stat
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
@@ -25,7 +24,7 @@ from indexer.generation.layout import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, read_list
 from indexer.read.container import with_parts
 from indexer.read.formats import content_type_of, refusal_of
-from indexer.records import NOTHING_STATED, Failure, Item, Known, Page, PageRecord, Readers, Skip
+from indexer.records import NOTHING_STATED, Failure, Item, Page, Readers, Skip
 from indexer.source_context import SourceContext
 
 INSIDE = "!/"  # between the address of an archive or e-mail and the name of a member
@@ -126,41 +125,32 @@ class _FolderReading:
         """Read one file. Raises SourceError."""
         access = self._access(path.with_name(path.name + FILE), self._access_above(path))
         self._context.report_due(1)
-        page = self._page(_File(path, content_type_of(path.name) or "", access))
-        if self._list_failures:
-            page = self._list_failures[0]
-        if isinstance(page, Skip | Failure | OSError):
-            reason = (page.strerror or "cannot be read") if isinstance(page, OSError) else page.reason
-            raise SourceError(f"cannot read {self._context.source}: {reason}")
+        page = [*self._list_failures, self._page(_File(path, content_type_of(path.name) or "", access))][0]
+        if isinstance(page, Skip | Failure):
+            raise SourceError(f"cannot read {self._context.source}: {page.reason}")
         yield from with_parts(page, self._context.limits.max_bytes, self._context.no_images)
 
     def all_files(self) -> Iterator[Item]:
-        """Read every file of the folder."""
+        """Read every file of the folder. Raises SourceError."""
         found = [*self._walk(), *self._list_failures]
         self._context.report_due(sum(isinstance(entry, _File) for entry in found))
         for entry in found:
-            for item in self._read(entry) if isinstance(entry, _File) else [entry]:
-                yield from with_parts(item, self._context.limits.max_bytes, self._context.no_images)
+            item = self._page(entry) if isinstance(entry, _File) else entry
+            yield from with_parts(item, self._context.limits.max_bytes, self._context.no_images)
 
-    def _walk(self) -> Iterator[_File | Known | Skip | Failure]:
+    def _walk(self) -> Iterator[_File | Skip | Failure]:
         """Yield the files in order, and why others are left out."""
         todo = [(self._tree.root, self._access_above(self._tree.root))]
         while todo:
             here, access = todo.pop()
-            url = here.as_uri()
             try:
                 names = self._tree.list(here)
             except OSError as error:
-                reason = error.strerror or "cannot be read"
-                if here == self._tree.root:
-                    raise SourceError(f"cannot read {here}: {reason}") from error
-                yield Failure(url, reason)
-                if error.errno not in _GONE:
-                    yield from self._kept(self._context.earlier.pages(f"{url}/"), reason)
+                yield self._failure(here, error)
                 continue
             modes = dict(names)
             if here != self._tree.root and all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items()):
-                yield Skip(url, "an index of Pilotlight")
+                yield Skip(here.as_uri(), "an index of Pilotlight")
                 continue
             lists = {name[: -len(FILE)]: name for name, _ in names if name.lower().endswith(FILE)}
             if "" in lists:
@@ -212,22 +202,14 @@ class _FolderReading:
             self._list_failures.append(Failure(path.as_uri(), f"{reason}: nobody may read what it is for"))
             return NOBODY
 
-    def _read(self, file: _File) -> list[Item]:
-        """Return the page of a file, or why there is none, or its record if the trouble may pass."""
-        page = self._page(file)
-        if not isinstance(page, OSError):
-            return [page]
-        url, reason, earlier = file.path.as_uri(), page.strerror or "cannot be read", self._context.earlier
-        records: list[PageRecord] = []
-        if page.errno not in _GONE and earlier.is_given(url, file.access):
-            record = earlier.page(url)
-            records = [*([record] if record else []), *earlier.pages(f"{url}!/")]
-        return [*self._kept(records, reason)] or [Failure(url, reason)]
+    def _failure(self, path: Path, error: OSError) -> Failure:
+        """Return why a path is left out. Raises SourceError where it may be there at another time."""
+        reason = error.strerror or "cannot be read"
+        if error.errno not in _GONE or path == self._tree.root:
+            raise SourceError(f"cannot read {path}: {reason}") from error
+        return Failure(path.as_uri(), reason)
 
-    def _kept(self, records: Iterable[PageRecord], reason: str) -> Iterator[Known]:
-        return (Known(replace(record, source=self._context.source), kept=reason) for record in records)
-
-    def _page(self, file: _File) -> Page | Skip | Failure | OSError:
+    def _page(self, file: _File) -> Page | Skip | Failure:
         url, max_bytes = file.path.as_uri(), self._context.limits.max_bytes
         try:
             with open(self._tree.open(file.path), "rb") as opened:
@@ -236,7 +218,7 @@ class _FolderReading:
                     return Skip(url, "pipe, socket or device")
                 body = opened.read(max_bytes + 1)
         except OSError as error:
-            return error
+            return self._failure(file.path, error)
         if len(body) > max_bytes:
             return Failure(url, f"larger than {max_bytes:,} bytes")
         return Page(

@@ -288,7 +288,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_reached(
 
 def test_what_is_not_fetched(site: GitSite, repository: Repository, work: Work, sentinel: Site) -> None:
     source = f"{site.source}/repository/.git"
-    with pytest.raises(SourceError, match=r"loopback address .* --allow-private"):
+    with pytest.raises(SourceError, match=r"not public.* --allow-private"):
         run(work, source, allow_private=False)
     assert site.hits == []
     repository.commit_files({"noise.bin": os.urandom(300_000)})
