@@ -98,7 +98,7 @@ Place = InEnvironment | InFile
 class Basic:
     """User name and password of HTTP's basic authentication."""
 
-    user: str | Place
+    user: str
     password: Place
 
 
@@ -219,10 +219,9 @@ class Session:
             secrets.append(_read(credential.bearer, _TOKEN))
             headers["Authorization"] = f"Bearer {secrets[-1]}"
         if (basic := credential.basic) is not None:
-            user = basic.user if isinstance(basic.user, str) else basic.user.read()
             password = basic.password.read()
-            pair = base64.b64encode(f"{user}:{password}".encode()).decode()
-            secrets += [password, pair] if basic.user == user else [user, password, pair]
+            pair = base64.b64encode(f"{basic.user}:{password}".encode()).decode()
+            secrets += [password, pair]
             headers["Authorization"] = f"Basic {pair}"
         self._secrets.update(secret for secret in secrets if len(secret) >= _MIN_SECRET)
         return headers

@@ -10,22 +10,14 @@ from indexer.read.parsing import Wanted
 from indexer.records import Page
 
 
-def only_links(page: Page) -> Wanted:
-    """Return that nothing but the links of a page is read while a site is crawled."""
-    return Wanted(links=True)
-
-
-def ignore(count: int) -> None:
-    """Report nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class SourceContext:
     """One source of a build."""
 
     source: str  # as the user gave it
     limits: CrawlLimits
-    report_due: Callable[[int], None] = ignore  # takes the number of known pages, whenever it grows
+    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages, whenever it grows
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # why images are not read; empty if they are
-    wanted: Callable[[Page], Wanted] = only_links  # parts of a page that are read with its links, in any thread
+    # parts of a page that are read with its links, in any thread
+    wanted: Callable[[Page], Wanted] = lambda _: Wanted(links=True)

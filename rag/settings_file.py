@@ -173,8 +173,8 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
         fields = _subtable(table["basic"], f"{where}: basic", ("user", "password"))
         if missing := [name for name in ("user", "password") if name not in fields]:
             raise SettingsError(f"{where}: basic needs {', '.join(missing)}")
-        user = fields["user"] if isinstance(fields["user"], str) else place("basic.user", fields["user"])
-        if isinstance(user, str) and (not user or ":" in user):
+        user = fields["user"]
+        if not isinstance(user, str) or not user or ":" in user:
             raise SettingsError(f"{where}: basic.user must be a name, without a colon")
         basic = Basic(user, place("basic.password", fields["password"]))
     return Credential(

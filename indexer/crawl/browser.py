@@ -303,13 +303,7 @@ class _Tab:
         self._left = 0  # documents before the page is replaced
 
     async def draw(self, order: Order) -> Drawn:
-        """Draw a document; when its time is up, it is taken as it is, and called late.
-
-        Raises:
-            Unavailable: its scripts never end, or make too much of it.
-            PilotlightError: an error of `load`, which ends the crawl.
-            playwright.async_api.Error: anything else.
-        """
+        """Draw a document. Raises Unavailable, an error of `load`, or playwright's own."""
         if self._context is None:
             self._context = context = await self._running.chromium.new_context(
                 service_workers="block", accept_downloads=False, viewport=_SIZE, timezone_id="UTC"

@@ -108,10 +108,7 @@ class _Crawl:
         self._fetcher.close()
 
     def fetch_start(self, start: str) -> list[Item]:
-        """Read robots.txt and the start page; https instead of http on the same host is followed.
-
-        If it is a list of pages, only those that it lists are read.
-        """
+        """Read robots.txt and the start page; if it is a list of pages, only those that it lists are read."""
         try:
             try:
                 self._enter_site(start)
@@ -149,10 +146,7 @@ class _Crawl:
             raise NotWanted(f"{site}/robots.txt disallows it")
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue the pages of the site's sitemaps, as if the start page had links to them.
-
-        The sitemaps are those that robots.txt names, or one at a well-known place if the start page leads nowhere.
-        """
+        """Enqueue what sitemaps list: those of robots.txt, or a well-known one if the start page leads nowhere."""
         if not self._follows or not self._limits.max_depth:
             return []
         lists = self._lists.read(url for name in self._robots.sitemaps if (url := normalise(self._site, name)))
@@ -275,7 +269,7 @@ class _Crawl:
         return _requested_as(named, url), page
 
     def _fetch(self, url: str, types: Collection[str], hops: tuple[str, ...] = ()) -> tuple[Page | Known, str | None]:
-        """Fetch one page and find its links, unless it is unchanged; return its canonical address if it is another.
+        """Fetch one page and find its links; return its canonical address if it is another.
 
         A refresh to another page is followed like a redirect; `hops` are the pages that led here.
         """

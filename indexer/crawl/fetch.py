@@ -105,7 +105,7 @@ class Fetcher:
             CredentialsError: a secret for its origin cannot be read.
         """
         began = time.monotonic()
-        self._backend.deadline = began + self._limits.timeout
+        self._backend.deadline.at = began + self._limits.timeout
         if self.lost > _MAX_LOST:
             raise Unavailable(f"the site has let requests wait for {_MAX_LOST:,.0f} seconds in all")
         for number in range(_ATTEMPTS):
@@ -117,7 +117,7 @@ class Fetcher:
                 if pause:
                     self.turns.hold(pause)
                 is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE
-                is_late = time.monotonic() + backoff >= self._backend.deadline
+                is_late = time.monotonic() + backoff >= self._backend.deadline.at
                 if is_last or (not pause and (is_late or self.turns.stopped.wait(backoff))):
                     self.lost += time.monotonic() - began if isinstance(error, Unavailable) else 0.0
                     raise
@@ -126,7 +126,7 @@ class Fetcher:
     def _follow_redirects(self, url: str, request: Request) -> Answer:
         """Send a request for each hop, each in its turn."""
         for _ in range(MAX_REDIRECTS + 1):
-            self._backend.deadline += self.turns.wait()  # waiting takes no time of the page
+            self._backend.deadline.at += self.turns.wait()  # waiting takes no time of the page
             answer = self._send(url, request)
             if isinstance(answer, Answer):
                 return replace(answer, url=without_session(answer.url))

@@ -49,29 +49,24 @@ def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> l
     return addresses
 
 
+class _Deadline(threading.local):
+    at = float("inf")  # `time.monotonic` at which the requests of this thread end
+
+
 class GuardedBackend(httpcore.NetworkBackend):
     """Opens TCP connections to checked addresses only, each bounded by the deadline of its thread."""
 
     def __init__(self, *, allow_private: bool | tuple[str, ...]) -> None:
         self._allow_private = allow_private
         self._plain = httpcore.SyncBackend()
-        self._deadline = threading.local()
+        self.deadline = _Deadline()
         self._lock = threading.Lock()
         self._open: set[_Stream] = set()
         self._is_aborted = False
 
-    @property
-    def deadline(self) -> float:
-        """The `time.monotonic` at which the requests of this thread end."""
-        return getattr(self._deadline, "at", float("inf"))
-
-    @deadline.setter
-    def deadline(self, at: float) -> None:
-        self._deadline.at = at
-
     def remaining(self, timeout: float | None = None) -> float:
         """Return the seconds left to this thread, at most `timeout`. Raises httpcore.ReadTimeout if none are left."""
-        left = self.deadline - time.monotonic()
+        left = self.deadline.at - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout("the page took too long")
         return left if timeout is None else min(left, timeout)

@@ -158,10 +158,7 @@ class Robots:
 
 
 def _rules_for(name: str | None, text: str) -> tuple[list[tuple[str, str]], Iterable[str]]:
-    """Return the rules of all groups that name a crawler or, if none does, of all groups for `*`; and the sitemaps.
-
-    Empty and unknown lines do not end a group.
-    """
+    """Return the rules of all groups that name a crawler or, if none does, of all groups for `*`; and the sitemaps."""
     groups: dict[str | None, list[tuple[str, str]]] = {}
     sitemaps: dict[str, None] = {}
     current, in_agents = set[str | None](), False  # which of `groups` the rules belong to

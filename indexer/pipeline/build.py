@@ -209,7 +209,7 @@ class _Build:
         plan = self._plan
         resting = self._earlier.resting(plan.sources, plan.config.refresh or ())
         rested: set[str] = set()
-        pushed = {url for url, _, _, is_there in self._pushed.listed() if is_there} if resting else ()
+        pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if resting else ()
         for record in self._earlier.pages() if resting else ():
             if record.source in resting and record.url not in pushed:
                 rested.add(record.url)

@@ -33,14 +33,12 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
 
 _MAX_FAILURES = 20  # objects in a row that the store does not give, after which it is taken to be down
-_MAX_SIZE = (1 << 63) - 1  # bytes that SQLite can store
 _LISTING = 600.0  # seconds to list all objects
 _MAX_LOST = 7_200.0  # seconds of requests that failed, all together, after which a store is taken to be down
 _LONGEST_ERROR = 10_000  # characters read of an error, which may repeat an answer
 _CHUNK = 1_000  # entries taken from the client at once
 _PIECE = 1 << 18  # bytes of a body taken at once
 _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
-Fetched = tuple[list[Item], str]  # the items of an object, and the error of the store in place of its content
 
 
 class _Store(NamedTuple):
@@ -162,7 +160,7 @@ class _Bucket:
     def _read_ahead(self, wanted: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
         """Yield the items of each object in order, while the next ones are fetched."""
         concurrency, failures = self._limits.concurrency, 0
-        ahead: deque[Future[Fetched] | list[Item]] = deque()
+        ahead: deque[Future[tuple[list[Item], str]] | list[Item]] = deque()
         with ThreadPoolExecutor(concurrency, thread_name_prefix="objects") as pool:
             try:
                 for file in chain(wanted, repeat(None, concurrency + 1)):  # at the end, those that are under way
@@ -184,8 +182,8 @@ class _Bucket:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    def _fetch(self, file: StoredFile) -> Fetched:
-        """Return the page of an object, or why there is none, or its records if the trouble may pass."""
+    def _fetch(self, file: StoredFile) -> tuple[list[Item], str]:
+        """Return the page of an object, why there is none, or its records and an error that may pass."""
         url, began = self._files.url(file.path), time.monotonic()
         try:
             return [self._read(file)], ""
@@ -247,6 +245,6 @@ def _explain(error: Exception, address: BucketAddress) -> str:
 def _file(meta: "ObjectMeta") -> StoredFile:
     """Return an object as the client describes it: its version is its ETag, or else when it was last modified."""
     modified: datetime = meta["last_modified"].astimezone(UTC)
-    path, size = meta["path"].encode("utf-8", "surrogateescape"), min(meta["size"], _MAX_SIZE)
+    path, size = meta["path"].encode("utf-8", "surrogateescape"), meta["size"]
     version = (meta["e_tag"] or modified.isoformat()).strip('"')
     return StoredFile(path, size, version, format_datetime(modified.replace(microsecond=0), usegmt=True))

@@ -157,9 +157,9 @@ class PushedStore:
             found = pages.execute("SELECT 1 FROM pages WHERE url = ? AND source = ?", (url, SOURCE))
             return found.fetchone() is not None
 
-    def listed(self) -> Iterator[tuple[str, str, str, bool]]:
-        """Yield address, content hash and media type of every document, in order, and whether it was not withdrawn."""
-        columns = "url, content_hash, content_type, body IS NOT NULL"
+    def listed(self) -> Iterator[tuple[str, str, bool]]:
+        """Yield address and content hash of every document, in order, and whether it was not withdrawn."""
+        columns = "url, content_hash, body IS NOT NULL"
         some = f"SELECT {columns} FROM documents WHERE url > ? ORDER BY url LIMIT 1000"  # noqa: S608 - no input
         last = ""
         while rows := self._rows(some, last):

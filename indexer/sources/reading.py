@@ -11,10 +11,10 @@ from indexer.crawl.crawler import crawl
 from indexer.credentials import Session
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
-from indexer.read.container import expand
-from indexer.read.formats import MAIL, OCR_OFF, reader_of
+from indexer.read.container import with_parts
+from indexer.read.formats import OCR_OFF
 from indexer.records import Item, Known, Page, Skip
-from indexer.source_context import SourceContext, ignore
+from indexer.source_context import SourceContext
 from indexer.sources.addresses import SCHEME, address_kind
 from indexer.sources.bucket import read_objects
 from indexer.sources.folder import read_path
@@ -28,7 +28,7 @@ class Reading:
     """All that the sources of one build share."""
 
     limits: CrawlLimits
-    report_due: Callable[[int], None] = ignore  # takes the number of known pages of all sources
+    report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages of all sources
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     sessions: Mapping[str, Session] = field(default_factory=dict)  # with sites, by origin
     templates: Templates | None = None  # learns the templates of sources, and attaches them to pages
@@ -92,21 +92,19 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
     """
     earlier, sent = context.earlier, set[str]()
     context.report_due(documents.facts().documents)
-    for url, content_hash, content_type, is_there in documents.listed():
+    for url, content_hash, is_there in documents.listed():
         sent.add(url)
         if not is_there:
             continue
-        record, is_mail = earlier.unchanging_page(url), reader_of(content_type) == MAIL
+        record = earlier.unchanging_page(url)
         if record is not None and record.content_hash == content_hash:
-            below = earlier.pages(f"{url}!/") if is_mail else ()
-            yield from (Known(replace(each, source=SOURCE)) for each in (record, *below))
+            yield from (Known(replace(each, source=SOURCE)) for each in (record, *earlier.pages(f"{url}!/")))
             continue
         page = documents.page(url)
         if page is None:  # it has been withdrawn meanwhile
             continue
-        yield page
-        for item in expand(page, context.limits.max_bytes, context.no_images) if is_mail else ():
-            if isinstance(item, Page):  # an attachment, with a title of its own
+        for item in with_parts(page, context.limits.max_bytes, context.no_images):
+            if isinstance(item, Page) and item is not page:  # an attachment, with a title of its own
                 item = replace(item, stated=page.stated._replace(title=""), content_hash="")
             yield item
     if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
@@ -116,16 +114,13 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Lets each address through once over all sources, and each content once in a site, repository, bucket or folder.
-
-    Readers may be held to sources, so one that they may not see must not take the place of another; and whoever pushes
-    a document must not learn that there is one of the same content.
-    """
+    """Lets each address through once over all sources, and each content once in each source but that of pushes."""
 
     def __init__(self, rested: Collection[str]) -> None:
         self._rested = rested
         self._urls: set[str] = set()
-        self._contents: set[tuple[str, str]] = set()  # sources and hashes
+        # sources and hashes: readers may be held to sources, and whoever pushes must not learn of the same content
+        self._contents: set[tuple[str, str]] = set()
 
     def item(self, item: Item) -> Item:
         """Return the item, or a skip in the place of a duplicate."""

@@ -78,11 +78,8 @@ class StoredFiles:
                 yield file
 
     def known(self, path: bytes, version: str) -> list[Known]:
-        """Return the records of a file of this version, and of its attachments; nothing if it is to be read.
-
-        No archive has a record, only its members.
-        """
-        record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None
+        """Return the records of a file of this version, and of its attachments; nothing if it is to be read."""
+        record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None  # of an archive there is none
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
         return [Known(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]

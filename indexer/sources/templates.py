@@ -45,10 +45,7 @@ class Templates:
     """Learns the templates of sources, and attaches them to pages."""
 
     def __init__(self, kept: Mapping[str, str] | None = None, is_new: Callable[[Page], bool] = lambda _: True) -> None:
-        """Start from the result of `kept` after an earlier build.
-
-        `is_new` returns whether the earlier build did not read a page in its present form.
-        """
+        """Start from what an earlier build has `kept`; `is_new` returns whether it did not read a page as it is now."""
         self._known = dict(kept or {})
         self._studied: set[str] = set()
         self._is_new = is_new
@@ -66,10 +63,7 @@ class Templates:
         return {source: self._known[source] for source in sources if source in self._known}
 
     def attach(self, source: str, items: Iterable[Item]) -> Items:
-        """Yield the items of a source, pages with its template.
-
-        From its first page of HTML on, they are held back until the template is learnt.
-        """
+        """Yield the items of a source, pages with its template; from the first of HTML on, once that is learnt."""
         sample = _Sample()
         for item in items:
             is_page = is_html(item) or isinstance(item, Known)
