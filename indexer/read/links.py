@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
 from typing import Any
@@ -68,13 +67,7 @@ def page_parts(
 
 def _links_of(tree: HtmlTree) -> dict[str, Any]:
     """Return links and robots directives of a page, JSON-ready; raises ParseError if it has too many links."""
-    found: dict[str, Any] = {
-        "base": None,
-        "canonical": None,
-        "asks_password": False,
-        "nofollow": 0,
-        "has_script": False,
-    }
+    found = dict[str, Any](base=None, canonical=None, asks_password=False, nofollow=0, has_script=False)
     hrefs: dict[str, None] = {}  # without fragments
     frames: dict[str, list[str]] = {"frame": [], "iframe": []}
     directives: set[str] = set()
@@ -113,90 +106,60 @@ def _links_of(tree: HtmlTree) -> dict[str, Any]:
     is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_LONGEST])) is not None
     # whether the page may be there to lead on rather than to be read
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
-    leads = _leads(tree) if may_lead_on or is_listing else _Leads()
-    every = [*hrefs, *frames["frame"]]
-    if may_lead_on and not leads.has_text:
-        every += [*frames["iframe"], *(leads.targets if not hrefs else ())]
-    if leads.refresh is not None and leads.redirect is None:
-        every.append(leads.refresh[1])
-    is_listing = is_listing and leads.prose < _PROSE
+    length, prose, refresh, is_at_once = _leads(tree) if may_lead_on or is_listing else (0, 0, None, False)
+    is_bare = may_lead_on and length < _HARDLY
+    every = [*hrefs, *frames["frame"], *(frames["iframe"] if is_bare else ())]
+    if refresh is not None and not is_at_once:
+        every.append(refresh)
+    is_listing = is_listing and prose < _PROSE
     return found | {
         "hrefs": list(dict.fromkeys(every)),
         "directives": sorted(directives),
-        "refresh": leads.redirect,
+        "refresh": refresh if is_at_once else None,
         "is_listing": is_listing,
         "leads_on": "a listing of a folder" if is_listing else "a set of frames" if frames["frame"] else "",
-        "is_blank": may_lead_on and not leads.has_text and not every,
+        "is_blank": is_bare and not every,
     }
 
 
 _LITTLE = 500  # characters of text of a page that says that it has moved
 _HARDLY = 100  # characters of text of a page around a frame, or that scripts draw
-_LONGEST_SCRIPT = 20_000  # characters of a script that are looked at
-_MOST_TARGETS = 3  # of scripts
-_UNSEEN = frozenset({"style", "template", "noframes", "iframe"})
-_GOES_TO = re.compile(
-    r"""\blocation(?:\.href)?\s{0,9}(?:=(?!=)|\.(?:replace|assign)\s{0,9}\()\s{0,9}(["'])([^"'\s]+)\1\s{0,9}(?=[;)}]|$|\n)"""
-)
+_UNSEEN = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
 # titles by Apache, nginx and lighttpd; by Python, Tomcat and Jetty; by IIS
 _LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)
 _MUCH = 120  # characters between two entries of a listing
 _PROSE = 300  # characters of a page that has more to say than what a folder contains
 
 
-@dataclass(slots=True)
-class _Leads:
-    """What a page that may be there to lead on says."""
+def _leads(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
+    """Return what a page that may be there to lead on says.
 
-    length: int = 0  # characters of text outside links
-    prose: int = 0  # of these, characters of texts between two links that say more than a date and a size
-    refresh: tuple[int, str] | None = None
-    is_for_all: bool = False  # whether the refresh is for readers with scripts too
-    targets: list[str] = field(default_factory=list)  # of scripts
-
-    @property
-    def has_text(self) -> bool:
-        """Return whether there is more text than on a page that scripts draw, or around a frame."""
-        return self.length >= _HARDLY
-
-    @property
-    def redirect(self) -> str | None:
-        """Return the address that readers are sent to at once, or by a page that says nothing else."""
-        if self.refresh is None:
-            return None
-        seconds, address = self.refresh
-        return address if (seconds == 0 and self.is_for_all) or self.length < _LITTLE else None
-
-
-def _leads(tree: HtmlTree) -> _Leads:
-    found, between = _Leads(), 0
+    That is the characters of its text outside links, of these those that say more than a date and a size between two
+    links, the address of its refresh, and whether readers are sent there before they have read the page.
+    """
+    text_length = prose = between = 0
+    refresh, is_for_all = None, False
     todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]  # whether it is in a link, and in <noscript>
     while todo:
         node, is_in_link, is_fallback = todo.pop()
         if isinstance(node, str):
             if not is_in_link:
                 length = len(node.strip())
-                found.length += length
-                found.prose += min(length, max(0, between + length - _MUCH))
+                text_length += length
+                prose += min(length, max(0, between + length - _MUCH))
                 between += length
             continue
         name = node.name
-        if name in _UNSEEN or name == "title":
+        if name in _UNSEEN:
             continue
-        if name in ("script", "body"):
-            script = node.text() if name == "script" else node.get("onload")
-            addresses = (address for _, address in _GOES_TO.findall(script[:_LONGEST_SCRIPT]))
-            found.targets += [address for address in addresses if len(address) <= _LONGEST]
-            found.targets = found.targets[:_MOST_TARGETS]
-        elif name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and found.refresh is None:
-            found.refresh = refresh_in(node.get("content"))
-            found.is_for_all = not is_fallback
+        if name == "meta" and node.get("http-equiv").strip().lower() == "refresh" and refresh is None:
+            refresh, is_for_all = refresh_in(node.get("content")), not is_fallback
         elif name == "a" and node.get("href"):
             is_in_link, between = True, 0
-        if name != "script":
-            is_fallback = is_fallback or name == "noscript"
-            todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
-    return found
+        is_fallback = is_fallback or name == "noscript"
+        todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
+    seconds, address = refresh or (0, None)
+    return text_length, prose, address, (seconds == 0 and is_for_all) or text_length < _LITTLE
 
 
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
