@@ -1,12 +1,10 @@
 """What is read of single pages that no template is known of: articles, blogs, forums, wikis, shops, answers.
 
-`python -m tests.quality.articles` measures 60 pages, two of each of 30 kinds of markup, and prints the table of
-docs/evaluation.md. The markup is in `tests/quality/articles`, with the page's own text in double brackets; the words
-are drawn from sentences that were written for this. The held-out half was written before anything was read of it.
+`python -m tests.quality.articles` measures 60 pages, two of each of 30 kinds of markup. The markup is in
+`tests/quality/articles`, with the page's own text in double brackets; the words are drawn from sentences that were
+written for this. The held-out half was written before anything was read of it.
 """
 
-import argparse
-import importlib.util
 import random
 import re
 import tomllib
@@ -17,7 +15,6 @@ from pathlib import Path
 from statistics import fmean
 
 from indexer.read.html.main_content import read
-from tests.quality.extractors import OTHERS
 from tests.quality.gold import words
 
 FOLDER = Path(__file__).parent / "articles"
@@ -79,9 +76,9 @@ def f1(read_text: str, own: str, title: str) -> float:
     return 2 * (found & wanted).total() / max(1, found.total() + wanted.total())
 
 
-def measure(extract: Callable[[bytes], str], half: str) -> dict[str, float]:
-    """Measure an extractor: the F1 of each page by its name."""
-    return {page.name: f1(extract(page.body), page.own, _title(page.body)) for page in saved(half)}
+def measure(half: str) -> dict[str, float]:
+    """Read the pages of a half: the F1 of each by its name."""
+    return {page.name: f1(pilotlight(page.body), page.own, _title(page.body)) for page in saved(half)}
 
 
 def _title(body: bytes) -> str:
@@ -89,24 +86,14 @@ def _title(body: bytes) -> str:
 
 
 def main() -> None:
-    """Measure all extractors that are installed, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--half", choices=HALVES, action="append", help="measure only this half")
-    parser.add_argument("--pages", action="store_true", help="print each page")
-    args = parser.parse_args()
-    extractors = {"Pilotlight": pilotlight}
-    for name, extract in OTHERS.items():
-        if importlib.util.find_spec(name) is not None:
-            extractors[name] = lambda body, extract=extract: extract(body).text  # type: ignore[misc]
-    for half in args.half or HALVES:
+    """Measure both halves, and print the mean, that of each kind, and each page."""
+    for half in HALVES:
+        found = measure(half)
+        print(f"{half}: {fmean(found.values()):.3f}")
         kinds = {page.name: page.kind for page in saved(half)}
-        for name, extract in extractors.items():
-            found = measure(extract, half)
-            by_kind = {kind: fmean(found[page] for page in found if kinds[page] == kind) for kind in kinds.values()}
-            cells = " | ".join(f"{kind} {value:.3f}" for kind, value in sorted(by_kind.items()))
-            print(f"| {half} | {name} | {fmean(found.values()):.3f} | {cells} |")
-            for page, value in found.items() if args.pages else ():
-                print(f"    {value:.3f} {page}")
+        for kind in sorted(set(kinds.values())):
+            pages = {name: value for name, value in found.items() if kinds[name] == kind}
+            print(f"  {fmean(pages.values()):.3f} {kind}: " + ", ".join(f"{n} {v:.3f}" for n, v in pages.items()))
 
 
 if __name__ == "__main__":

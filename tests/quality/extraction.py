@@ -1,20 +1,17 @@
-"""What is read of pages that many generators made, against gold, beside other extractors.
+"""What is read of pages that many generators made, against gold.
 
-`python -m tests.quality.extraction` fetches the pages where it can, measures, and prints the table of
-docs/evaluation.md. The generators of the half that is held out are only measured: nobody who changes how pages are
-read looks at them.
+`python -m tests.quality.extraction` fetches the pages where it can, measures, and prints a table. The generators of the
+half that is held out are only measured: nobody who changes how pages are read looks at them.
 """
 
-import argparse
 import hashlib
-import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from tests.quality.extractors import OTHERS, Passage, Reading, pilotlight
+from tests.quality.extractors import Passage, Reading, pilotlight
 from tests.quality.gold import Generator, Gold, gold, read_generators, words
 from tests.quality.packages import NotFetched, fetch
 
@@ -77,16 +74,10 @@ def load(generator: Generator, cache: Path) -> Pages:
     return Pages(generator, root, golds, tuple(others[: SITE - len(golds)]))
 
 
-def measure(pages: Pages, *, others: bool = True) -> dict[str, Counts]:
-    """Counts of Pilotlight, and of the others that are installed if they are wanted."""
-    readings = {"Pilotlight": pilotlight(pages.root, pages.golds, pages.others)}
-    for name, extract in OTHERS.items() if others else ():
-        if importlib.util.find_spec(name) is not None:
-            readings[name] = {path: extract((pages.root / path).read_bytes()) for path in pages.golds}
-    return {
-        name: sum((judge(found, read.get(path)) for path, found in pages.golds.items()), Counts())
-        for name, read in readings.items()
-    }
+def measure(pages: Pages) -> Counts:
+    """Read the pages of a generator as a build does, and count."""
+    readings = pilotlight(pages.root, pages.golds, pages.others)
+    return sum((judge(found, readings.get(path)) for path, found in pages.golds.items()), Counts())
 
 
 def judge(found: Gold, reading: Reading | None) -> Counts:
@@ -141,30 +132,17 @@ def _places(text: Sequence[str], order: tuple[str, ...], places: Mapping[str, li
     return several
 
 
-def table(measured: Mapping[str, tuple[Generator, Mapping[str, Counts]]]) -> str:
-    """The table of docs/evaluation.md, in Markdown: shares in percent, extractors in the order of its head."""
-    lines = []
-    for half in ("development", "held-out"):
-        rows = [(name, counts) for name, (generator, counts) in measured.items() if generator.half == half]
-        lines += [_row(name, counts) for name, counts in rows]
-        names = list(rows[0][1]) if rows else []
-        whole = {name: sum((counts[name] for _, counts in rows), Counts()) for name in names}
-        lines += [_row(f"**{half}, all**", whole)] if rows else []
-    head = "generator | pages | words kept | interface let in | F1 | code byte-equal | dropped | nearest anchor"
-    return "\n".join([f"| {head} |", "|---" * (head.count("|") + 1) + "|", *lines])
-
-
-def _row(name: str, counts: Mapping[str, Counts]) -> str:
-    mine, every = counts["Pilotlight"], counts.values()
+def row(name: str, counts: Counts) -> str:
+    """Return a row of the table that `main` prints: shares in percent."""
     cells = (
         name,
-        str(mine.pages),
-        " · ".join(_share(one.kept, one.own) for one in every),
-        " · ".join(_share(one.let_in, one.interface) for one in every),
-        " · ".join(f"{one.f1:.3f}" for one in every),
-        " · ".join(str(one.code_kept) for one in every) + f" of {mine.code}" if mine.code else "none",
-        " · ".join(str(one.dropped) for one in every),
-        f"{_share(mine.anchored, mine.passages)} of {mine.passages}",
+        str(counts.pages),
+        _share(counts.kept, counts.own),
+        _share(counts.let_in, counts.interface),
+        f"{counts.f1:.4f}",
+        f"{counts.code_kept} of {counts.code}",
+        str(counts.dropped),
+        f"{_share(counts.anchored, counts.passages)} of {counts.passages}",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -174,21 +152,21 @@ def _share(part: int, whole: int) -> str:
 
 
 def main() -> None:
-    """Fetch, measure, and print the table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="generators to measure; all of them by default")
-    parser.add_argument("--cache", type=Path, default=CACHE, help="folder that fetched pages are kept in")
-    parser.add_argument("--half", choices=("development", "held-out"), help="measure only this half")
-    args = parser.parse_args()
-    measured = {}
+    """Fetch and measure the generators that are named, or all, and print a table in Markdown."""
+    print("| generator | pages | words kept | interface let in | F1 | code byte-equal | dropped | nearest anchor |")
+    print("|---" * 8 + "|")
+    totals = {"development": Counts(), "held-out": Counts()}
     for generator in read_generators():
-        if args.half in (None, generator.half) and (not args.names or generator.name in args.names):
+        if generator.name in (sys.argv[1:] or [generator.name]):
             try:
-                measured[generator.name] = generator, measure(load(generator, args.cache))
+                counts = measure(load(generator, CACHE))
             except NotFetched as error:
                 print(f"skipped: {generator.name}: {error}", file=sys.stderr)
-    print(f"Extractors, in this order: {', '.join(['Pilotlight', *OTHERS])}.\n")
-    print(table(measured))
+                continue
+            totals[generator.half] += counts
+            print(row(generator.name, counts))
+    for half, counts in totals.items():
+        print(row(f"**{half}, all**", counts))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""Pilotlight and others, each reading pages to text."""
+"""What a build reads of pages, and the passages it cuts of them."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from shutil import copyfile
 from urllib.parse import unquote
@@ -21,7 +20,6 @@ from indexer.records import SEPARATOR, Chunk, Page
 from indexer.sources import reading
 from indexer.sources.templates import Templates
 from tests.dummy import DummyEmbedder
-from tests.quality.gold import parsed
 
 _WHOLE = 100_000  # tokens of a passage that holds a whole section
 _MODEL = 256  # tokens that the default model reads
@@ -90,12 +88,3 @@ def _reading(whole: list[Chunk], cut: list[Chunk]) -> Reading:
     passages = tuple(Passage(unquote(chunk.url.partition("#")[2]) or None, chunk.text) for chunk in cut)
     text = "\n\n".join(chunk.text for chunk in whole)
     return Reading(text, whole[0].title, tuple(path[-1] for path in paths), passages)
-
-
-def _trafilatura(body: bytes) -> Reading:
-    title = parsed(body).title
-    text = import_module("trafilatura").extract(body, include_comments=False) or ""
-    return Reading(text, title.get_text() if title is not None else "")
-
-
-OTHERS: Mapping[str, Callable[[bytes], Reading]] = {"trafilatura": _trafilatura}

@@ -1,21 +1,17 @@
 """What is read of pages of real PDFs, against gold: blocks in reading order, words kept, running heads let in.
 
-`python -m tests.quality.layout` fetches the documents where it can, measures, and prints the table of
-docs/evaluation.md. Gold is in `tests/quality/layouts`, a file a document: made by hand from the picture of a page, it
-names each block by the words that it begins and ends with, in reading order. Documents of the half that is held out
-are only measured.
+`python -m tests.quality.layout` fetches the documents where it can, measures, and prints a table. Gold is in
+`tests/quality/layouts`, a file a document: made by hand from the picture of a page, it names each block by the words
+that it begins and ends with, in reading order. Documents of the half that is held out are only measured.
 """
 
-import argparse
 import gzip
 import hashlib
-import importlib.util
-import io
 import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -91,20 +87,6 @@ def pdfium(body: bytes) -> dict[int, str]:
     return {number: page.get_textpage().get_text_bounded() for number, page in enumerate(document, start=1)}
 
 
-def pdfminer(body: bytes) -> dict[int, str]:
-    """Text by the layout analysis of pdfminer.six."""
-    from pdfminer.high_level import extract_text
-
-    return dict(enumerate(extract_text(io.BytesIO(body)).split("\f"), start=1))
-
-
-READERS: dict[str, Callable[[bytes], dict[int, str]]] = {
-    "Pilotlight": pilotlight,
-    "pypdfium2": pdfium,
-    "pdfminer.six": pdfminer,
-}
-
-
 def words(text: str) -> list[str]:
     """Runs of letters and digits, in lower case, without hyphens: where a line ends is no matter here."""
     return _WORD.findall(_HYPHEN.sub("", text.lower()))
@@ -159,45 +141,29 @@ def _right(blocks: Sequence[tuple[list[str], list[str]]], read: Sequence[str]) -
     return right
 
 
-def measure(layout: Mapping[str, Any], body: bytes, *, others: bool = True) -> dict[str, Counts]:
-    """Counts of Pilotlight, and of the others that are installed if they are wanted."""
-    own = pdfium(body)
-    found = {}
-    for name, reader in READERS.items() if others else [("Pilotlight", pilotlight)]:
-        if name != "pdfminer.six" or importlib.util.find_spec("pdfminer"):
-            texts = reader(body)
-            counts = (judge(page, own[page["number"]], texts.get(page["number"], "")) for page in layout["pages"])
-            found[name] = sum(counts, Counts())
-    return found
+def measure(layout: Mapping[str, Any], body: bytes) -> Counts:
+    """Read a document, and count."""
+    own, texts = pdfium(body), pilotlight(body)
+    pages = (judge(page, own[page["number"]], texts.get(page["number"], "")) for page in layout["pages"])
+    return sum(pages, Counts())
 
 
 def main() -> None:
-    """Fetch, measure, and print the table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cache", type=Path, default=CACHE, help="folder that fetched documents are kept in")
-    parser.add_argument("--half", choices=("development", "held-out"), help="measure only this half")
-    args = parser.parse_args()
-    rows: dict[str, dict[str, Counts]] = {}
-    for layout in read_layouts():
-        if args.half in (None, layout["half"]):
-            try:
-                rows[layout["name"]] = found = measure(layout, load(layout, args.cache))
-            except NotFetched as error:
-                print(f"skipped: {layout['name']}: {error}", file=sys.stderr)
-                continue
-            total = rows.setdefault(f"**{layout['half']}, all**", {})
-            for name, counts in found.items():
-                total[name] = total.get(name, Counts()) + counts
-    print(f"Readers, in this order: {', '.join(READERS)}.\n")
+    """Fetch, measure, and print a table in Markdown."""
     print("| document | pages | blocks in order | words kept | running heads let in |\n|---|---|---|---|---|")
-    for name, every in sorted(rows.items(), key=lambda row: row[0].startswith("**")):
-        shares = [
-            " · ".join(f"{100 * getattr(one, part) / max(1, getattr(one, whole)):.1f}" for one in every.values())
-            for part, whole in (("right", "blocks"), ("kept", "words"))
-        ]
-        mine = every["Pilotlight"]
-        heads = " · ".join(str(one.let_in) for one in every.values()) + f" of {mine.heads}"
-        print(f"| {name} | {mine.pages} | {shares[0]} of {mine.blocks} | {shares[1]} | {heads} |")
+    rows: dict[str, Counts] = {}
+    for layout in read_layouts():
+        try:
+            rows[layout["name"]] = counts = measure(layout, load(layout, CACHE))
+        except NotFetched as error:
+            print(f"skipped: {layout['name']}: {error}", file=sys.stderr)
+            continue
+        total = f"**{layout['half']}, all**"
+        rows[total] = rows.get(total, Counts()) + counts
+    for name, counts in rows.items():
+        right, kept = 100 * counts.right / counts.blocks, 100 * counts.kept / counts.words
+        heads = f"{counts.let_in} of {counts.heads}"
+        print(f"| {name} | {counts.pages} | {right:.1f} of {counts.blocks} | {kept:.1f} | {heads} |")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ from statistics import fmean
 
 import pytest
 
-from tests.quality.articles import HALVES, f1, measure, pilotlight
+from tests.quality.articles import HALVES, f1, measure
 
 
 @pytest.mark.parametrize("half", HALVES)
 def test_articles_are_read_without_their_furniture(half: str) -> None:
-    found = measure(pilotlight, half)
+    found = measure(half)
     assert len(found) == 30
     assert fmean(found.values()) >= 0.93
     assert min(found.values()) >= 0.7

@@ -50,7 +50,7 @@ def test_a_page_is_judged_by_its_gold() -> None:
 def measured(generator: Generator, cache: Path) -> Counts:
     if "debian" in generator.package and not folder_of(generator.package, cache).is_dir():
         pytest.skip(f"{generator.package['debian']} was not fetched: python -m tests.quality.extraction")
-    return measure(load(generator, cache), others=False)["Pilotlight"]
+    return measure(load(generator, cache))
 
 
 @pytest.mark.parametrize("generator", MADE, ids=lambda generator: generator.name)

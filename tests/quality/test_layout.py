@@ -24,7 +24,7 @@ def test_a_page_is_judged_by_its_gold() -> None:
 def test_documents_are_read_in_order(layout: dict[str, Any]) -> None:
     if not folder_of(layout["package"], CACHE).is_dir():
         pytest.skip(f"{layout['package']['debian']} was not fetched: python -m tests.quality.layout")
-    counts = measure(layout, load(layout, CACHE), others=False)["Pilotlight"]
+    counts = measure(layout, load(layout, CACHE))
     if "fault" in layout:
         assert counts.right < 0.9 * counts.blocks, "it is mended: take `fault` away"
         pytest.xfail(layout["fault"])

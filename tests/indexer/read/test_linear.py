@@ -12,7 +12,10 @@ import pytest
 from indexer.decoding import decode
 from indexer.encodings import without_gzip
 from indexer.read.access_list import begins_with_joined_list, states_access
+from indexer.read.extraction import clean, tidy
 from indexer.read.formats import FUNCTIONS
+from indexer.read.html import main_content
+from indexer.read.links import page_parts
 from tests.indexer import files
 from tests.indexer.files import paragraph, zipped
 from tests.linear import check_linear
@@ -57,6 +60,22 @@ BODIES: dict[str, tuple[str, Callable[[int], bytes]]] = {  # by name: the reader
     "attachments": ("attachments", lambda n: b"Content-Type: multipart/mixed; boundary=a\n\n" + PART * n),
     "parts": ("mail", lambda n: b"Content-Type: multipart/mixed; boundary=a\n\n" + b"--a\n\nb\n" * n),
 }
+WANTED = {"links": True, "is_drawn": True, "blocks": True, "text": True, "template": "", "reader": "html"}
+HEADS = {"plain": "<body>", "single": "<meta property=og:title content=x><body><p>x"}
+UNITS = [
+    "<div>", "<p>a", "<b><i><u><p>", "<ul><li>", "<dl><dt id=a>t<dd>", "<table><tr><td>", "<tr id=a><td>x<td>y",
+    "<tr><td rowspan=65000>a<td colspan=1000>b", "<section></section>", "<h1>a<h2>b<h3>c<h4>d<h5>e<h6>f", "<p id=a>b",
+    '<p a="b" c="d" class="e f" id=g>h</p>', '<p a="', "<!-- ", "<", "&nbsp;", "\n\n\n\n",
+    "<a href=/" + "a" * 1_000 + ">b</a>",
+    "<a href=x><span>", '<ul><li><a href="#a">a</a>', '<ul><li>aaaa<a href="#a">a</a>', "<div hidden>a b c d e f g",
+    "<button aria-controls=x class=b>a</button><div class=c id=x>word</div>", "<aside epub:type=footnote><p>a",
+    "<main><aside><p>a b c", "<form><p>a", "<div class=refnamediv><h2>a</h2>b</div>", "<pre><a id=x>a</a>\n",
+    "<div><div class=line>a</div>", "<math><msup>", '<script type="math/tex">a</script>', "<span class=katex>a",
+    '<span><img alt="one two three four five">', "a.<br><b id=x><script>w</script></b>", "<div id=comments><p>x",
+    "<div class=related>x ", "<math>", '<h2><a href="#" onclick="x()">',
+    "<h3>q</h3><div class=a hidden>some words that are five</div>",
+    "<frameset><frame src=a>",
+]  # fmt: skip
 DECODED = ["<", "<a '\"", "a= ", "<!--", "<meta http-equiv=content-type content='charset ", "\x1b$B", "<script"]
 
 
@@ -93,8 +112,8 @@ def test_documents(name: str) -> None:
     check_linear(lambda body: read(body, *arguments), make, 2_000)
 
 
-def repeated(piece: str) -> Callable[[int], bytes]:
-    return lambda size: (piece * (size // len(piece))).encode()
+def repeated(piece: str, head: str = "") -> Callable[[int], bytes]:
+    return lambda size: (head + piece * (size // len(piece))).encode()
 
 
 def test_what_is_looked_at_before_and_after_reading() -> None:
@@ -110,3 +129,16 @@ def test_what_is_looked_at_before_and_after_reading() -> None:
 
 def decode_with(charset: str | None, body: bytes) -> object:
     return decode(body + b"\xe9", charset, markup=True)
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit[:40])
+def test_pages(unit: str, head: str) -> None:
+    wanted = WANTED | {"charset": "utf-8"}
+    check_linear(lambda body: list(page_parts(body, wanted)), repeated(unit, head), 4 * SIZE)
+
+
+@pytest.mark.parametrize("unit", ["\n", " \n", "\t\n", "\u00a0\n", "a\n\n\n", "\u200b\n"])
+def test_empty_lines(unit: str) -> None:
+    check_linear(lambda body: clean(tidy(body.decode())), repeated(unit * 10), 4 * SIZE)
+    check_linear(lambda body: main_content.read(body, "utf-8"), repeated(unit, "<pre>a"), 4 * SIZE)
