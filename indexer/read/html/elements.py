@@ -1,9 +1,7 @@
 """Read code exactly as a browser shows it, formulas as one line of TeX, and alternative texts of pictures."""
 
 import re
-from collections.abc import Sequence
 
-from indexer.decoding import visible
 from indexer.read.extraction import clean
 from indexer.read.html.html_tree import Element, HtmlTree, fold
 from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, is_noise, is_permalink
@@ -21,11 +19,9 @@ def is_code(tag: Element) -> bool:
     return tag.name in _PREFORMATTED or _is_fragment(tag)
 
 
-def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
-    """Return a block of code and the places of the ids in it; empty if it only numbers the lines of another."""
+def code_of(tag: Element) -> str:
+    """Return a block of code; empty if it only numbers the lines of another."""
     pieces: list[str] = []
-    ids: list[tuple[int, str]] = []  # place of the piece that follows an id, the id
-    numbers: list[tuple[int, str]] = []  # place of a piece that begins a line and is only a number, the number
     loose = tag.name != "pre" and _is_fragment(tag)
     # what else it has are explanations of names, which a pointer opens
     lines_only = [node for node in tag.tags if _is_line(node)] if loose else None
@@ -46,36 +42,15 @@ def code_of(tag: Element) -> tuple[str, tuple[tuple[int, str], ...]]:
         is_coloured = node.name == "span" and (not node.attributes or node.attributes.keys() == _ONLY_CLASS)
         if has_noise_class(node) if is_coloured else (is_noise(node) and not _is_sign(node)):
             continue
-        if not is_coloured and (anchor := node.anchor) is not None:
-            ids.append((len(pieces), anchor))
-        begins = not pieces or pieces[-1][-1:] == "\n"
-        if begins and len(node.children) == 1 and (number := node.first_text().strip()).isdecimal():
-            numbers.append((len(pieces), number))
         if node.name in _LINES:
-            if not begins:
+            if pieces and pieces[-1][-1:] != "\n":
                 pieces.append("\n")
             todo.append((len(pieces),))
         todo += reversed(node.children)
-    if (
-        len(numbers) > 1
-        and _counts([number for _, number in numbers])
-        and sum(piece.count("\n") for piece in pieces) <= len(numbers) + 1
-    ):
-        for place, _ in numbers:
-            pieces[place] = ""
-    whole = "".join(pieces)
-    text = clean(whole)
+    text = clean("".join(pieces))
     if _numbers_lines(tag, text):
-        return "", ()
-    marks: dict[int, str] = {}  # of several at one place, the last
-    begin = visible(whole).find(text) if ids else 0
-    length = place = 0
-    for following, anchor in ids:
-        length += len(visible("".join(pieces[place:following])))
-        place = following
-        if length - begin < len(text):
-            marks[max(0, length - begin)] = anchor
-    return text.replace("\u00a0", " ") if loose else text, tuple(marks.items())
+        return ""
+    return text.replace("\u00a0", " ") if loose else text
 
 
 def _is_sign(tag: Element) -> bool:
@@ -95,16 +70,12 @@ def _is_line(tag: Element) -> bool:
     return tag.name == "div" and "line" in classes(tag)
 
 
-def _counts(numbers: Sequence[str]) -> bool:
-    """Return whether these are numbers, each one more than the one before."""
-    if not numbers or not all(number.isdecimal() and len(number) < 9 for number in numbers):
-        return False
-    return all(int(number) - int(numbers[0]) == place for place, number in enumerate(numbers))
-
-
 def _numbers_lines(tag: Element, text: str) -> bool:
     """Return whether a block stands in a table beside another, and only numbers its lines."""
-    if not _counts(text.split()):
+    numbers = text.split()
+    if not numbers or not all(number.isdecimal() and len(number) < 9 for number in numbers):
+        return False
+    if any(int(number) - int(numbers[0]) != place for place, number in enumerate(numbers)):
         return False
     cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None)
     beside = cell.parent.tags if cell is not None and cell.parent is not None else ()

@@ -10,7 +10,7 @@ from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
 from indexer.read.html.noise import is_noise
 from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.unfold import drop_trail, unfold
+from indexer.read.html.unfold import unfold
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
@@ -34,7 +34,6 @@ def extract(
     Raises lxml.etree.LxmlError or ValueError if it cannot be read.
     """
     tree = tree or prepare(parse_html(markup), markup)
-    drop_trail(tree)
     is_stripped = template is not None and strip(tree, template)
     body = tree.body
     is_single = is_page and not is_stripped and is_published(tree)

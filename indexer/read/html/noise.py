@@ -184,25 +184,17 @@ def _bare_words(nodes: Iterable[Element | str]) -> Iterator[str]:
 
 
 def text_within(tag: Element) -> list[Element | str]:
-    """Return the children of one of `AROUND`, without the short links and badges beside a heading or code."""
+    """Return the children of one of `AROUND`, without the short links and badges beside a heading."""
     children = tag.children
     if tag.name in _TITLES:
         return [node for node in children if isinstance(node, str) or not _is_beside(node)]
     if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
-    is_frame = "pre" in names or (names <= _FRAMED and not names.isdisjoint(HEADINGS))
+    is_frame = names <= _FRAMED and not names.isdisjoint(HEADINGS)
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
-    if "pre" in names:  # beside which the name of its language may stand, which a class has too
-        said = [name.lower() for element in (tag, *tag.elements(NEAR)) for name in classes(element)]
-        languages = {name.rpartition("-")[2] for name in said if "-" in name}
-        return [node for node in children if isinstance(node, str) or _label(node) not in languages]
     return [node for node in children if isinstance(node, str) or not _is_badge(node)]
-
-
-def _label(tag: Element) -> str:
-    return (tag.short_text(_BUTTON) or "").strip().lower() if tag.name in _LABELS else ""
 
 
 def _is_beside(tag: Element) -> bool:

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
-from urllib.parse import unquote
 
 from indexer.read.html.html_tree import Element, fold
 from indexer.read.tables import Cell, column_names, find_head, spread
@@ -17,73 +16,14 @@ from indexer.records import COLUMNS, Section, Whole
 
 _WORDS = re.compile(r"\w+")
 _LABELS = re.compile(r"\b\w++(?: \w++){0,2}\s*+:")
-_BETWEEN = "|"  # stands for a link in what is around links
+BETWEEN = "|"  # stands for a link in what is around links
 BREAK = "\x00"  # stands for <br>
-
-
-@dataclass(slots=True)
-class Link:
-    """A link, and where it stands among the pieces of its line."""
-
-    target: str
-    start: int
-    end: int = -1  # -1: it goes on
-    text: str = ""  # with what follows it and is no word; only of links that end a line
-
-
-class Line:
-    """The text of a line, its links, and what is known of the line that was taken last."""
-
-    __slots__ = ("anchor", "bare", "defines", "length", "linked", "links", "pieces", "tails")
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.links: list[Link] = []
-        self.length = 0  # characters of text
-        self.linked = 0  # of these, characters inside links
-        self.anchor: str | None = None  # the nearest id before it, or of what it defines
-        self.defines = False
-        self.bare = ""  # of the last line, what was around its links
-        self.tails: tuple[Link, ...] = ()  # and the links that ended it, the last first
-
-    def take(self) -> tuple[str, int, int]:
-        """End the line; return its text, its characters, and those of them inside links."""
-        pieces = self.pieces
-        self.bare, self.tails = "", ()
-        if self.links:
-            bare: list[str] = []
-            place = 0
-            for link in self.links:
-                bare += [*pieces[place : link.start], _BETWEEN]
-                place = link.end if link.end >= 0 else len(pieces)
-            self.bare = "".join(bare + pieces[place:])
-            last = len(pieces)
-            for link in self.links[:-4:-1]:  # those after some other text, with no words between them
-                if link.end < 0 or not link.start or any(map(_WORDS.search, pieces[link.end : last])):
-                    break
-                link.text = fold("".join(pieces[link.start : last]))
-                last = link.start
-                self.tails += (link,)
-        text = "".join(pieces)
-        self.drop()
-        self.defines = False
-        length, linked, self.length, self.linked = self.length, self.linked, 0, 0
-        shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
-        return shown, length, linked
-
-    def drop(self) -> None:
-        """Forget the pieces of a line, such as white space between blocks."""
-        self.links.clear()
-        self.pieces.clear()
 
 
 _SHORT = 200  # characters; a shorter definition stays with its neighbours
 _LINK_SHARE = 0.8  # of a short part's text inside links above which it is only a pointer elsewhere
 _LABEL = 60  # characters of a block that may be a button or a badge
 _OFTEN = 3  # times that a label says the same on one page
-_TAIL = 20  # characters of a link like "Read more"
-_ENDS = (".", "!", "?", "…", "...")
-_ELLIPSES = ("…", "...")
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
 _LISTED = frozenset({"li", "tr", "dt", "dd"})
 _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption", "tr", "pre", "summary"})
@@ -99,10 +39,8 @@ class Block:
     tight: bool = False  # whether no blank line goes before it
     length: int = 0  # characters of text, white space not counted
     linked: int = 0  # of these, characters inside links
-    bare: str = ""  # text outside of links, if it has any
-    tails: tuple[Link, ...] = ()  # the links that end it, the last first
+    bare: str = ""  # text outside of links
     head: str | None = None  # of a table row: the row above it that names the columns, or nothing
-    marks: tuple[tuple[int, str], ...] = ()  # places within its text, and the ids there
 
     def is_linked(self, share: float) -> bool:
         """Return whether more than this share of it leads elsewhere."""
@@ -111,10 +49,27 @@ class Block:
     @property
     def labels(self) -> int | None:
         """Return how many labels, like "Next:", are all the words around several links; None if there are others."""
-        if not self.linked or len(self.text) >= 400 or self.bare.count(_BETWEEN) <= 1:
+        if not self.linked or len(self.text) >= 400 or self.bare.count(BETWEEN) <= 1:
             return None
         rest, labels = _LABELS.subn("", self.bare)
         return None if _WORDS.search(rest) else labels
+
+
+@dataclass(slots=True)
+class Line:
+    """The text of a line while it is being read."""
+
+    pieces: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)  # what is around its links
+    length: int = 0  # characters of text
+    linked: int = 0  # of these, characters inside links
+    anchor: str | None = None  # the nearest id before it
+
+    def block(self, kind: str) -> Block:
+        """Return its text as a block."""
+        text = "".join(self.pieces)
+        shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
+        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, bare="".join(self.bare))
 
 
 @dataclass(slots=True)
@@ -143,10 +98,9 @@ class SectionDraft:
             if text:
                 text.append("\n" if block.tight else "\n\n")
                 length += len(text[-1])
-            for place, anchor_there in ((0, block.anchor), *block.marks):
-                if anchor_there is not None and anchor_there != near:
-                    marks.append((length + place, anchor_there))
-                    near = anchor_there
+            if block.anchor is not None and block.anchor != near:
+                marks.append((length, block.anchor))
+                near = block.anchor
             text.append(block.text)
             if block.kind == "pre" or block.head is not None:
                 start = wholes.pop().start if goes_on else length
@@ -167,7 +121,6 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
         return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
 
     kept = [[block for block in part.blocks if not is_label(block)] for part in parts]
-    _cut_tails([block for blocks in kept for block in blocks if block.tails])
     _drop_ends(parts, kept)
     if not any(kept) and not is_mostly_links:
         return [part for part in parts if part.blocks]
@@ -185,28 +138,6 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
     if is_mostly_links and all(block.is_linked(_LIST_SHARE) for part in parts for block in part.blocks):
         return []
     return _with_headings(parts)
-
-
-def _cut_tails(blocks: Sequence[Block]) -> None:
-    """Cut links off that end blocks: "Read more" after a sentence, and "source" that leads elsewhere each time."""
-    targets: dict[str, list[str]] = {}
-    for block in blocks:
-        for link in block.tails:
-            if len(link.text) <= _TAIL:
-                targets.setdefault(link.text, []).append(link.target)
-    often = {text for text, found in targets.items() if len(found) >= _OFTEN}
-    apart = {text for text in often if len(set(targets[text])) >= max(_OFTEN, len(targets[text]) / 2)}
-    for block in blocks:
-        for link in block.tails:
-            if len(link.text) > _TAIL or not block.text.endswith(link.text):
-                break
-            before = block.text.removesuffix(link.text).rstrip()
-            goes_on = before.endswith(_ENDS) and (link.text in often or link.text.endswith(_ELLIPSES))
-            page, _, name = link.target.partition("#")  # the same name on another page, as of the source of this id
-            is_itself = bool(page and name) and unquote(block.anchor or "").endswith(unquote(name))
-            if not before or not (goes_on or link.text in apart or (is_itself and link.text.isalpha())):
-                break
-            block.text = before.rstrip("([").rstrip()
 
 
 def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
@@ -230,15 +161,12 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
     """Return the parts with text; a heading without any becomes a line of the part before it."""
     filled: list[SectionDraft] = []
     below: tuple[str, ...] = ()  # path of the part that follows
-    first = next((part for part in parts if part.path), None)
     for part in reversed(parts):
         title = part.title
         is_above = len(below) > len(part.path) and below[: len(part.path)] == part.path
-        # as of what a script would fill: a heading of the level of the first one, with nothing after it
-        ends = first and first is not part and not filled and len(part.path) == len(first.path) == 1 and first.blocks
         if part.blocks:
             filled.append(part)
-        elif not (title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE) or ends):
+        elif not (title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE)):
             filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
         elif not is_above:
             continue
@@ -247,18 +175,12 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
 
 
 def join_parts(parts: Sequence[SectionDraft]) -> tuple[Section, ...]:
-    """Make sections of parts, in order; what is too short to stand alone joins its neighbours.
-
-    A part that only points elsewhere, like "See also", is left out.
-    """
+    """Make sections of parts, in order; what is too short to stand alone joins its neighbours."""
     filled = [part for part in parts if part.blocks]
     joined: list[SectionDraft] = []
     homes: dict[tuple[str, ...], SectionDraft] = {}
     for part, following in zip_longest(filled, filled[1:]):
         size = sum(len(block.text) for block in part.blocks)
-        linked, length = sum(block.linked for block in part.blocks), sum(block.length for block in part.blocks)
-        if size < 300 and linked > _LINK_SHARE * length and len(filled) > 1:
-            continue
         if part.leads and following is not None and not following.leads:
             following.blocks[:0] = part.blocks
             following.anchor = following.anchor or part.anchor
@@ -296,12 +218,10 @@ class Row:
     """A table row while it is being filled."""
 
     anchor: str | None  # the nearest id before it, or the first in it
-    is_own: bool = False  # whether that is in it
     group: Element | None = None  # the part of the table around it, beyond which no cell spans
     cells: list[_HtmlCell] = field(default_factory=list)
     length: int = 0  # characters
     linked: int = 0  # of these, characters inside links
-    tails: tuple[Link, ...] = ()  # the links that end it
 
     def add(self, text: str, length: int, linked: int) -> None:
         """Take a block of the last cell."""

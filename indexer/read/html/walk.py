@@ -9,7 +9,7 @@ import re
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element, fold
 from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within
-from indexer.read.html.parts import BREAK, Block, Line, Link, Row, SectionDraft, join_parts, table_lines, text_of
+from indexer.read.html.parts import BETWEEN, BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
 
 _BLOCKS = frozenset(
@@ -24,7 +24,6 @@ _BOXES = frozenset("note tip warning caution important danger info admonition ca
 _NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
-_NAMES = frozenset({"a", "span", "b", "strong", "code", "dfn", "tt", "var"})  # inline elements around what is defined
 _DEEPEST = 10  # names in the path above a term
 _TERM_LENGTH = 80  # characters of a term shown in a path
 
@@ -47,7 +46,7 @@ class Walker:
         self._outline: list[tuple[int, str]] = []  # open headings
         self._heading = False  # inside a heading
         self._term: Element | None = None  # the open <dt>
-        self._term_code: tuple[str, tuple[tuple[int, str], ...]] = "", ()  # what it begins with, if that is code
+        self._term_code = ""  # what it begins with, if that is code
         self._own_anchor: str | None = None  # id of, or in, the open heading or term
         self._near_anchor: str | None = None  # last id since the last text
         self._near_is_block = False
@@ -108,7 +107,7 @@ class Walker:
         elif name == "a":
             if "href" in tag.attributes:
                 self._links += 1
-                self._line.links.append(Link(tag.attributes["href"], len(self._line.pieces)))
+                self._line.bare.append(BETWEEN)
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
@@ -127,7 +126,7 @@ class Walker:
         elif name == "table":
             self._tables.append((self._parts[-1], None if holds(tag, _NOT_A_GRID) else []))
         elif name == "tr" and self._tables and self._tables[-1][1] is not None:
-            self._rows.append(Row(self._last_anchor, tag.anchor is not None, tag.parent))
+            self._rows.append(Row(self._last_anchor, tag.parent))
         elif name in ("td", "th") and self._rows:
             self._rows[-1].open_cell(tag)
 
@@ -146,8 +145,6 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
-                if self._line.links:
-                    self._line.links[-1].end = len(self._line.pieces)
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
             self._parts[-1].leads = True
         elif name == "li":
@@ -161,22 +158,17 @@ class Walker:
         elif name == "table":
             home, rows = self._tables.pop()
             for row, text, head in table_lines(rows or ()):
-                if row.is_own and not self._rows and row.cells:
-                    first = fold(" ".join(row.cells[0].blocks))[:_TERM_LENGTH].strip()
-                    if _WORD.search(first):
-                        path = (*home.path[:_DEEPEST], first)
-                        self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
-                self._line.anchor, self._line.tails = row.anchor, row.tails
-                self._write(text, row.length, row.linked, "tr", head)
+                self._write(Block(text, "tr", row.anchor, length=row.length, linked=row.linked, head=head))
                 self._tight = "\n" not in text
             self._resume(home)
         elif name == "tr" and self._rows and self._tables and (rows := self._tables[-1][1]) is not None:
-            row, self._line.tails = self._rows.pop(), ()
-            rows.append(row)
+            rows.append(self._rows.pop())
 
     def _add(self, text: str) -> None:
         line = self._line
         line.pieces.append(text)
+        if not self._links:
+            line.bare.append(text)
         length = len(text.strip())
         if not length:
             return
@@ -199,50 +191,41 @@ class Walker:
             return
         self._flush()
         self._note_anchor(tag)
-        text, marks = code_of(tag)
-        if text:
+        if text := code_of(tag):
             self.text_length += len(text)
             self._near_anchor = None
-            self._line.anchor = self._last_anchor
             self._bullet = ""
-            self._write(text, len(text), 0, "pre", marks=marks)
-            if marks:
-                self._last_anchor = marks[-1][1]
+            self._write(Block(text, "pre", self._last_anchor, length=len(text)))
 
     def _flush(self) -> None:
         line = self._line
         if self._heading or self._term is not None:
             line.pieces.append(" ")
         elif line.length:
-            self._write(*line.take(), self._kinds[-1])
+            self._write(self._take_line(self._kinds[-1]))
         elif line.pieces:  # white space between blocks
-            line.drop()
+            line.pieces.clear()
+            line.bare.clear()
 
-    def _write(
-        self,
-        text: str,
-        length: int,
-        linked: int,
-        kind: str,
-        head: str | None = None,
-        marks: tuple[tuple[int, str], ...] = (),
-    ) -> None:
-        if self._rows and text:
-            self._rows[-1].add(text, length, linked)
-            self._rows[-1].tails = self._line.tails
-            self._line.bare = ""  # what says where to go is a line
+    def _take_line(self, kind: str) -> Block:
+        """End the line."""
+        block, self._line = self._line.block(kind), Line()
+        return block
+
+    def _write(self, block: Block) -> None:
+        if self._rows and block.text:
+            self._rows[-1].add(block.text, block.length, block.linked)
             return
-        if not _WORD.search(text) and kind != "pre":
+        if not _WORD.search(block.text) and block.kind != "pre":
             return
-        tight = self._tight
+        part = self._parts[-1]
+        block.tight = self._tight
         if self._lists:
-            tight, self._lists[-1] = tight or self._lists[-1], True
-            kind = "li" if kind in ("p", "div") else kind
-        part, line = self._parts[-1], self._line
-        tight = tight and bool(part.blocks)
-        shown = self._bullet + text
-        part.blocks.append(Block(shown, kind, line.anchor, tight, length, linked, line.bare, line.tails, head, marks))
-        line.bare, line.tails = "", ()
+            block.tight, self._lists[-1] = block.tight or self._lists[-1], True
+            block.kind = "li" if block.kind in ("p", "div") else block.kind
+        block.tight = block.tight and bool(part.blocks)
+        block.text = self._bullet + block.text
+        part.blocks.append(block)
         part.defined = True
         self._bullet = ""
         self._tight = False
@@ -253,58 +236,45 @@ class Walker:
             return
         self._last_anchor = anchor
         if self._rows and not self._rows[-1].length:
-            self._rows[-1].anchor, self._rows[-1].is_own = anchor, True
-        is_block, line = tag.name in _BLOCKS, self._line
+            self._rows[-1].anchor = anchor
+        is_block = tag.name in _BLOCKS
         if self._heading or self._term is not None:
             self._own_anchor = self._own_anchor or anchor
-        elif 0 < line.length <= _TERM_LENGTH and tag.name in _NAMES and not line.defines:
-            # the id of a name is that of its line: what is before it, as in "data Tide", tells its kind
-            if (
-                "href" not in tag.attributes
-                and _WORD.search(tag.first_text())
-                and "." not in "".join(line.pieces[:_TERM_LENGTH])
-            ):
-                line.anchor, line.defines = anchor, True
-            self._near_anchor, self._near_is_block = anchor, False
         elif is_block or self._near_anchor is None or not self._near_is_block:
             self._near_anchor, self._near_is_block = anchor, is_block
 
     def _open_heading(self, level: int) -> None:
         self._heading = False
-        title, length, linked = self._line.take()
-        self._line.bare, self._line.tails = "", ()
-        title = title.replace("\n", " ")
+        line = self._take_line("heading")
+        title = line.text = line.text.replace("\n", " ")
         anchor = self._own_anchor or self._near_anchor or self._last_anchor
         self._own_anchor = self._near_anchor = None
         if not _WORD.search(title):
             return
-        self._last_anchor = anchor
+        self._last_anchor = line.anchor = anchor
         while self._outline and self._outline[-1][0] >= level:
             self._outline.pop()
         self._outline.append((level, title))
         self.headings.append(title)
-        line = Block(title, "heading", anchor, length=length, linked=linked)
         self._parts.append(SectionDraft(tuple(text for _, text in self._outline), anchor, title=line))
         self._tight = False
 
     def _open_term(self, tag: Element) -> None:
         self._term = None
         anchor, self._own_anchor = self._own_anchor, None
-        text, length, linked = self._line.take()
-        part = self._parts[-1]
+        line, part = self._take_line("dt"), self._parts[-1]
         another_name = part.list_path is not None and not part.defined
         self._last_anchor = anchor or self._last_anchor
-        if not another_name and (_WORD if anchor else _LETTER).search(text):
+        if not another_name and (_WORD if anchor else _LETTER).search(line.text):
             home = self._definitions[-1]
-            name = anchor if anchor and "sig" in classes(tag) else text.replace("\n", " ")
+            name = anchor if anchor and "sig" in classes(tag) else line.text.replace("\n", " ")
             path = (*home.path[:_DEEPEST], name[:_TERM_LENGTH].strip())
             self._parts.append(SectionDraft(path, self._last_anchor, list_path=home.path))
-        self._line.anchor = self._last_anchor
-        (code, marks), self._term_code = self._term_code, ("", ())
-        if code and fold(code) == fold(text):
-            self._write(code, length, linked, "pre", marks=marks)
-        else:
-            self._write(text, length, linked, "dt")
+        line.anchor = self._last_anchor
+        code, self._term_code = self._term_code, ""
+        if code and fold(code) == fold(line.text):
+            line.text, line.kind = code, "pre"
+        self._write(line)
         if self._parts[-1] is not part or another_name:
             self._parts[-1].defined = False
         self._tight = True
