@@ -8,9 +8,8 @@ from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.articles import Sizes, is_published, layout_cell, main_part, measure, unwrap
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
-from indexer.read.html.noise import is_noise
 from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.unfold import unfold
+from indexer.read.html.unfold import drop_trail, unfold
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
@@ -34,6 +33,7 @@ def extract(
     Raises lxml.etree.LxmlError or ValueError if it cannot be read.
     """
     tree = tree or prepare(parse_html(markup), markup)
+    drop_trail(tree)
     is_stripped = template is not None and strip(tree, template)
     body = tree.body
     is_single = is_page and not is_stripped and is_published(tree)
@@ -131,43 +131,31 @@ def declared(tree: HtmlTree) -> Declared:
     )
 
 
-_JAVASCRIPT = frozenset({"", "module", "text/javascript", "application/javascript", "text/ecmascript", "text/babel"})
 _BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
+_MOUNTS = frozenset({"div", "main", "section", "article"})  # elements that scripts fill
 _NOT_EMPTY = frozenset(
     "img picture svg canvas video audio iframe object embed input select textarea button form".split()
 )
 
 
 def is_drawn(tree: HtmlTree) -> bool:
-    """Return whether a page loads scripts and has no text worth indexing without them.
+    """Return whether a page that loads scripts has no text worth indexing without them.
 
     There are hardly any words outside of navigation; or few, and a message to those without scripts, or an empty
     element to fill and no block of text. Short pages are drawn in vain rather than lost.
     """
-    if not any(
-        script.get("type").partition(";")[0].strip().lower() in _JAVASCRIPT
-        and (script.get("src") or script.text().strip())
-        for script in tree.named("script")
-    ):
-        return False
-    length, has_block, has_mount = 0, False, False
-    todo: list[tuple[Element | str, bool]] = [(node, False) for node in reversed(tree.body.children)]
-    while todo:
-        node, is_in_block = todo.pop()
-        if isinstance(node, str):
-            size = len(fold(node))
-            length += size
-            has_block |= is_in_block and size > 0
-            if length >= 400:
-                return False
-        elif not is_noise(node):
-            is_mount = "-" in node.name or (node.name in ("div", "main", "section", "article") and node.get("id"))
-            has_mount = has_mount or bool(is_mount and not _has_content(node))
-            is_in_block = is_in_block or node.name in _BLOCKS
-            todo += ((child, is_in_block) for child in reversed(node.children))
-    messages = (element for element in tree.body.elements() if element.name == "noscript")
-    is_little = (has_mount and not has_block) or any(len(fold(message.text())) >= 20 for message in messages)
-    return length < 100 or is_little
+    sizes = measure(tree.body, with_noise=False)
+    length = sizes[id(tree.body)].text
+    if not 100 <= length < 400:
+        return length < 100
+    elements = list(tree.body.elements())
+    if any(element.name == "noscript" and len(fold(element.text())) >= 20 for element in elements):
+        return True
+    shown = [(element, sizes[id(element)]) for element in elements if id(element) in sizes]
+    return not any(element.name in _BLOCKS and size.text for element, size in shown) and any(
+        ("-" in element.name or (element.name in _MOUNTS and element.get("id"))) and not _has_content(element)
+        for element, _ in shown
+    )
 
 
 def _has_content(element: Element) -> bool:

@@ -184,16 +184,20 @@ def _bare_words(nodes: Iterable[Element | str]) -> Iterator[str]:
 
 
 def text_within(tag: Element) -> list[Element | str]:
-    """Return the children of one of `AROUND`, without the short links and badges beside a heading."""
+    """Return the children of one of `AROUND`, without the short links and badges beside a heading or code."""
     children = tag.children
     if tag.name in _TITLES:
         return [node for node in children if isinstance(node, str) or not _is_beside(node)]
     if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
-    is_frame = names <= _FRAMED and not names.isdisjoint(HEADINGS)
+    is_frame = "pre" in names or (names <= _FRAMED and not names.isdisjoint(HEADINGS))
     if not is_frame or any(isinstance(node, str) and not node.isspace() for node in children):
         return children
+    if "pre" in names:  # beside which the name of its language may stand, which a class has too
+        said = (name for element in (tag, *tag.elements(NEAR)) for name in classes(element) if "-" in name)
+        languages = {name.rpartition("-")[2] for name in said}
+        return [node for node in children if isinstance(node, str) or node.short_text(_BUTTON) not in languages]
     return [node for node in children if isinstance(node, str) or not _is_badge(node)]
 
 
@@ -220,14 +224,7 @@ def _has_link(tag: Element) -> bool:
 
 def has_noise_class(tag: Element) -> bool:
     """Return whether a class says that an element is no text."""
-    if "class" not in tag.attributes:
-        return False
-    return _is_noise(tag.attributes["class"])
-
-
-@lru_cache(maxsize=4_096)
-def _is_noise(value: str) -> bool:
-    return not _names(value).isdisjoint(_NOISE_CLASSES)
+    return not classes(tag).isdisjoint(_NOISE_CLASSES)
 
 
 def is_folded(tag: Element) -> bool:

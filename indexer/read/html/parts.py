@@ -24,6 +24,7 @@ _SHORT = 200  # characters; a shorter definition stays with its neighbours
 _LINK_SHARE = 0.8  # of a short part's text inside links above which it is only a pointer elsewhere
 _LABEL = 60  # characters of a block that may be a button or a badge
 _OFTEN = 3  # times that a label says the same on one page
+_TAIL = 20  # characters of such a link
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
 _LISTED = frozenset({"li", "tr", "dt", "dd"})
 _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption", "tr", "pre", "summary"})
@@ -40,6 +41,7 @@ class Block:
     length: int = 0  # characters of text, white space not counted
     linked: int = 0  # of these, characters inside links
     bare: str = ""  # text outside of links
+    tail: tuple[str, str] | None = None  # text and target of the link that ends it
     head: str | None = None  # of a table row: the row above it that names the columns, or nothing
 
     def is_linked(self, share: float) -> bool:
@@ -64,12 +66,15 @@ class Line:
     length: int = 0  # characters of text
     linked: int = 0  # of these, characters inside links
     anchor: str | None = None  # the nearest id before it
+    link_start: int = 0  # place in the pieces
+    tail: tuple[str, str] | None = None  # text and target of the link that ends it so far
 
     def block(self, kind: str) -> Block:
         """Return its text as a block."""
         text = "".join(self.pieces)
         shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
-        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, bare="".join(self.bare))
+        bare = "".join(self.bare)
+        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, bare=bare, tail=self.tail)
 
 
 @dataclass(slots=True)
@@ -82,7 +87,6 @@ class SectionDraft:
     resumes: bool = False  # goes on with the section before a list of terms
     defined: bool = False  # whether a term has had its definition
     leads: bool = False  # says in a line what the page is about, and belongs to what follows
-    emptied: bool = False  # had something that is not text
     title: Block | None = None  # its heading, as a line of text
     blocks: list[Block] = field(default_factory=list)
 
@@ -121,12 +125,12 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
         return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
 
     kept = [[block for block in part.blocks if not is_label(block)] for part in parts]
+    _cut_tails([block for blocks in kept for block in blocks])
     _drop_ends(parts, kept)
     if not any(kept) and not is_mostly_links:
         return [part for part in parts if part.blocks]
     longest, share = (0, 0.2) if is_mostly_links else (2_000, _LIST_SHARE)
     for part, blocks in zip(parts, kept, strict=True):
-        part.emptied = part.emptied or len(blocks) < len(part.blocks)
         part.blocks = []
         for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
             run = list(some)
@@ -138,6 +142,18 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
     if is_mostly_links and all(block.is_linked(_LIST_SHARE) for part in parts for block in part.blocks):
         return []
     return _with_headings(parts)
+
+
+def _cut_tails(blocks: Sequence[Block]) -> None:
+    """Cut links off that end blocks, such as "source", which say the same often and lead elsewhere each time."""
+    tails = [(block, fold(block.tail[0]), block.tail[1]) for block in blocks if block.tail is not None]
+    targets: dict[str, set[str]] = {}
+    for _, text, target in tails:
+        targets.setdefault(text, set()).add(target)
+    for block, text, _ in tails:
+        before = block.text.removesuffix(text).rstrip()
+        if before and 0 < len(text) <= _TAIL and len(targets[text]) >= _OFTEN:
+            block.text = before
 
 
 def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
@@ -161,12 +177,15 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
     """Return the parts with text; a heading without any becomes a line of the part before it."""
     filled: list[SectionDraft] = []
     below: tuple[str, ...] = ()  # path of the part that follows
+    first = next((part for part in parts if part.path), None)
     for part in reversed(parts):
         title = part.title
         is_above = len(below) > len(part.path) and below[: len(part.path)] == part.path
+        # as of what a script would fill: a heading of the level of the first one, with nothing after it
+        ends = first and first is not part and not filled and len(part.path) == len(first.path) == 1 and first.blocks
         if part.blocks:
             filled.append(part)
-        elif not (title is None or part.emptied or is_above or title.is_linked(_LIST_SHARE)):
+        elif not (title is None or is_above or title.is_linked(_LIST_SHARE) or ends):
             filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
         elif not is_above:
             continue

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from indexer import notes
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold
 from indexer.read.html.noise import (
     DEEP,
     HIDING,
@@ -19,6 +19,7 @@ from indexer.read.html.noise import (
     NOISE_ROLES,
     classes,
     first_texts,
+    holds,
     is_folded,
     is_menu,
     is_noise,
@@ -50,6 +51,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
+_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
 _TITLE = 200  # characters of what stands before a panel
 
 
@@ -68,6 +70,26 @@ def unfold(tree: HtmlTree) -> None:
             element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
     if controls:
         _read_titles(controls, {tag.anchor: tag for tag in reversed(elements) if "id" in tag.attributes})
+
+
+def drop_trail(tree: HtmlTree) -> None:
+    """Remove the trail of links that ends in the title of a page, before its first main heading."""
+    heading = next((tag for tag in tree.elements if tag.name in ("h1", "h2")), None)
+    title = _ENDS.sub("", fold(heading.text())) if heading is not None else ""
+    if heading is None or not title:
+        return
+    node = heading
+    for parent in heading.parents(3):
+        siblings = parent.tags
+        place = siblings.index(node)
+        for element in siblings[max(0, place - 4) : place]:
+            texts = [*first_texts(element)] if element.short_text(300) is not None else []
+            whole = "".join(text for text, _ in texts).strip()
+            rest = "".join(text for text, is_link in texts if not is_link and _WORD.search(text)).strip()
+            if whole.endswith(rest) and _ENDS.sub("", fold(rest)) == title and holds(element, ("a",)):
+                parent.children = [child for child in parent.children if child is not element]
+                return
+        node = parent
 
 
 def _is_control(element: Element) -> bool:

@@ -19,7 +19,6 @@ _BLOCKS = frozenset(
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
 _SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
-_LISTS_OF_LINKS = frozenset({"nav", "ul", "ol", "dl", "table", "form"})  # as noise
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
 _NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
 _WORD = re.compile(r"\w")
@@ -63,9 +62,7 @@ class Walker:
             elif isinstance(node, tuple):
                 self._leave(node[0])
             elif is_noise(node):
-                if node.name in _LISTS_OF_LINKS:
-                    self._parts[-1].emptied = True
-                elif node.name == "a" and is_permalink(node):
+                if node.name == "a" and is_permalink(node):
                     self._note_anchor(node)
             elif node.name in MAY_BE_CODE and is_code(node):
                 self._preformatted(node)
@@ -108,6 +105,7 @@ class Walker:
             if "href" in tag.attributes:
                 self._links += 1
                 self._line.bare.append(BETWEEN)
+                self._line.link_start = len(self._line.pieces)
         elif name == "br":
             self._line.pieces.append(BREAK)
         elif name == "img":
@@ -145,6 +143,7 @@ class Walker:
         if name == "a":
             if "href" in tag.attributes:
                 self._links -= 1
+                self._line.tail = "".join(self._line.pieces[self._line.link_start :]), tag.attributes["href"]
         elif name == "div" and "refnamediv" in classes(tag):  # DocBook: "name — purpose", atop a reference page
             self._parts[-1].leads = True
         elif name == "li":
@@ -172,6 +171,7 @@ class Walker:
         length = len(text.strip())
         if not length:
             return
+        line.tail = None
         if not line.length:
             line.anchor = self._last_anchor
         linked = length if self._links else 0
@@ -190,7 +190,7 @@ class Walker:
             self._add(f" {tag.text()} ")
             return
         self._flush()
-        self._note_anchor(tag)
+        self._note_anchor(next((node for node in (tag, *tag.elements()) if node.anchor is not None), tag))
         if text := code_of(tag):
             self.text_length += len(text)
             self._near_anchor = None
