@@ -1,19 +1,44 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
 import re
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, takewhile
 
 from indexer.decoding import decode
 from indexer.read.extraction import collect, first_day, language_of
-from indexer.read.html.articles import Sizes, is_published, layout_cell, main_part, measure, unwrap
 from indexer.read.html.elements import simplify
-from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold, parse_html
+from indexer.read.html.noise import DEEP, is_noise
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.unfold import drop_trail, unfold
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
 _LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
+
+
+@dataclass(slots=True)
+class Size:
+    """Characters of text in an element, how many are inside links, and how many are prose."""
+
+    text: int = 0
+    linked: int = 0
+    prose: int = 0
+    own: int = 0  # outside of blocks within it
+    own_linked: int = 0
+    has_prose: bool = False  # outside of blocks within it
+    is_titled: bool = False  # whether it holds a main heading
+
+    @property
+    def bare(self) -> int:
+        """Return the characters outside of links."""
+        return self.text - self.linked
+
+
+Sizes = dict[int, Size]  # by the id of an element
 
 
 def read(body: bytes, argument: str | None) -> Extraction:
@@ -131,36 +156,250 @@ def declared(tree: HtmlTree) -> Declared:
     )
 
 
-_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
-_MOUNTS = frozenset({"div", "main", "section", "article"})  # elements that scripts fill
-_NOT_EMPTY = frozenset(
-    "img picture svg canvas video audio iframe object embed input select textarea button form".split()
+# Single pages: which boxes are furniture by the names that themes give them, and what is the text.
+_LONGEST_NAME = 300  # characters of the names of an element
+# Words of names; they begin where the name does, or after "-", "_", a digit or before a capital.
+_COMMENTS = (
+    r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
+    r"|commenti\b|reacties|disqus|respond\b|livefyre"
 )
+_STRONG = (
+    r"related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
+    r"|read.?(?:also|next)|more.?(?:stories|news|from|articles|on)\b|up.?next|(?:next|prev\w*).?(?:article|post|story)"
+    r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
+    r"|addthis|addtoany|cookie|consent|gdpr|newsletter|subscri(?:be|ption)|sign.?up\b|log.?in\b|paywall"
+    r"|ads?\b|adv\b|advert|sponsor|adsense|dfp\b|werbung|anzeige|publicidad|author.?(?:bio|box|info|card|desc)"
+    r"|about.?(?:the.?)?author|biograph|jp.?relatedposts|relatedposts|verwandte|weiterlesen|correlat|relacionad|entry.?(?:meta|utility)"
+)
+_WEAK = (
+    r"meta\b|meta.?data|author|byline|dates?\b|dateline|timestamp|time\b|publish|header|promo|teaser|follow|banner|more\b"
+    r"|tools?\b|actions?\b|ratings?\b|votes?\b|reactions?\b|donat|credit|tagged|tags\b|tag.?(?:list|cloud|links)"
+    r"|keywords|topics?\b|categor(?:y|ies)|views\b|read.?time|breaking|ticker|carousel|slider|poll\b|quiz|survey|app.?download"
+    r"|print\b|feedback|side.?bar|(?<!\S)widgets?\b|bread.?crumb|paginat|pager|navi?\b|navbar|navigation|menu\b|footer"
+    r"|masthead|toolbar|copyright|post.?(?:meta|info)|article.?(?:meta|info|tools)|pop.?up|modal|overlay|lightbox"
+    r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
+)
+_POSTERS = (  # who wrote a post of a thread, and what to do with it
+    r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|signature|poster\b|joined"
+    r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
+)
+_NAME = re.compile(rf"\b(?:(?P<comments>{_COMMENTS})|(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
+_TEXT_NAME = re.compile(
+    r"\b(?:article|post|entry|story|blog|news|page|artikel|beitrag|articolo|noticia|nota|main|name|text)s?-*"
+    r"(?:body|content|text|copy|contenu|inhalt|texto?|cuerpo|corpo)\b|\b(?:body-?(?:copy|text)|mw-content-text)\b"
+)
+_PART_NAME = re.compile(
+    r"\b(?:hentry|article|artikel|articolo|noticia|story|entry|content|post|detail|editor|cuerpo|corpo|inhalt|contenu)\b"
+)
+_PARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
+_NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | HEADINGS
+_BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id may say what they are
+_SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts whose id is that of their heading
+_FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/ld+json"})  # types of links and scripts
 
 
-def is_drawn(tree: HtmlTree) -> bool:
-    """Return whether a page that loads scripts has no text worth indexing without them.
-
-    There are hardly any words outside of navigation; or few, and a message to those without scripts, or an empty
-    element to fill and no block of text. Short pages are drawn in vain rather than lost.
-    """
-    sizes = measure(tree.body, with_noise=False)
-    length = sizes[id(tree.body)].text
-    if not 100 <= length < 400:
-        return length < 100
-    elements = list(tree.body.elements())
-    if any(element.name == "noscript" and len(fold(element.text())) >= 20 for element in elements):
-        return True
-    shown = [(element, sizes[id(element)]) for element in elements if id(element) in sizes]
-    return not any(element.name in _BLOCKS and size.text for element, size in shown) and any(
-        ("-" in element.name or (element.name in _MOUNTS and element.get("id"))) and not _has_content(element)
-        for element, _ in shown
-    )
+def is_published(tree: HtmlTree) -> bool:
+    """Return whether a page says that it is made to be shown by other sites, or followed."""
+    for element in tree.elements:
+        attributes = element.attributes
+        if element.name == "meta":
+            key = attributes.get("property", "") or attributes.get("name", "")
+            if key.startswith(("og:", "article:", "fb:", "twitter:")):
+                return True
+        elif element.name in ("link", "script") and attributes.get("type", "") in _FEEDS:
+            return True
+    return False
 
 
-def _has_content(element: Element) -> bool:
-    """Return whether it has text, or something that is none and stands for itself."""
-    return any(
-        bool(node.strip()) if isinstance(node, str) else node.name in _NOT_EMPTY
-        for node in element.nodes(("script", "style", "template", "noscript"))
-    )
+def kind_of(element: Element) -> str:
+    """Return the kind of furniture that the names of an element say it is, or an empty text."""
+    attributes = element.attributes
+    if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
+        return ""
+    names = attributes.get("class", "")
+    if len(attributes.get("id", "")) < 40 and element.name in _BOXES and not _SECTIONS.fullmatch(names):
+        names = f"{names} {attributes.get('id', '')}"
+    return _kind_named(names[:_LONGEST_NAME])
+
+
+@lru_cache(maxsize=4_096)
+def _kind_named(names: str) -> str:
+    found = _NAME.search(_PARTS.sub("-", names).lower()) if "hentry" not in names else None
+    return (found.lastgroup or "") if found is not None else ""
+
+
+def is_text(element: Element, *, surely: bool) -> bool:
+    """Return whether the names of an element say that it holds the text of the page."""
+    names = f"{element.name} {element.get('class')} {element.get('id')}"
+    is_named = _is_named(names, _TEXT_NAME if surely else _PART_NAME)
+    return is_named or (surely and "articleBody" in element.get("itemprop"))
+
+
+@lru_cache(maxsize=4_096)
+def _is_named(names: str, pattern: re.Pattern[str]) -> bool:
+    return pattern.search(_PARTS.sub("-", names[:_LONGEST_NAME]).lower()) is not None
+
+
+_BLOCKS = frozenset(
+    "address article aside blockquote body button caption center dd details dialog div dl dt fieldset figcaption "
+    "figure footer form h1 h2 h3 h4 h5 h6 header hgroup html iframe label legend li main menu nav noscript ol option "
+    "p pre section select summary table tbody td textarea tfoot th thead tr ul".split()
+)
+_NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
+_SENTENCE = 80  # characters of a block that is prose
+_LINKED = 0.5  # share of the text of a block inside links above which it is no prose
+_MOST = 0.5  # share of the prose of a page above which a box is no furniture
+_ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
+
+
+def measure(root: Element, *, with_noise: bool = True) -> Sizes:
+    """Measure an element and all below that have text."""
+    order: list[tuple[Element, Element | None]] = []
+    todo: list[tuple[Element, Element | None]] = [(root, None)]
+    sizes: Sizes = {}
+    while todo:
+        element, parent = todo.pop()
+        order.append((element, parent))
+        own = 0
+        for node in element.children:
+            if isinstance(node, str):
+                own += len(node) if len(node) < 3 else len(node.strip())
+            elif node.name not in _NO_TEXT and (with_noise or not is_noise(node)):
+                todo.append((node, element))
+        sizes[id(element)] = Size(text=own, own=own)
+    for element, parent in reversed(order):
+        size = sizes[id(element)]
+        if element.name == "a" and "href" in element.attributes:
+            size.linked, size.own_linked, size.prose = size.text, size.own, 0
+        is_block = element.name in _BLOCKS
+        if is_block and size.own - size.own_linked >= _SENTENCE and size.own_linked <= _LINKED * size.own:
+            size.prose += size.own
+            size.has_prose = True
+        if parent is None:
+            continue
+        around = sizes[id(parent)]
+        around.text += size.text
+        around.linked += size.linked
+        around.prose += size.prose
+        around.is_titled |= size.is_titled or element.name == "h1"
+        if not is_block:
+            around.own += size.own
+            around.own_linked += size.own_linked
+    return sizes
+
+
+def main_part(body: Element, marked: Callable[[Sizes], Element | None]) -> Element:
+    """Remove the furniture in a page, and return what holds its text; `marked` finds what the page marks as that."""
+    sizes = measure(body)
+    unwrap(body, sizes)
+    _remove_boxes(body, sizes)
+    sizes = measure(body, with_noise=False)
+    start = marked(sizes) or body
+    whole = sizes[id(start)]
+    named: list[Element] = []
+    times = Counter[str]()
+    for element in [start, *start.elements()]:
+        size = sizes.get(id(element))
+        if size is None or not size.prose or element.name not in _BLOCKS:
+            continue
+        times[element.get("class")] += 1
+        is_enough = size.prose >= max(1, 0.5 * whole.prose) and size.bare >= 0.3 * whole.bare
+        if is_enough and (is_text(element, surely=True) or is_text(element, surely=False)):
+            named.append(element)
+    part = next((tag for tag in reversed(named) if times[tag.get("class")] == 1 or not tag.get("class")), start)
+    while (inner := _inner(part, sizes)) is not None:
+        part = inner
+    part.children[:0] = _leads(part, start, sizes)
+    return part
+
+
+def unwrap(body: Element, sizes: Sizes) -> None:
+    """Make plain divisions of elements that look like furniture but hold nearly all of a page."""
+    around = body
+    for _ in range(DEEP):
+        whole = sizes[id(around)]
+        for node in around.tags:
+            part = sizes.get(id(node))
+            if part and (part.prose >= 0.75 * whole.prose if whole.prose else part.text >= 0.95 * whole.text > 0):
+                around = node
+                break
+        else:
+            return
+        if around.name not in _ENDS and around.get("role") not in _ENDS and is_noise(around):
+            around.name = "div"
+            around.attributes = {"id": around.get("id")}
+
+
+def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
+    """Find the title, code and prose that stand before a part, such as the lead of an article."""
+    found: list[Element] = []
+    inner = part
+    for around in part.parents(3):
+        if inner is start or id(around) not in sizes:
+            break
+        leads: list[Element] = []
+        for block in takewhile(lambda node: node is not inner, around.children):  # noqa: B023 - used at once
+            for node in [block, *block.elements()] if isinstance(block, Element) and id(block) in sizes else ():
+                size = sizes.get(id(node))
+                if size is None:
+                    continue
+                is_prose = size.has_prose and size.own == size.text and not kind_of(node)
+                if node.name == "pre" or (not size.linked if node.name == "h1" else is_prose):
+                    leads.append(node)
+        found[:0] = leads
+        inner = around
+    return found
+
+
+def _remove_boxes(start: Element, sizes: Sizes) -> None:
+    """Remove boxes whose names say that they are furniture, but none that hold most of the page, alone or together."""
+    total = left = sizes[id(start)].bare
+    boxes: list[tuple[Element, Element, str, int]] = []  # what a box is in, the box, its name, its text outside links
+    weights = Counter[str]()  # by name
+    todo = [start]
+    while todo:
+        element = todo.pop()
+        for node in reversed(element.tags):
+            size = sizes.get(id(node)) if node.name not in _NO_TEXT else None
+            if size is None:
+                continue
+            kind = "" if size.is_titled else kind_of(node)
+            is_poster = kind == "poster" and (not size.prose or size.text < 200)
+            is_furniture = kind in ("comments", "strong") or is_poster or size.linked > _LINKED * size.text
+            if kind and is_furniture and total - size.bare >= _MOST * total:
+                name = node.get("class") or node.get("id")
+                boxes.append((element, node, name, size.bare))
+                weights[name] += size.bare
+            else:
+                todo.append(node)
+    gone: dict[int, Element] = {}  # by the id of a box, what it is in
+    for parent, box, name, weight in boxes:
+        if total - weights[name] >= _MOST * total and left - weight >= _MOST * total:
+            gone[id(box)] = parent
+            left -= weight
+    for parent in {id(parent): parent for parent in gone.values()}.values():
+        parent.children = [node for node in parent.children if id(node) not in gone]
+
+
+def _inner(part: Element, sizes: Sizes) -> Element | None:
+    """Return the element that holds nearly all of a part."""
+    whole = sizes[id(part)]
+    for node in part.tags:
+        inner = sizes.get(id(node)) if node.name in _BLOCKS and node.name not in _NO_TEXT else None
+        if inner is not None and inner.prose and inner.prose >= 0.85 * whole.prose:
+            is_all = inner.prose == whole.prose and inner.is_titled == whole.is_titled
+            return node if is_all or inner.bare >= _MOST * whole.bare else None
+    return None
+
+
+def layout_cell(tree: HtmlTree) -> Element | None:
+    """Return the cell that holds the text of a page laid out as a table with menus around it."""
+    first = tree.first("p") or tree.first("br")
+    if first is None or all(around.name != "td" for around in first.parents(12)):
+        return None
+    part: Element | None = tree.body
+    cell, sizes = None, measure(tree.body)
+    while part is not None:
+        cell = part if part.name == "td" else cell
+        part = _inner(part, sizes)
+    return cell

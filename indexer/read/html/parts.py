@@ -14,9 +14,6 @@ from indexer.read.html.html_tree import Element, fold
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Section, Whole
 
-_WORDS = re.compile(r"\w+")
-_LABELS = re.compile(r"\b\w++(?: \w++){0,2}\s*+:")
-BETWEEN = "|"  # stands for a link in what is around links
 BREAK = "\x00"  # stands for <br>
 
 
@@ -40,7 +37,6 @@ class Block:
     tight: bool = False  # whether no blank line goes before it
     length: int = 0  # characters of text, white space not counted
     linked: int = 0  # of these, characters inside links
-    bare: str = ""  # text outside of links
     tail: tuple[str, str] | None = None  # text and target of the link that ends it
     head: str | None = None  # of a table row: the row above it that names the columns, or nothing
 
@@ -48,21 +44,12 @@ class Block:
         """Return whether more than this share of it leads elsewhere."""
         return self.linked > share * self.length
 
-    @property
-    def labels(self) -> int | None:
-        """Return how many labels, like "Next:", are all the words around several links; None if there are others."""
-        if not self.linked or len(self.text) >= 400 or self.bare.count(BETWEEN) <= 1:
-            return None
-        rest, labels = _LABELS.subn("", self.bare)
-        return None if _WORDS.search(rest) else labels
-
 
 @dataclass(slots=True)
 class Line:
     """The text of a line while it is being read."""
 
     pieces: list[str] = field(default_factory=list)
-    bare: list[str] = field(default_factory=list)  # what is around its links
     length: int = 0  # characters of text
     linked: int = 0  # of these, characters inside links
     anchor: str | None = None  # the nearest id before it
@@ -73,8 +60,7 @@ class Line:
         """Return its text as a block."""
         text = "".join(self.pieces)
         shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
-        bare = "".join(self.bare)
-        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, bare=bare, tail=self.tail)
+        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, tail=self.tail)
 
 
 @dataclass(slots=True)
@@ -160,13 +146,10 @@ def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> No
     """Leave out links before the first heading and after all text: where one is, and what comes next."""
     first = next((place for place, part in enumerate(parts) if part.path), 0)
     for blocks in kept[:first]:
-        blocks[:] = [b for b in blocks if b.labels is None and (len(b.text) > _SHORT or not b.is_linked(_LIST_SHARE))]
+        blocks[:] = [block for block in blocks if len(block.text) > _SHORT or not block.is_linked(_LIST_SHARE)]
     for blocks in reversed(kept):
-        while blocks and blocks[-1].kind not in _LISTED:
-            is_way = blocks[-1].labels not in (None, 1)
-            if not is_way and (blocks[-1].kind in _FLOW or not blocks[-1].is_linked(_LINK_SHARE)):
-                break
-            if len(blocks[-1].text) > _SHORT and not is_way:
+        while blocks and blocks[-1].kind not in _LISTED | _FLOW and blocks[-1].is_linked(_LINK_SHARE):
+            if len(blocks[-1].text) > _SHORT:
                 return
             blocks.pop()
         if blocks:

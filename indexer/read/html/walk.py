@@ -9,7 +9,7 @@ import re
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element, fold
 from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within
-from indexer.read.html.parts import BETWEEN, BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
+from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
 
 _BLOCKS = frozenset(
@@ -104,7 +104,6 @@ class Walker:
         elif name == "a":
             if "href" in tag.attributes:
                 self._links += 1
-                self._line.bare.append(BETWEEN)
                 self._line.link_start = len(self._line.pieces)
         elif name == "br":
             self._line.pieces.append(BREAK)
@@ -166,8 +165,6 @@ class Walker:
     def _add(self, text: str) -> None:
         line = self._line
         line.pieces.append(text)
-        if not self._links:
-            line.bare.append(text)
         length = len(text.strip())
         if not length:
             return
@@ -205,7 +202,6 @@ class Walker:
             self._write(self._take_line(self._kinds[-1]))
         elif line.pieces:  # white space between blocks
             line.pieces.clear()
-            line.bare.clear()
 
     def _take_line(self, kind: str) -> Block:
         """End the line."""

@@ -32,12 +32,3 @@ def test_code_is_byte_equal(content_type: str, page: str) -> None:
     assert "1\n2\n3" not in text
     [*_, chunk] = Chunker(DummyEmbedder(), ChunkConfig()).split(document)
     assert CODE in chunk.text
-
-
-def test_numbers_of_lines_go_and_numbers_that_are_printed_stay() -> None:
-    for printed, shown in (
-        ("f()\n<i>1</i>\nf()\n<i>2</i>\nf()", "f()\n1\nf()\n2\nf()"),
-        ("<i>1</i>f\n<i>2</i>g", "f\ng"),
-    ):
-        [section] = parse(make_page(f"<pre>{printed}</pre>")).sections
-        assert section.text == shown
