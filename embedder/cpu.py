@@ -169,14 +169,10 @@ def _read_x86() -> tuple[frozenset[str], int, tuple[str, ...]]:
 
 
 def _read_arm() -> tuple[frozenset[str], int, tuple[str, ...]]:
-    """Return the features that programs may use, the bits of an SVE vector, and what is not used and why."""
-    try:
-        libc = ctypes.CDLL(None)
-        getauxval = libc.getauxval
-    except (OSError, AttributeError):
-        return frozenset(), 0, ("no vector instructions are used: the C library does not list them (no getauxval)",)
-    getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
-    features = frozenset(name for name, (entry, bit) in _ARM_BITS.items() if getauxval(entry) >> bit & 1)
+    """Return the features that programs may use, and the bits of an SVE vector; all of them are used."""
+    libc = ctypes.CDLL(None)
+    libc.getauxval.restype, libc.getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    features = frozenset(name for name, (entry, bit) in _ARM_BITS.items() if libc.getauxval(entry) >> bit & 1)
     length = libc.prctl(_PR_SVE_GET_VL, 0, 0, 0, 0) if "sve" in features else 0
     return features, (length & _SVE_LENGTH) * 8 if length > 0 else 0, ()
 

@@ -17,7 +17,8 @@ from embedder.engines.package import ensure_package, open_private
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
-from embedder.model.tokenizer import Tokenizer
+from embedder.model.checkpoint import read_head
+from embedder.model.tokenizer import PairTokenizer, Tokenizer
 from embedder.protocol import Role
 
 if TYPE_CHECKING:
@@ -127,6 +128,41 @@ class TextEmbedder:
         return self._tokenizer(texts, role) if len(texts) else []
 
 
+class Reranker:
+    """A cross-encoder: reads a query and a text together, and says how well the text answers.
+
+    Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
+    """
+
+    def __init__(self, config: EmbedderConfig) -> None:
+        """Load the model of a config with `pairs`."""
+        self.plan = Plan(config)
+        self.spec = self.plan.spec
+        self.name = self.spec.name
+        self._head = read_head(self.spec)
+        self._tokenizer = PairTokenizer(self.spec)
+        self._engine = start_engine(self.plan)
+
+    def pairs(self, query: str, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of the query with each text, truncated to the model's length, for `logits`."""
+        return self._tokenizer(query, texts)
+
+    def logits(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+        """Return one number a pair, float32 (n,), the higher the better; all go through the model in one batch.
+
+        Raises EmbedderError if the model gives NaN or infinity.
+        """
+        if not rows:
+            return np.empty(0, np.float32)
+        return finite(self._head(self._engine.encode(rows)), self.name)
+
+    def activated(self, logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return logits as the model's own score: from 0 to 1, or as they are, as its config says."""
+        if self.spec.activation == "identity":
+            return logits
+        return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # in float32 exp would overflow
+
+
 def finite(values: Floats, name: str) -> Floats:
     """Return what a model of this name gave. Raises EmbedderError for NaN or infinity."""
     if not np.isfinite(values).all():
@@ -145,16 +181,13 @@ def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = No
         return NativeEngine(ensure_package(plan, key), plan.spec, plan.precision, plan.threads, plan.isa)
     import torch
 
-    from embedder.engines import pytorch as engines
+    from embedder.engines.pytorch import TorchEngine, compile_module, load_package
     from embedder.model.encoder import WithStates, load_module
 
     torch.set_num_threads(plan.threads)
-    config = plan.spec.config
-    tokens = int(config.get("vocab_size") or 0) * plan.spec.token_types
-    sizes = (plan.spec.dimension, int(config.get("pad_token_id") or 0), tokens)
-    load = module or (lambda: load_module(plan.spec, plan.precision))
-    if plan.engine == "eager":
-        return engines.EagerEngine(WithStates(load()), *sizes)
-    if plan.engine == "compile" or not key:
-        return engines.CompiledEngine(WithStates(load()), *sizes, open_private(plan.config.cache_dir))
-    return engines.PackagedEngine(ensure_package(plan, key), *sizes)
+    if key:
+        return TorchEngine(plan.spec, load_package(ensure_package(plan, key)))
+    run = WithStates(module() if module else load_module(plan.spec, plan.precision))
+    if plan.engine == "compile":
+        return TorchEngine(plan.spec, compile_module(run, open_private(plan.config.cache_dir)))
+    return TorchEngine(plan.spec, run)

@@ -174,9 +174,6 @@ class Settings:
         "worker processes; 0 = one per core (native engine), or as many as the cores and threads allow",
         limits=(0, 256),
     )
-    boost: str = setting(
-        "", "rules KEY=VALUE*FACTOR, separated by ;, for scores of documents by filter keys or age=DAYS; empty = none"
-    )
     synonyms: str = setting("", "file of synonyms, one rule a line: a, b or a => b; empty = none")
     close: float = setting(
         0.4,

@@ -6,6 +6,7 @@ It reports each step, and the result, as lines of JSON on standard output. Its s
 caller lives.
 """
 
+import dataclasses
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +26,7 @@ from embedder.engines import library
 from embedder.engines.library import INTERLEAVE, PANEL
 from embedder.engines.native import LAYOUT, WEIGHTS
 from embedder.engines.plan import AOT_FILE, Plan
-from embedder.errors import EmbedderError, ModelError, PackageError
+from embedder.errors import ModelError, PackageError
 from embedder.model.checkpoint import read_dense, read_encoder
 from embedder.model.files import Array
 from embedder.model.modules import Dense
@@ -49,13 +50,8 @@ def main() -> None:
 
         try:
             _build(asked, folder, lambda step: say(step=step))
-        except EmbedderError as error:
-            say(error=type(error).__name__, text=str(error))
-        except OSError as error:
-            say(error="OSError", errno=error.errno, text=error.strerror or str(error), trace=traceback.format_exc())
         except Exception as error:  # noqa: BLE001 - told to whoever asked
-            text = str(error).strip() or type(error).__name__
-            say(error="RuntimeError", text=text, trace=traceback.format_exc())
+            say(error=type(error).__name__, text=str(error), trace=traceback.format_exc())
         else:
             say(done=True)
 
@@ -63,7 +59,7 @@ def main() -> None:
 def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -> None:
     config = asked["config"]
     plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}))
-    if plan.package_key is None or plan.package_key.as_dict() != asked["key"]:
+    if plan.package_key is None or dataclasses.asdict(plan.package_key) != asked["key"]:
         raise PackageError(f"the model {plan.spec.folder} has just been changed: try again")
     if plan.engine == "native":
         build_native(plan.spec, plan.precision, folder, report)
@@ -84,7 +80,7 @@ def _end_with_caller(alive: int, scratch: Path) -> None:
 
 
 ALIGNMENT = 64  # bytes; a cache line, and a vector register
-_AT_ONCE = 1 << 20  # numbers that are converted together, so that memory does not grow with a model
+_AT_ONCE = 1 << 20  # numbers of a table of words that are converted together
 _SMALL = ("positions.weight", "norm.weight", "norm.bias", "relative", "global_angles", "local_angles")
 _QUIET_NAN = 0x7FC0  # in bf16
 
@@ -139,57 +135,36 @@ class _Packed:
         self._file = file
         self.offsets: list[int] = []
 
-    def add(self, tensor: Array | None) -> None:
+    def add(self, tensor: npt.NDArray[Any] | None) -> None:
         """Write a tensor as it is, or note that there is none."""
         if tensor is None:
             self.offsets.append(-1)
         else:
-            self._write(iter([tensor]))
+            self._write([tensor])
 
     def rows(self, tensor: Array, precision: str) -> None:
         """Write a tensor (n, k) row by row, in fp32 or bf16."""
-        self._write(block if precision == "fp32" else _bf16(block) for block in _blocks(tensor))
+        rows = max(1, _AT_ONCE // tensor.shape[1])
+        blocks = (tensor[start : start + rows] for start in range(0, len(tensor), rows))
+        self._write(block if precision == "fp32" else _bf16(block) for block in blocks)
 
     def linear(self, weight: Array, bias: Array, precision: str, together: int) -> None:
         """Write the panels of a weight (n, k), its bias, and for int8 the columns' scales and scaled sums."""
-        scales: list[Array] = []
-        sums: list[Array] = []
-        self._write(_panels(block, together) for block in _converted(weight, precision, scales, sums))
-        self.add(bias)
-        self.add(np.concatenate(scales) if scales else None)
-        self.add(np.concatenate(sums) if sums else None)
+        (n, k), scale, sums = weight.shape, None, None
+        values: npt.NDArray[Any] = _bf16(weight) if precision == "bf16" else weight
+        if precision == "int8":
+            scale = np.maximum(np.abs(weight).max(1), 1e-12) / 127
+            codes = np.rint(weight / scale[:, None]).clip(-127, 127)
+            values, sums = codes.astype(np.int8), scale * codes.sum(1)
+        self.add(values.reshape(n // PANEL, PANEL, k // together, together).transpose(0, 2, 1, 3))
+        for tensor in (bias, scale, sums):
+            self.add(tensor)
 
-    def _write(self, blocks: Iterator[npt.NDArray[Any]]) -> None:
+    def _write(self, blocks: Iterable[npt.NDArray[Any]]) -> None:
         self._file.write(bytes(-self._file.tell() % ALIGNMENT))
         self.offsets.append(self._file.tell())
         for block in blocks:
             self._file.write(np.ascontiguousarray(block).data)
-
-
-def _blocks(tensor: Array) -> Iterator[Array]:
-    """Yield the rows of a tensor (n, k), several whole panels of them at a time."""
-    rows = max(1, _AT_ONCE // (PANEL * tensor.shape[1])) * PANEL
-    for start in range(0, len(tensor), rows):
-        yield tensor[start : start + rows]
-
-
-def _converted(weight: Array, precision: str, scales: list[Array], sums: list[Array]) -> Iterator[npt.NDArray[Any]]:
-    """Yield the rows of a weight (n, k) in a precision; for int8, add what rows are multiplied by, and their sums."""
-    for block in _blocks(weight):
-        if precision == "int8":
-            scale = np.maximum(np.abs(block).max(1), 1e-12) / 127
-            codes = np.rint(block / scale[:, None]).clip(-127, 127)
-            scales.append(scale)
-            sums.append(scale * codes.sum(1))
-            yield codes.astype(np.int8)
-        else:
-            yield block if precision == "fp32" else _bf16(block)
-
-
-def _panels(weight: npt.NDArray[Any], together: int) -> npt.NDArray[Any]:
-    """Order a weight (n, k) in panels, so many numbers of a column together."""
-    n, k = weight.shape
-    return weight.reshape(n // PANEL, PANEL, k // together, together).transpose(0, 2, 1, 3)
 
 
 def _paired(tensor: Array) -> Array:
@@ -229,6 +204,7 @@ def build_aot(plan: Plan, folder: Path, report: Callable[[str], None]) -> None:
 
     `report` is called with each step as it begins. Raises ModelError, and what torch raises.
     """
+    library.require_compiler("the engine aot")
     report("importing torch")
     import torch
     from torch.nn import functional as F

@@ -60,6 +60,16 @@ def find_compiler() -> str | None:
     return shutil.which(os.environ.get("CXX") or "g++")
 
 
+def require_compiler(purpose: str) -> str:
+    """Return the path of the C++ compiler. Raises CompilerMissing, which says what it was needed for."""
+    if (found := find_compiler()) is None:
+        raise CompilerMissing(
+            f"{purpose} needs a C++ compiler and there is none: apt-get install g++, copy the cache of a machine "
+            "of the same kind, or choose the engine eager, which is slower"
+        )
+    return found
+
+
 def built_library(machine: str) -> Path:
     """Return the path at which a wheel has the library of an architecture."""
     return SOURCES / f"encoder-{machine}.so"
@@ -98,9 +108,7 @@ def compile_library(target: Path, machine: str, link: Sequence[str] = ()) -> Non
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    compiler = find_compiler()
-    if compiler is None:
-        raise CompilerMissing("the native encoder must be compiled and there is no C++ compiler: apt-get install g++")
+    compiler = require_compiler("compiling the native encoder")
     files = {f"isa_{name}": flags for name, flags in ISAS[machine].items()}
     files |= {
         "engine": f"-DPL_SOURCES={sources_digest()!r}".replace("'", '"'),

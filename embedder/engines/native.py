@@ -67,7 +67,8 @@ class NativeEngine:
             library = load_library(folder / LIBRARY)
         except (OSError, ValueError) as error:
             raise PackageError(
-                f"the package {folder} cannot be loaded ({error}): remove it to build it again"
+                f"the package {folder} cannot be loaded ({error}): move cache_dir to a disk that is not mounted "
+                "noexec, or remove the package to build it again"
             ) from error
         shape = spec.shape
         if shape is None:
@@ -139,21 +140,13 @@ class NativeEngine:
 
 def c_shape(shape: Shape, spec: ModelSpec, precision: str) -> CShape:
     """Return the model's sizes as the library's `pl_shape`."""
+    alike = "hidden layers heads intermediate vocabulary first_position global_every window eps types"
     return CShape(
-        hidden=shape.hidden,
-        layers=shape.layers,
-        heads=shape.heads,
-        intermediate=shape.intermediate,
-        vocabulary=shape.vocabulary,
-        first_position=shape.first_position,
+        **{name: getattr(shape, name) for name in alike.split()},
         max_length=shape.positions - shape.first_position,
         outputs=spec.dimension,
-        global_every=shape.global_every,
-        window=shape.window,
         activation=Activation.SILU if shape.silu else Activation.GELU,
         precision=Precision[precision.upper()],
-        eps=shape.eps,
-        types=shape.types,
     )
 
 

@@ -6,7 +6,6 @@ this from the caller. Imports no torch.
 """
 
 import dataclasses
-import errno
 import fcntl
 import json
 import os
@@ -23,31 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from embedder import errors
-from embedder.engines.library import find_compiler, has_built
+from embedder.engines.library import has_built
 from embedder.engines.plan import PackageKey, Plan
-from embedder.errors import CacheError, CompilerMissing, EmbedderError, PackageError, causes_of
+from embedder.errors import CacheError, PackageError
 from embedder.model.files import file_sha256
 
 _RECORD = "package.json"
 _UNFINISHED = ".building-"
 _WORDS = "said"  # file of what compilers and libraries print
 _LINE = ["-P", "-W", "ignore", "-m", "embedder.engines.build_worker"]  # -P: no module of the current folder
-_NO_SPACE = (  # words of compilers and linkers, and of torch's zip writer, which keeps the reason to itself
-    "no space left on device",
-    "disk quota exceeded",
-    "pytorchstreamwriter failed writing",
-)
-_NO_MEMORY = (
-    "signal terminated program",
-    "t allocate memory",
-    "memoryerror",
-    "memory exhausted",
-    "of memory",
-    "bad_alloc",
-)
-# Bytes. With less than that a build failed for want of space, whatever was said: a tool that dies of it, with words of
-# its own or without a word, removes what it had written first.
-_LEAST = 32 << 20
 _MOST = 8 << 30  # bytes of all packages; those that were used longest ago are removed
 _LONGEST = 200  # characters of a reason
 _ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an exception
@@ -56,20 +39,15 @@ _ERROR = re.compile(r"\berror:", re.IGNORECASE)  # and not the name of an except
 def open_private(folder: Path) -> Path:
     """Create the folder with mode 0700 if it is missing, and check that only this user can write to it.
 
-    Raises CacheError naming the folder if someone else owns it or may write to it, or if it is mounted `noexec`.
+    Raises CacheError naming the folder if someone else owns it or may write to it.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)
         if stat.S_IMODE(folder.stat().st_mode) != 0o700:  # asked first, as the folder may be on a read-only disk
             folder.chmod(0o700)
-        flags = os.statvfs(folder).f_flag
     except OSError as error:
         raise _unusable(folder, error) from error
-    if flags & os.ST_NOEXEC:
-        raise CacheError(
-            f"the package cache {folder} is on a disk mounted noexec, from which no code is run: set cache_dir"
-        )
     return folder
 
 
@@ -148,7 +126,7 @@ def verify(folder: Path, key: PackageKey) -> None:
         files = dict(record["files"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PackageError(f"the package record {record_path} is damaged ({error}): {again}") from error
-    for name, value in key.as_dict().items():
+    for name, value in dataclasses.asdict(key).items():
         if record.get(name) != value:
             raise PackageError(
                 f"the package {folder} was built for {name} {record.get(name)!r}, not {value!r}: {again}"
@@ -168,12 +146,6 @@ def verify(folder: Path, key: PackageKey) -> None:
 
 
 def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None:
-    if find_compiler() is None and needs_compiler(key):
-        raise CompilerMissing(
-            f"compiling {key.model} ({key.engine}, {key.precision}, {key.isa}) needs a C++ compiler and there is none: "
-            f"apt-get install g++, copy a package built on a machine of the same kind into {folder.parent}, or choose "
-            "the engine eager, which is slower"
-        )
     open_private(folder.parent)
     _remove_unfinished(folder.parent)  # of a build that was killed; the lock says that none is running
     try:
@@ -182,7 +154,9 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
         made = work / "package"
         made.mkdir(mode=0o700)
         build(made)
-        record = key.as_dict() | {"files": {path.name: file_sha256(path).hex() for path in sorted(made.iterdir())}}
+        record = dataclasses.asdict(key) | {
+            "files": {path.name: file_sha256(path).hex() for path in sorted(made.iterdir())}
+        }
         (made / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         made.rename(folder)
         size = 0
@@ -190,8 +164,8 @@ def _build(folder: Path, key: PackageKey, build: Callable[[Path], None]) -> None
             size += sum(path.stat().st_size for path in package.iterdir())
             if size > _MOST and package != folder:
                 shutil.rmtree(package, ignore_errors=True)
-    except (OSError, RuntimeError, PackageError) as error:
-        raise explained(error, f"the package {folder}", "set cache_dir", folder.parent) from error
+    except (OSError, RuntimeError) as error:
+        raise explained(error, f"the package {folder}") from error
     finally:
         _remove_unfinished(folder.parent)
 
@@ -207,7 +181,7 @@ def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str
     # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
     config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}
     config |= {"engine": plan.engine, "precision": plan.precision, "threads": plan.threads}
-    asked = {"config": config, "key": key.as_dict(), "folder": folder}
+    asked = {"config": config, "key": dataclasses.asdict(key), "folder": folder}
     # The same modules, a temporary folder of its own, and compilers that speak English.
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
@@ -243,47 +217,27 @@ def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str
 
 def _error_of(message: dict[str, Any]) -> Exception:
     """Return the error that a worker reported; details for maintainers are its cause."""
-    kind = getattr(errors, message["error"], None)
-    if isinstance(kind, type) and issubclass(kind, EmbedderError):
-        return kind(message["text"])
-    text = message["text"]
-    error = OSError(message["errno"], text) if message["error"] == "OSError" else RuntimeError(text)
+    kind = getattr(errors, message["error"], RuntimeError)
+    error: Exception = kind(message["text"] or message["error"])
     error.__cause__ = RuntimeError(message["trace"])
     return error
 
 
 def _crash(plan: Plan, code: int, words: Path) -> PackageError:
-    what = f"the process that compiles {plan.spec.name} ({plan.engine}, {plan.precision})"
-    if code == -signal.SIGKILL:
-        return PackageError(
-            f"{what} was killed, as happens where memory runs out: free some, or copy a package built on a machine of "
-            f"the same kind into {plan.config.cache_dir / 'packages'}"
-        )
     said = words.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    detail = f", saying {said[-1].strip()[:200]!r}" if said else ""
+    detail = f", saying {said[-1].strip()[:_LONGEST]!r}" if said else ""
     end = f"crashed ({signal.Signals(-code).name})" if code < 0 else f"ended with exit code {code}"
-    return PackageError(f"{what} {end}{detail}: try again, or choose the engine eager")
-
-
-def explained(error: BaseException, what: str, remedy: str, folder: Path) -> PackageError:
-    """Return an error that says in one line why building `what` in a folder failed; `remedy` is for a lack of space."""
-    causes = causes_of(error)
-    codes = {getattr(cause, "errno", None) for cause in causes}
-    said = "\n".join(str(cause) for cause in causes).lower()
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # the most telling line: a compiler's first error, or else the first line
-    reason = next((line for line in lines if _ERROR.search(line)), lines[0] if lines else type(error).__name__)
-    reason = ((isinstance(error, OSError) and error.strerror) or reason)[:_LONGEST]
-    if {errno.ENOSPC, errno.EDQUOT} & codes or any(words in said for words in _NO_SPACE):
-        return PackageError(f"no space left to build {what}: free some, or {remedy}")
-    if errno.ENOMEM in codes or any(words in said for words in _NO_MEMORY):
-        return PackageError(
-            f"not enough memory to build {what}: free some, or choose the engine eager, which takes less"
-        )
-    if shutil.disk_usage(folder).free < _LEAST:
-        return PackageError(f"no space left to build {what} ({reason}): free some, or {remedy}")
-    if isinstance(error, PackageError):
-        return PackageError(str(error))
     return PackageError(
-        f"cannot build {what} ({reason}): {remedy} if that is about files, else choose the engine eager"
+        f"the process that compiles {plan.spec.name} ({plan.engine}, {plan.precision}) {end}{detail}: free memory and "
+        "try again, or choose the engine eager"
+    )
+
+
+def explained(error: Exception, what: str) -> PackageError:
+    """Return an error that says in one line why building `what` failed."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    reason = next(filter(_ERROR.search, lines), lines[0])[:_LONGEST]  # a compiler's first error, or else the first line
+    return PackageError(
+        f"cannot build {what} ({reason}): free space or memory, set cache_dir if that is about files, or choose the "
+        "engine eager"
     )

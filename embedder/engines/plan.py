@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,14 +33,10 @@ class PackageKey:
     sources: str = ""  # SHA-256 of the native library's; empty for other engines
     recipe: int = RECIPE
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
     @property
     def folder_name(self) -> str:
         """Folder name of the package, readable and unique."""
-        digest = hashlib.sha256(json.dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
         return f"{Path(self.model).name}-{self.engine}-{self.precision}-{self.isa}-{digest[:12]}"
 
 
@@ -78,8 +74,7 @@ class Plan:
         if self.engine not in {"native", "aot"}:
             return None
         native = self.engine == "native"
-        compiled = {name: value for name, value in self.spec.fingerprint.items() if name not in _PROMPTS}
-        fields = compiled | {"precision": self.precision}
+        fields = {name: value for name, value in self.fingerprint.items() if name not in _PROMPTS}
         digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
         return PackageKey(
             model=self.spec.name,

@@ -1,7 +1,7 @@
 """The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,33 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from embedder.engines.library import find_compiler
+from embedder.engines.library import require_compiler
 from embedder.engines.package import explained
 from embedder.engines.plan import AOT_FILE
-from embedder.errors import CompilerMissing, ModelError, PackageError
+from embedder.errors import ModelError, PackageError
 from embedder.late_interaction import Floats, maxsim
+from embedder.model.spec import ModelSpec
 
 TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
 _LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one enormous batch
 _INDUCTOR_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
+Run = Callable[[Tensor, Tensor], Sequence[Tensor]]
 # Headers that torch would compile ahead are kept in a shared /tmp, whatever it is told; see `_keep_private`.
 _COMPILE_OPTIONS: dict[str, Any] = {"freezing": True, "cpp_cache_precompile_headers": False}
 
 
 class TorchEngine:
-    """Batches and pads token rows for a module; subclasses implement `_run`."""
+    """Batches and pads token rows for what runs a model.
 
-    def __init__(self, dimension: int, pad: int, tokens: int) -> None:
-        self._dimension = dimension
-        self._pad = pad
-        self._tokens = tokens  # that the model has weights for, of all types; 0 where it does not say
+    `run` maps ids and mask, int64 (b, s), to vectors, float32 (b, d), and states, float32 (b, s, hidden).
+    """
+
+    def __init__(self, spec: ModelSpec, run: Run) -> None:
+        self._run = run
+        self._dimension = spec.dimension
+        self._pad = int(spec.config.get("pad_token_id") or 0)
+        # that the model has weights for, of all types; 0 where it does not say
+        self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
 
     def encode(self, rows: Sequence[list[int]]) -> Floats:
         """Map token ids, one list a text, to vectors, float32 (n, dim)."""
@@ -60,38 +67,13 @@ class TorchEngine:
                 vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
             yield batch, vectors, states
 
-    def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Map ids and mask, int64 (b, s), to vectors, float32 (b, d), and states, float32 (b, s, hidden)."""
-        raise NotImplementedError
 
-
-class EagerEngine(TorchEngine):
-    """Runs a module uncompiled, which gives vectors and states as `model.sentence.WithStates` does."""
-
-    def __init__(self, module: nn.Module, dimension: int, pad: int, tokens: int) -> None:
-        super().__init__(dimension, pad, tokens)
-        self._module: Any = module
-
-    def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        vectors, states = self._module(ids, mask)
-        return vectors, states
-
-
-class CompiledEngine(EagerEngine):
-    """Runs the module with `torch.compile`: frozen, prepacked weights, dynamic batch and sequence."""
-
-    def __init__(self, module: nn.Module, dimension: int, pad: int, tokens: int, cache: Path) -> None:
-        super().__init__(module, dimension, pad, tokens)
-        if find_compiler() is None:
-            raise CompilerMissing("engine compile needs a C++ compiler: apt-get install g++, or use the engine eager")
-        self._module = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
-        try:
-            _keep_private(cache / "inductor")
-            self._compile_now()
-        except (OSError, RuntimeError) as error:
-            raise explained(error, "the model", "set cache_dir and TMPDIR", cache) from error
-
-    def _compile_now(self) -> None:
+def compile_module(module: nn.Module, cache: Path) -> Run:
+    """Compile a module with `torch.compile`: frozen, prepacked weights, dynamic batch and sequence."""
+    require_compiler("the engine compile")
+    compiled = torch.compile(module, dynamic=True, options=_COMPILE_OPTIONS)
+    try:
+        _keep_private(cache / "inductor")
         # Torch's keys of what it kept leave out the instruction set, for whose vectors it wrote the loops. A home that
         # machines share, or PILOTLIGHT_ISA, would have it run loops that write past the end of their memory.
         from torch._inductor.cpu_vec_isa import pick_vec_isa
@@ -102,7 +84,10 @@ class CompiledEngine(EagerEngine):
         with config.patch(cache_key_tag=tag), torch.inference_mode():
             for shape in ((1, 8), (2, 8), (3, 5)):
                 ids = torch.zeros(shape, dtype=torch.int64)
-                self._module(ids, torch.ones_like(ids))
+                compiled(ids, torch.ones_like(ids))
+    except (OSError, RuntimeError) as error:
+        raise explained(error, "the model") from error
+    return compiled
 
 
 def _keep_private(folder: Path) -> None:
@@ -118,23 +103,17 @@ def _keep_private(folder: Path) -> None:
         os.environ[_INDUCTOR_FOLDER] = str(folder)
 
 
-class PackagedEngine(TorchEngine):
-    """Runs an AOTInductor package. The loader is constructed directly, so that it never looks for a compiler."""
-
-    def __init__(self, folder: Path, dimension: int, pad: int, tokens: int) -> None:
-        super().__init__(dimension, pad, tokens)
-        try:
-            self._loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / AOT_FILE), "model", False, 1, -1)
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0][:200]
-            raise PackageError(  # its files are as they were built, or it would have been refused before
-                f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
-                "to write, room, and no noexec; else remove it to build it again"
-            ) from error
-
-    def _run(self, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        vectors, states = self._loader.boxed_run([ids, mask])  # boxed: the plain call runs a pytree each time
-        return vectors, states
+def load_package(folder: Path) -> Run:
+    """Load an AOTInductor package. The loader is constructed directly, so that it never looks for a compiler."""
+    try:
+        loader = torch._C._aoti.AOTIModelPackageLoader(str(folder / AOT_FILE), "model", False, 1, -1)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0][:200]
+        raise PackageError(  # its files are as they were built, or it would have been refused before
+            f"the package {folder} cannot be loaded ({reason}): torch unpacks it in TMPDIR, where it needs "
+            "to write, room, and no noexec; else remove it to build it again"
+        ) from error
+    return lambda ids, mask: loader.boxed_run([ids, mask])  # boxed: the plain call runs a pytree each time
 
 
 def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[list[int]]:

@@ -8,13 +8,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from embedder.errors import ModelError
-from embedder.model.files import Array, Tensors
+from embedder.model.files import Array, Tensors, blaming
 from embedder.model.modules import Dense
-from embedder.model.spec import Shape
+from embedder.model.spec import ModelSpec, Shape
 
 # What families call the parts of a layer, in the order of _PARTS; ModernBERT has q, k and v in one.
 _PARTS = ("q", "k", "v", "out", "norm1", "up", "down", "norm2")
@@ -179,3 +180,70 @@ def angle_table(theta: float, length: int, width: int) -> Array:
     frequencies = 1 / (theta ** exponents.astype(np.float64)).astype(np.float32)
     angles = (np.arange(length, dtype=np.float32)[:, None] * frequencies).astype(np.float64)
     return np.concatenate([np.cos(angles), np.sin(angles)], axis=-1).astype(np.float32)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+def _gelu(x: Array) -> Array:
+    return np.asarray(x / 2 * (1 + _erf(x / math.sqrt(2)).astype(np.float32)), np.float32)
+
+
+class _Head(NamedTuple):
+    """The names of the parts of a cross-encoder's head."""
+
+    dense: str
+    activation: Callable[[Array], Array]
+    classifier: str
+    norm: str = ""
+
+
+_ROBERTA = _Head("classifier.dense", np.tanh, "classifier.out_proj")
+_HEADS = {  # by the config's `model_type`, after transformers' classes for sequence classification
+    "bert": _Head("bert.pooler.dense", np.tanh, "classifier"),
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "camembert": _ROBERTA,
+    "mpnet": _ROBERTA,
+    "electra": _Head("classifier.dense", _gelu, "classifier.out_proj"),
+    "distilbert": _Head("pre_classifier", partial(np.maximum, 0), "classifier"),
+    "deberta-v2": _Head("pooler.dense", _gelu, "classifier"),
+    "modernbert": _Head("head.dense", _gelu, "classifier", norm="head.norm"),
+}
+
+
+def read_head(spec: ModelSpec) -> Callable[[Array], Array]:
+    """Return what makes a logit of the vector of a pair: float32 (n, hidden) → (n,). Raises ModelError.
+
+    It is a dense layer, its activation, in some models a norm without bias, and a layer of one output.
+    """
+    kind, d, tensors = str(spec.config.get("model_type")), spec.hidden, Tensors(spec.weights)
+    names = _HEADS.get(kind)
+    if names is None:
+        raise ModelError(
+            f"{spec.folder} has model_type {kind!r}, whose head is not known: use one of {', '.join(_HEADS)}"
+        )
+
+    def take(name: str, *shape: int) -> Array:
+        if name not in tensors and name.endswith(".bias"):
+            return np.zeros(shape, np.float32)
+        if name not in tensors:
+            raise ModelError(f"{spec.folder} has no tensor {name!r}: it is no cross-encoder, or fetch it again")
+        if tensors[name].shape != shape:
+            raise ModelError(f"{spec.folder} has {name} of the shape {tensors[name].shape}, not {shape}")
+        return tensors[name]
+
+    dense, dense_bias = take(f"{names.dense}.weight", d, d), take(f"{names.dense}.bias", d)
+    weight, bias = take(f"{names.classifier}.weight", 1, d), take(f"{names.classifier}.bias", 1)
+    norm = take(f"{names.norm}.weight", d) if names.norm else None
+    with blaming(spec.folder / "config.json"):
+        eps = float(spec.config.get("norm_eps", 1e-5))
+
+    def head(vectors: Array) -> Array:
+        x = names.activation(vectors @ dense.T + dense_bias)
+        if norm is not None:
+            x = x - x.mean(1, keepdims=True)
+            x = x / np.sqrt((x * x).mean(1, keepdims=True) + eps) * norm
+        return np.asarray(x @ weight[0] + bias[0], np.float32)
+
+    return head

@@ -110,10 +110,6 @@ class Generation:
         pairs = self._rows[rows]
         return RowFacts(pairs["document"], pairs["signature"])
 
-    def matches(self, rows: npt.NDArray[np.int64], only: Filter) -> npt.NDArray[np.bool_]:
-        """Return whether each of these rows is of a document that a filter allows, bool (n,); `rows` is int64 (n,)."""
-        return self.select(only).contains(rows)
-
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id.
 

@@ -18,9 +18,8 @@ from indexer.generation.documents import document_id, is_document_id
 from rag.answer.prompt import delimited, neutralise
 from rag.insights.store import Recorder
 from rag.messages import Document
-from rag.query.explain import in_words
 from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
-from rag.query.results import Answer
+from rag.query.results import Answer, in_words
 
 HITS = 5  # unless the caller says
 MOST_HITS = 50

@@ -138,7 +138,7 @@ def _write_insights(settings: Settings, folder: Path) -> dict[str, Any]:
         raise InsightsError(f"what people ask cannot be made into a dataset: {error}") from error
 
 
-@verb("index", "store", "embedder", "rerank", "boost", "synonyms")
+@verb("index", "store", "embedder", "rerank", "synonyms")
 @click.argument("a", help="live or the id of a generation, and settings after it, such as live,mode=dense")
 @click.argument("b", help="what is compared with it, written likewise")
 @click.option(

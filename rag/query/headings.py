@@ -30,40 +30,28 @@ _CODE = re.compile(r"[_(){}\[\]<>=\\/|@#$%^*~`\"“”]|::|\.\w|\d{3}|--")
 _QUESTION = re.compile(r"(?:how|why|when|what|which|where|who)\s", re.IGNORECASE)
 _POINTS = re.compile(r"\b(?:it|its|them|they|this|these|those)\b", re.IGNORECASE)  # at what stands elsewhere
 
-Named = tuple[str, str]  # document, heading
-
 
 def sample_headings(generation: Searchable) -> list[str]:
-    """Return headings of a generation that are worth asking for, from all over it, best first."""
+    """Return headings of a generation, questions before phrases, of as many documents as there are."""
     count = generation.manifest.counts.chunks
     rows = np.unique(np.linspace(0, max(0, count - 1), min(count, SAMPLED)).astype(np.int64))
-    found: list[Named] = []
+    documents: dict[str, set[str]] = {}  # by heading
     for chunk in generation.chunks(rows):
-        found += [(chunk.document_url, chunk.section.split(SEPARATOR)[-1]), (chunk.document_url, chunk.title)]
-    return worth_asking(found)
-
-
-def worth_asking(names: Iterable[Named]) -> list[str]:
-    """Return headings that are questions, then phrases; of as many documents as there are."""
-    documents: dict[str, set[str]] = {}
-    spelled: dict[str, str] = {}
-    for document, name in names:
-        plain = without_number(name).rstrip(":")
-        is_short = _SHORTEST <= len(plain.split()) <= _LONGEST and len(plain) <= _MOST_CHARACTERS
-        ends_well = plain.endswith("?") or plain[-1:].isalnum()
-        if is_short and ends_well and not _CODE.search(plain) and not _POINTS.search(plain):
-            documents.setdefault(plain.casefold(), set()).add(document)
-            spelled.setdefault(plain.casefold(), plain)
-    candidates = [key for key, where in documents.items() if len(where) == 1]
+        for name in (chunk.section.split(SEPARATOR)[-1], chunk.title):
+            plain = without_number(name).rstrip(":")
+            is_short = _SHORTEST <= len(plain.split()) <= _LONGEST and len(plain) <= _MOST_CHARACTERS
+            ends_well = plain.endswith("?") or plain[-1:].isalnum()
+            if is_short and ends_well and not _CODE.search(plain) and not _POINTS.search(plain):
+                documents.setdefault(plain, set()).add(chunk.document_url)
+    candidates = [heading for heading, where in documents.items() if len(where) == 1]
     random.Random(len(candidates)).shuffle(candidates)  # noqa: S311  # neighbours are alike
-    candidates.sort(key=lambda key: not (key.endswith("?") or _QUESTION.match(key)))
-    taken = Counter[str]()
-    turns = []
-    for key in candidates:
-        [document] = documents[key]
+    candidates.sort(key=lambda heading: not (heading.endswith("?") or _QUESTION.match(heading)))
+    taken, turns = Counter[str](), {}
+    for heading in candidates:
+        [document] = documents[heading]
+        turns[heading] = taken[document]
         taken[document] += 1
-        turns.append((taken[document], key))
-    return [spelled[key] for _, key in sorted(turns, key=lambda turn: turn[0])][:OFFERED]
+    return sorted(candidates, key=turns.__getitem__)[:OFFERED]
 
 
 def without_number(name: str) -> str:

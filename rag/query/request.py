@@ -54,14 +54,13 @@ class Limits:
     """Settings of a server that concern a search."""
 
     per_document: int = 0  # hits from one document, unless the request says
-    boost: str = ""  # rules, see `rag.query.rules`
     synonyms: str = ""  # a file of rules
     close: float = CLOSE
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:
         """Take them from the settings."""
-        return cls(PER_DOCUMENT, settings.boost, settings.synonyms, settings.close)
+        return cls(PER_DOCUMENT, settings.synonyms, settings.close)
 
 
 class _Asked(Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,7 +25,6 @@ from indexer.generation.rows import TermHits
 from indexer.stores.store import Searchable
 from rag.decoding import decode
 from rag.errors import FieldError, NotConfigured
-from rag.query.explain import explain
 from rag.query.headings import sample_headings
 from rag.query.ranking import (
     Choice,
@@ -39,9 +38,19 @@ from rag.query.ranking import (
     score_tokens,
 )
 from rag.query.request import CLOSE, FURTHEST, RERANKED, Limits, SearchRequest, in_force
-from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Span, count_facets, headed, split_sentences
-from rag.query.rules import Boosts, read_synonyms
+from rag.query.results import (
+    AlsoSearched,
+    Answer,
+    Hit,
+    RerankCounts,
+    Span,
+    count_facets,
+    explain,
+    headed,
+    split_sentences,
+)
 from rag.query.served_model import MAX_TEXTS, WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
+from rag.query.synonyms import read_synonyms
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
@@ -90,14 +99,13 @@ class Retriever:
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
-            SynonymsError, SettingsError: the rules of `limits` cannot be read.
+            SynonymsError: the file of synonyms cannot be read.
         """
         check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
         self.limits = limits or Limits()
         self._batcher = batcher or QueryBatcher(embedder)
-        self._boosts = Boosts.parse(self.limits.boost)
         self._synonyms = read_synonyms(self.limits.synonyms) if self.limits.synonyms else {}
         self._reranker = reranker
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
@@ -179,7 +187,7 @@ class Retriever:
         return found
 
     def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
-        """Rank what the searches found, and by the rules of the operator."""
+        """Rank what the searches found."""
         began, generation = time.perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
@@ -190,8 +198,6 @@ class Retriever:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
         ranking = fuse(dense, lexical, cosines, maxsim, explain=search.request.explain)
-        if self._boosts:
-            ranking = self._boosts.apply(ranking, generation)
         search.spent("fuse", began)
         return ranking
 
@@ -304,12 +310,8 @@ class Retriever:
     def _explain(self, search: _Search, ranking: Ranking, choice: Choice, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits of a page with their explanations."""
         indices = choice.indices[search.request.offset :][: len(hits)]
-        rules = list(self._boosts.by_rule(self.generation, ranking.rows[indices])) if self._boosts and hits else []
-        explained = []
-        for place, (index, hit) in enumerate(zip(indices.tolist(), hits, strict=True)):
-            boosts = [f"{rule} × {of[place]:.3f}" for rule, of in rules if of[place] != 1]
-            explained.append(replace(hit, explanation=explain(ranking, choice, index, boosts)))
-        return explained
+        explained = (explain(ranking, choice, index) for index in indices.tolist())
+        return [replace(hit, explanation=why) for hit, why in zip(hits, explained, strict=True)]
 
     @cached_property
     def headings(self) -> list[str]:

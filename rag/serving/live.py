@@ -9,7 +9,7 @@ import numpy as np
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.protocol import CrossEncoder, Embedder, Role
-from embedder.text_embedder import TextEmbedder
+from embedder.text_embedder import Reranker, TextEmbedder
 from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.generation.layout import DEFAULT
@@ -36,11 +36,7 @@ def load_embedder(settings: Settings) -> Embedder:
 def load_reranker(settings: Settings) -> CrossEncoder | None:
     """Load the cross-encoder that the settings describe, if they do."""
     config = settings.reranker_config()
-    if config is None:
-        return None
-    from embedder.reranker import Reranker
-
-    return Reranker(config)
+    return Reranker(config) if config else None
 
 
 class LiveRetriever(Follower):

@@ -12,9 +12,10 @@ from embedder.engines import library
 from embedder.engines.build_worker import write_weights
 from embedder.engines.plan import Plan
 from embedder.errors import ModelError
+from embedder.model.checkpoint import read_head
 from embedder.model.encoder import load_module
 from embedder.model.spec import read_cross_encoder
-from embedder.reranker import Reranker, read_head
+from embedder.text_embedder import Reranker
 from tests.embedder.conftest import WORDS, config_of, save_tokenizer
 
 QUERY = "create a partial index"

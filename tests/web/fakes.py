@@ -19,9 +19,8 @@ from rag.errors import (
     NotReady,
     NotThere,
 )
-from rag.query.explain import Explanation, Part, Step
 from rag.query.request import Filter, SearchRequest
-from rag.query.results import Answer, Hit, Suggestion, count_facets
+from rag.query.results import Answer, Explanation, Hit, Part, Step, Suggestion, count_facets
 from rag.query.served_model import Embedding
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 

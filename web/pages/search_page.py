@@ -12,7 +12,6 @@ from msgspec import Meta, structs
 from rag.decoding import is_blank
 from rag.errors import NotReady, NotThere
 from rag.messages import Request
-from rag.query.explain import in_words
 from rag.query.request import (
     DEFAULT_COLLECTION,
     FURTHEST,
@@ -25,7 +24,7 @@ from rag.query.request import (
     SearchRequest,
     parameters_of,
 )
-from rag.query.results import FACETS, Answer, Hit, Share, is_source_code, section_within
+from rag.query.results import FACETS, Answer, Hit, Share, in_words, is_source_code, section_within
 from web.api import requests
 from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, place_of, places
 from web.openapi import HTML, Operation

@@ -250,11 +250,6 @@ class MilvusGeneration:
         documents, signatures = (np.array([row[name] for row in found], np.int64) for name in ("document", "signature"))
         return RowFacts(documents, signatures.view(np.uint64))
 
-    def matches(self, rows: Rows, only: Filter) -> npt.NDArray[np.bool_]:
-        """Return whether each of these rows is of a document that a filter allows, bool (n,)."""
-        found = self._rows(f"row in {rows.tolist()} and {expression(only.conditions())}", ["row"])
-        return np.isin(rows, [row["row"] for row in found])
-
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number."""
         test = f"document in {list(numbers)} and position == 0"

@@ -12,7 +12,7 @@ from embedder.config import default_folder
 from embedder.engines import package
 from embedder.engines.package import check_private, ensure, open_private, package_folder
 from embedder.engines.plan import PackageKey
-from embedder.errors import CacheError, CompilerMissing, PackageError
+from embedder.errors import CacheError, PackageError
 
 KEY = PackageKey(model="m", engine="aot", fingerprint="f" * 64, precision="bf16", isa="avx2", torch="2.13.0", threads=2)
 
@@ -83,12 +83,6 @@ def test_packages_used_longest_ago_are_removed(tmp_path, monkeypatch):
     assert left == {keys[i].folder_name for i in (0, 1, 4)}
 
 
-def test_without_a_compiler_the_package_to_install_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(package, "find_compiler", lambda: None)
-    with pytest.raises(CompilerMissing, match=r"apt-get install g\+\+"):
-        ensure(tmp_path / "cache", KEY, fake_build)
-
-
 def test_files_that_nothing_vouches_for_are_not_loaded(built, tmp_path):
     (built.parent / "extra.so").write_bytes(b"code")
     with pytest.raises(PackageError, match=r"extra\.so is not in package\.json"):
@@ -113,17 +107,13 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
-@pytest.mark.parametrize("wording", [None, RuntimeError("ld: final link failed"), PackageError("g++ said: error")])
-def test_a_full_disk_leaves_the_package_before_it_usable(small_disk, wording):
+def test_a_full_disk_leaves_the_package_before_it_usable(small_disk):
     before = ensure(small_disk / "cache", KEY, fake_build)
 
     def build(folder):
-        try:
-            (folder / "model.bin").write_bytes(bytes(1 << 20))
-        except OSError as error:
-            raise wording or error from error
+        (folder / "model.bin").write_bytes(bytes(1 << 20))
 
-    with pytest.raises(PackageError, match=r"no space left to build .*: free some, or set cache_dir"):
+    with pytest.raises(PackageError, match=r"\(.*No space left on device.*\): free space or memory, set cache_dir"):
         ensure(small_disk / "cache", dataclasses.replace(KEY, threads=3), build)
     assert [path.name for path in before.parent.iterdir()] == [before.name]
     assert ensure(small_disk / "cache", KEY, build) == before

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 from embedder.engines.library import find_compiler
-from embedder.engines.pytorch import CompiledEngine, group_by_length, pad
+from embedder.engines.pytorch import TorchEngine, compile_module, group_by_length, pad
 
 
 class Words(nn.Module):
@@ -31,8 +32,8 @@ def started(cache: Path) -> tuple[npt.NDArray[np.float32], int, int]:
     """The vectors of an engine, and how many of the graphs it compiled were kept from before, and how many not."""
     torch._dynamo.reset()
     counters.clear()
-    engine = CompiledEngine(Words(), 64, 0, 16, cache)
-    vectors = engine.encode([[1, 2, 3], [4, 5], [6]])
+    spec = SimpleNamespace(dimension=64, config={"vocab_size": 16}, token_types=1)
+    vectors = TorchEngine(spec, compile_module(Words(), cache)).encode([[1, 2, 3], [4, 5], [6]])
     return vectors, counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
 
 

@@ -12,8 +12,8 @@ from embedder import EmbedderConfig
 from embedder.engines.build_worker import write_weights
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
+from embedder.model.checkpoint import read_head
 from embedder.model.tokenizer import PairTokenizer, Tokenizer
-from embedder.reranker import read_head
 from tests.embedder.conftest import config_of, save_tokenizer
 
 DAMAGED = 70  # files of each kind of model

@@ -123,7 +123,7 @@ def count_of(generation):
 
 def allowed(generation, only):
     """Return the rows that a filter allows."""
-    return set(generation.matches(np.arange(count_of(generation)), only).nonzero()[0].tolist())
+    return rows_of(generation.search_vectors(VECTOR, count_of(generation), only))
 
 
 def test_search_by_meaning(both):

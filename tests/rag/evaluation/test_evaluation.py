@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rag.commands.cli import main
-from rag.errors import DatasetError, QueryError, SettingsError
+from rag.errors import DatasetError, SettingsError
 from rag.evaluation.evaluation import evaluate, p_value, read_dataset, read_side, search_index
 from rag.query.results import Answer
 from rag.settings import load
@@ -30,8 +30,6 @@ def folder(tmp_path):
 
 
 def test_dense(folder):
-    with pytest.raises(QueryError, match="mode must be one of"):
-        evaluate(read_dataset(folder), DummyEmbedder(), mode="guess")
     scores = evaluate(read_dataset(folder), DummyEmbedder(), mode="dense")
     # q1 finds d1 first (1.0); q2 finds d2 first and the judged d0 second or third
     assert scores["queries"] == 2
@@ -55,12 +53,9 @@ def test_lexical_needs_no_vectors(folder):
         ("corpus.jsonl", "", "no documents"),
         ("corpus.jsonl", '{"_id": "a", "text": "t"}\n{"no": 1}', "line 2 is not JSON with _id and text"),
         ("corpus.jsonl", "[" * 100_000, "line 1 is not JSON"),
-        ("corpus.jsonl", '{"_id": "a", "text": "' + "x" * 10_000_000, "line 1 .* over 10,000,000 bytes"),
-        ("corpus.jsonl", '{"_id": "a", "text": "\\ud800"}', "line 1 is not JSON"),
         ("queries.jsonl", '{"_id": ["a"], "text": "t"}', "queries.jsonl line 1 .* Expected `str`"),
         ("qrels/test.tsv", "a\tb\n1\t2\n", "test.tsv cannot be read"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\tx\n", "test.tsv cannot be read"),
-        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t" + "9" * 20, "a score is over"),
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n" + "q" * 200_000 + "\td1\t1\n", "larger than|no judged"),
     ],
 )
@@ -117,7 +112,7 @@ def test_a_judged_document_that_was_left_out_for_its_copy_has_its_place(judged, 
     ("text", "message"),
     [
         ("mode=dense", "A is live or the id of a generation, then ,NAME=VALUE…; not 'mode=dense'"),
-        ("live,precision=int8", "A cannot have 'precision'; it can have mode, rerank, boost"),
+        ("live,precision=int8", "A cannot have 'precision'; it can have mode, rerank, synonyms"),
         ("live,mode=guess", "mode in A must be one of"),
         ("live,rerank=perhaps", "rerank in A must be a yes-or-no"),
         ("live,rerank=yes", "set --rerank-model"),

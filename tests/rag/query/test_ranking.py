@@ -1,7 +1,5 @@
-"""The ranking functions, on lists that a test chooses, and explanations of the scores that they make."""
+"""Explanations of the scores that the ranking makes."""
 
-import os
-from datetime import date, timedelta
 from itertools import product
 
 import msgspec
@@ -10,72 +8,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
-from indexer.generation.documents import DocumentFacts
 from indexer.generation.generation import Generation
-from indexer.generation.rows import RowFacts
-from rag.errors import SettingsError
-from rag.query.explain import Explanation, in_words
-from rag.query.ranking import Ranking
 from rag.query.request import Limits, SearchRequest
-from rag.query.results import as_text
+from rag.query.results import Explanation, as_text, in_words
 from rag.query.retriever import Retriever
-from rag.query.rules import Boosts
 from rag.query.served_model import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
-
-
-def floats(*values):
-    return np.array(values, dtype=np.float32)
-
-
-def facts(documents, signatures):
-    return RowFacts(np.array(documents, np.int64), np.array(signatures, np.uint64))
-
-
-class Rows:
-    """Five rows, each of a document: the language of each, and its age in days."""
-
-    languages = np.array(["en", "de", "en", "de", "fr"])
-    days = (0, None, 365, 730, -30)
-
-    def matches(self, rows, only):
-        return self.languages[rows] == only.language[0]
-
-    def row_facts(self, rows):
-        return facts(rows, rows)
-
-    def facts(self, numbers):
-        ages = {number: self.days[number] for number in numbers}
-        dates = {number: None if age is None else str(date.today() - timedelta(age)) for number, age in ages.items()}
-        return {number: DocumentFacts("", "", None, "", day) for number, day in dates.items()}
-
-
-@pytest.mark.parametrize(
-    ("rules", "scores"),
-    [
-        ("language=de*2", {1: 1.8, 3: 1.4, 0: 1.0, 2: 0.8, 4: -0.6}),
-        ("language=de*2; language=fr * 0.5 ;", {1: 1.8, 3: 1.4, 0: 1.0, 2: 0.8, 4: -0.9}),
-        ("language=fr*1.5", {0: 1.0, 1: 0.9, 2: 0.8, 3: 0.7, 4: -0.3}),  # what is below zero goes the same way
-        ("age=365*0.5", {0: 1.0, 1: 0.9, 2: 0.4, 3: 0.175, 4: -0.6}),
-    ],
-)
-def test_boosts(rules, scores):
-    ranking = Ranking(np.arange(5), floats(1.0, 0.9, 0.8, 0.7, -0.6), {})
-    boosted = Boosts.parse(rules).apply(ranking, Rows())
-    assert boosted.rows.tolist() == list(scores)
-    assert boosted.scores.tolist() == pytest.approx(list(scores.values()))
-
-
-@pytest.mark.parametrize(
-    "rule",
-    ["language=en", "language*2", "colour=red*2", "language=en*0", "language=en*x", "age=x*2", "age=-1*2", "en*2"],
-)
-def test_mistakes_in_boosts_name_the_rule(rule):
-    with pytest.raises(SettingsError, match="boost: '") as caught:
-        Boosts.parse(f"language=en*2; {rule}")
-    assert rule in str(caught.value)
-
 
 SCHEMA = Draft202012Validator(msgspec.json.schema(Explanation))
 
@@ -99,28 +38,21 @@ def about(value):
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "tokens"])
 def index(request, tmp_path_factory):
-    """More pages than one search looks at, some of another kind and age."""
+    """More pages than one search looks at."""
     site = Site(tmp_path_factory.mktemp("site"))
     random = np.random.default_rng(5)
     words = "vacuum tuples index table rows storage commit locks pages cost plan join".split()
     for number in range(110):
-        path = site.source / f"page{number:03}.{'md' if number % 3 else 'txt'}"
+        path = site.source / f"page{number:03}.md"
         lines = [" ".join(random.choice(words, 9)) + f" number{number}" for _ in range(2)]
         lines += ["This text is on a great many of the pages."] * (number % 4 == 0)
         path.write_text(f"# Title {number}\n\n" + "\n\n".join(lines) + "\n", encoding="utf-8")
-        os.utime(path, (1.7e9 - number * 1e6, 1.7e9 - number * 1e6))
     site.build(tokens=request.param)
     return site.index
 
 
-def opened(index, boost=""):
-    reranker = RerankQueue(DummyCrossEncoder())
-    return Retriever(Generation.open(index), DummyEmbedder(), reranker=reranker, limits=Limits(boost=boost))
-
-
-@pytest.mark.parametrize("boost", ["", "content_type=text/plain*0.6; age=900*0.7"], ids=["plain", "boosts"])
-def test_every_kind_of_search(index, boost):
-    retriever = opened(index, boost)
+def test_every_kind_of_search(index):
+    retriever = Retriever(Generation.open(index), DummyEmbedder(), reranker=RerankQueue(DummyCrossEncoder()))
     has_tokens = retriever.generation.tokens is not None
     seen = set()
     options = product(["dense", "lexical", "hybrid"], [False, True], [0, 98])
@@ -144,8 +76,7 @@ def test_every_kind_of_search(index, boost):
             assert why["rank"] >= hit.rank
             seen |= {step["name"] for step in why["steps"]}
             assert all(text for _, text in in_words(why))
-    assert seen - {"limit"} == ({"rerank", "boosts"} if boost else {"rerank"})
-    assert "limit" in seen or not (boost or has_tokens)
+    assert seen - {"limit"} == {"rerank"}
 
 
 def test_duplicates_and_passages_beyond_the_limit_are_counted(site):

@@ -15,7 +15,7 @@ from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
-from rag.errors import DeadlinePassed, SettingsError
+from rag.errors import DeadlinePassed
 from rag.query.headings import sample_headings
 from rag.query.request import MODES, Limits, SearchRequest
 from rag.query.results import as_text, count_facets, split_sentences
@@ -216,15 +216,11 @@ def test_a_result_that_is_not_close_says_so(secret):
         assert as_text(answer.as_dict()).count("nothing close; nearest:") == (close > 1)
 
 
-def test_synonyms_and_boosts_are_those_of_the_settings(titles, tmp_path):
+def test_synonyms_are_those_of_the_settings(titles, tmp_path):
     rules = tmp_path / "rules.txt"
     rules.write_text("hoover => vacuum\n")
     assert titles("hoover", "lexical") == []
     assert titles("hoover", "lexical", synonyms=str(rules)) == ["Vacuum"]
-    ranked = titles("vacuum partial index")
-    assert titles("vacuum partial index", boost="path=/*0.1") == ranked  # which holds for all alike
-    with pytest.raises(SettingsError, match="boost"):
-        titles("vacuum", boost="nonsense")
     with pytest.raises(SynonymsError, match=r"nowhere\.txt: No such file"):
         titles("vacuum", synonyms=str(tmp_path / "nowhere.txt"))
     rules.write_bytes(b"a, \xff\n")

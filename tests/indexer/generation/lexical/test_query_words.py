@@ -4,7 +4,7 @@ import pytest
 
 from indexer.errors import SynonymsError
 from indexer.generation.lexical.lexical_query import parse_query, read_query
-from rag.query.rules import parse_synonyms
+from rag.query.synonyms import parse_synonyms
 
 
 @pytest.mark.parametrize(

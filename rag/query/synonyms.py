@@ -1,0 +1,46 @@
+"""Reads the file of the setting `synonyms`."""
+
+import re
+from pathlib import Path
+
+from indexer.errors import SynonymsError
+from indexer.generation.lexical.lexical_query import LONGEST_SYNONYM, Synonyms, folded_words
+
+_COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")
+
+
+def read_synonyms(path: str) -> Synonyms:
+    """Read a file of rules; raises SynonymsError, which names the file and, for a rule, its line."""
+    file = Path(path).expanduser()
+    try:
+        return parse_synonyms(file.read_text(encoding="utf-8-sig"), str(file))
+    except OSError as error:
+        raise SynonymsError(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SynonymsError(f"{file}: it is not UTF-8 ({error.reason} at byte {error.start:,})") from error
+
+
+def parse_synonyms(text: str, name: str) -> Synonyms:
+    """Read the text of a file; raises SynonymsError naming the file and line."""
+    rules: dict[tuple[str, ...], list[str]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        rule, where = line.partition("#")[0].strip(), f"{name} line {number}"
+        if not rule:
+            continue
+        sides = [_members(side, where) for side in _ARROW.split(rule)]
+        if len(sides) > 2:
+            raise SynonymsError(f"{where}: a rule has one =>, not {len(sides) - 1}")
+        if len(sides) == 1 and len(sides[0]) == 1:
+            raise SynonymsError(f"{where}: {sides[0][0]!r} has no synonym: write a, b or a => b")
+        for member in sides[0]:
+            standing = rules.setdefault(folded_words(member), [])
+            standing += [other for other in (member, *sides[-1])[len(sides) - 1 :] if other not in standing]
+    return rules
+
+
+def _members(side: str, where: str) -> list[str]:
+    members = [" ".join(re.sub(r"\\(.)", r"\1", member).split()) for member in _COMMA.split(side)]
+    for member in members:
+        if not 1 <= len(folded_words(member)) <= LONGEST_SYNONYM:
+            raise SynonymsError(f"{where}: {member!r} is not one to {LONGEST_SYNONYM} words")
+    return members
