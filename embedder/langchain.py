@@ -5,8 +5,8 @@ It stands alone, as importing LangChain takes longer than loading a model and op
 
 from langchain_core.embeddings import Embeddings as LangChainEmbeddings
 
-from embedder.text_embedder import TextEmbedder
+from embedder.text_embedder import Embedder
 
 
-class Embeddings(TextEmbedder, LangChainEmbeddings):
+class Embeddings(Embedder, LangChainEmbeddings):
     """A sentence-transformers model as LangChain's vector stores and chains take one, with its asynchronous methods."""

@@ -1,4 +1,4 @@
-"""`TextEmbedder`: the embedding class. Keeps the model, so that it can be compiled later in another way.
+"""`Embedder`: the embedding class. Keeps the model, so that it can be compiled later in another way.
 
 torch is imported where it is needed: the native engine runs without it.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from embedder.config import EmbedderConfig
+from embedder.config import EmbedderConfig, Role
 from embedder.engines.native import NativeEngine
 from embedder.engines.package import ensure_package, open_private
 from embedder.engines.plan import Plan
@@ -19,7 +19,6 @@ from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
 from embedder.model.checkpoint import read_head
 from embedder.model.tokenizer import PairTokenizer, Tokenizer
-from embedder.protocol import Role
 
 if TYPE_CHECKING:
     from embedder.engines.pytorch import TorchEngine
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 _TOKENS_TOGETHER = 16_384  # whose states are in memory at once, 24 MB for the default model
 
 
-class TextEmbedder:
+class Embedder:
     """A sentence-transformers model on one of its engines.
 
     Args:
@@ -128,7 +127,7 @@ class TextEmbedder:
         return self._tokenizer(texts, role) if len(texts) else []
 
 
-class Reranker:
+class CrossEncoder:
     """A cross-encoder: reads a query and a text together, and says how well the text answers.
 
     Raises ModelError, PrecisionError, TorchMissing, CompilerMissing, PackageError or CacheError while loading.
@@ -161,6 +160,13 @@ class Reranker:
         if self.spec.activation == "identity":
             return logits
         return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # in float32 exp would overflow
+
+
+def encode_documents(embedder: Embedder, texts: Sequence[str], *, tokens: bool) -> DocumentTokens:
+    """Embed documents, with their tokens only if those are wanted."""
+    if tokens:
+        return embedder.encode_document_tokens(texts)
+    return DocumentTokens.without(embedder.encode(texts, role="document"))
 
 
 def finite(values: Floats, name: str) -> Floats:

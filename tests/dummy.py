@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from embedder.config import Role
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, maxsim, to_signs, unit
-from embedder.protocol import Role
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 KNOWN = frozenset({"lovers"})  # words that a model has a token for

@@ -7,9 +7,9 @@ from typing import Any
 
 import tokenizers
 
+from embedder.config import Role
 from embedder.errors import ModelError
 from embedder.model.spec import ModelSpec
-from embedder.protocol import Role
 
 _CHARACTERS = 32  # of a text for each token of the model's length; the longest words have fewer
 _TOGETHER = 1 << 16  # characters that are in the library's memory at once, up to 35 MB

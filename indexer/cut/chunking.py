@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import itemgetter
 
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig
 from indexer.cut.cuts import cut
 from indexer.decoding import without_joiners

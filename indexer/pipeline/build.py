@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
 from indexer.credentials import sessions_of

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from embedder.errors import EmbedderError, PilotlightError
 from embedder.late_interaction import DocumentTokens
-from embedder.protocol import Embedder, encode_documents
+from embedder.text_embedder import Embedder, encode_documents
 from indexer.config import package_version
 from indexer.errors import ClusterError
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import DocumentTokens
-from embedder.protocol import Embedder, encode_documents
+from embedder.text_embedder import Embedder, encode_documents
 from indexer import memory
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from embedder.engines.plan import resolve_precision
 from embedder.errors import PilotlightError
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer.config import OWN, BuildConfig
 from indexer.errors import ClusterError, NothingToIndex, SourceError, counted
 from indexer.generation.previous import live_sources

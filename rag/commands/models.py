@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from embedder.config import PRECISIONS
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer.errors import IndexerError, IndexMissing
 from indexer.generation.layout import DEFAULT, GENERATIONS, current_id
 from indexer.generation.manifest import Manifest, read_manifest

@@ -23,7 +23,7 @@ from ir_measures import RR, R, nDCG
 from scipy.stats import permutation_test
 
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import CrossEncoder, Embedder, encode_documents
+from embedder.text_embedder import CrossEncoder, Embedder, encode_documents
 from indexer.generation.documents import document_id
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT

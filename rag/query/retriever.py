@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec.structs import asdict, replace
 
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import document_id
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in

@@ -16,10 +16,10 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from embedder.config import EmbedderConfig
+from embedder.config import EmbedderConfig, Role
 from embedder.errors import EmbedderError, PilotlightError
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import CrossEncoder, Embedder, Role
+from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.generation.manifest import Manifest, differing_fields
 from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, NotThere, RagError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from embedder.errors import PilotlightError
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer import memory
 from indexer.generation.layout import GENERATIONS, current_id
 from indexer.generation.manifest import read_manifest

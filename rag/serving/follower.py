@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from embedder.errors import PilotlightError
-from embedder.protocol import CrossEncoder, Embedder
+from embedder.text_embedder import CrossEncoder, Embedder
 from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.generation.generation import Generation

@@ -6,10 +6,10 @@ from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
+from embedder.config import Role
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import CrossEncoder, Embedder, Role
-from embedder.text_embedder import Reranker, TextEmbedder
+from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
 from indexer.generation.layout import DEFAULT
@@ -30,13 +30,13 @@ LOADING_SECONDS = 20.0  # that a query waits for a process that has just been st
 
 def load_embedder(settings: Settings) -> Embedder:
     """Load the embedder that the settings describe."""
-    return TextEmbedder(settings.embedder_config())
+    return Embedder(settings.embedder_config())
 
 
 def load_reranker(settings: Settings) -> CrossEncoder | None:
     """Load the cross-encoder that the settings describe, if they do."""
     config = settings.reranker_config()
-    return Reranker(config) if config else None
+    return CrossEncoder(config) if config else None
 
 
 class LiveRetriever(Follower):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tokenizers
 
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig, CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError

@@ -21,7 +21,7 @@ from benchmark.corpus import read_chunks
 from benchmark.measure import Row, interleave, summarise
 from benchmark.serving import serving
 from embedder import Embeddings
-from embedder.protocol import Embedder
+from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import Manifest

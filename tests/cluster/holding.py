@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import ray
 
-from embedder.protocol import Role
+from embedder.config import Role
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
 from indexer.pipeline.cluster import Cluster, ray_session

@@ -92,9 +92,7 @@ def test_the_usual_script_runs_as_documented(tmp_path, capsys):
 
 
 def test_loading_the_packaged_model_imports_no_transformers():
-    code = (
-        "from embedder.text_embedder import TextEmbedder; TextEmbedder().encode(['x']); import sys; print(*sys.modules)"
-    )
+    code = "from embedder.text_embedder import Embedder; Embedder().encode(['x']); import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported = {name.partition(".")[0] for name in done.stdout.split()}
     assert not imported & {"transformers", "sentence_transformers", "langchain_core", "langchain_community", "bs4"}

@@ -15,7 +15,6 @@ from embedder.errors import ModelError
 from embedder.model.checkpoint import read_head
 from embedder.model.encoder import load_module
 from embedder.model.spec import read_cross_encoder
-from embedder.text_embedder import Reranker
 from tests.embedder.conftest import WORDS, config_of, save_tokenizer
 
 QUERY = "create a partial index"
@@ -84,7 +83,9 @@ def start(monkeypatch, tmp_path, request):
     monkeypatch.setattr(text_embedder, "ensure_package", ensure_package)
 
     def start(folder, engine="native", precision="fp32"):
-        return Reranker(EmbedderConfig(str(folder), engine=engine, precision=precision, threads=2, pairs=True))
+        return text_embedder.CrossEncoder(
+            EmbedderConfig(str(folder), engine=engine, precision=precision, threads=2, pairs=True)
+        )
 
     return start
 

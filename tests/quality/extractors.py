@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from embedder.protocol import Role
+from embedder.config import Role
 from indexer.config import ChunkConfig, CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError

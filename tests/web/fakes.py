@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from msgspec.structs import replace
 
+from embedder.config import Role
 from embedder.late_interaction import QueryTokens
-from embedder.protocol import Role
 from indexer.generation.documents import DocumentFacts, document_id
 from rag.errors import (
     CollectionMissing,

@@ -5,10 +5,9 @@ from functools import partial
 
 import pytest
 
-from embedder.config import PACKAGED, locate
+from embedder.config import PACKAGED, Role, locate
 from embedder.model.spec import read_spec
 from embedder.model.tokenizer import Tokenizer
-from embedder.protocol import Role
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker, join_short
 from indexer.errors import ConfigError
