@@ -29,7 +29,6 @@ class EmbedderConfig:
     revision: str = ""  # commit hash, for a hub name
     query_prompt: str = ""  # what goes before a text of the role; empty = as the model's files say
     document_prompt: str = ""
-    dimensions: int = 0  # numbers of a vector that are kept; 0 = all
     engine: str = "auto"
     precision: str = "auto"
     threads: int = 0  # cores a forward pass uses; 0 = all physical cores

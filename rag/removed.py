@@ -14,6 +14,7 @@ _SETTINGS = {  # what takes the place of some settings, and their names
     "answer_support answer_timeout rerank_depth",
     "each search may ask for it": "expand per_document",
     "a filter of each search says which documents may be found": "boost",
+    "vectors are as long as the model makes them: build the index anew": "dimensions",
     "write NAME@COMMIT for a model of the hub": "revision rerank_revision",
     "the cross-encoder runs in the precision of the model": "rerank_engine rerank_precision rerank_threads",
     "rules names the file of [[credentials]] and [[access]]": "credentials_file access_file",

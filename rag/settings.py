@@ -22,7 +22,7 @@ _READERS: dict[type, Callable[[object], object]] = {
     float: lambda value: float(str(value)),
     bool: lambda value: _WORDS[str(value).lower()],
 }
-_OF_VECTORS = ("model", "query_prompt", "document_prompt", "dimensions", "precision")  # decide which ones are made
+_OF_VECTORS = ("model", "query_prompt", "document_prompt", "precision")  # decide which ones are made
 
 T = TypeVar("T", str, int, float, bool)
 
@@ -122,9 +122,6 @@ class Settings:
     model: str = setting(PACKAGED, "packaged model, folder of a model, or NAME@COMMIT of the hub", group="embedder")
     query_prompt: str = setting("", "text before each query, such as 'query: '; empty = what the model says")
     document_prompt: str = setting("", "text before each passage, such as 'passage: '; empty = what the model says")
-    dimensions: int = setting(
-        0, "numbers to keep of each vector, for models trained for it; 0 = all", limits=(0, 65_536)
-    )
     engine: str = setting(
         "auto", "how to run the model; auto = native if it supports the model, else aot", choices=ENGINES
     )
@@ -267,7 +264,6 @@ class Settings:
             revision=revision,
             query_prompt=self.query_prompt,
             document_prompt=self.document_prompt,
-            dimensions=self.dimensions,
             engine=self.engine,
             precision=self.precision,
             threads=self.threads,

@@ -141,7 +141,7 @@ def _made_of(path: Path) -> str:
         return ""
 
 
-ABI_VERSION = 6  # kAbiVersion: raise both with any change of interface.h
+ABI_VERSION = 7  # kAbiVersion: raise both with any change of interface.h
 
 
 class Precision(IntEnum):
@@ -159,7 +159,7 @@ class Pooling(IntEnum):
 class Action(IntEnum):
     """What a step does with a text's vector."""
 
-    POOL, DENSE, CUT, NORMALIZE = range(4)
+    POOL, DENSE, NORMALIZE = range(3)
 
 
 class Activation(IntEnum):

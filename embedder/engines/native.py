@@ -29,7 +29,7 @@ from embedder.engines.library import (
 )
 from embedder.errors import ModelError, PackageError
 from embedder.late_interaction import Floats, check_passages, maxsim
-from embedder.model.modules import Cut, Dense
+from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
 
 WEIGHTS = "weights.bin"
@@ -157,5 +157,5 @@ def c_steps(spec: ModelSpec) -> ctypes.Array[CStep]:
         if isinstance(step, Dense):
             steps.append(CStep(Action.DENSE, Activation[step.activation.upper()], step.outputs))
         else:
-            steps.append(CStep(Action.CUT, 0, step.outputs) if isinstance(step, Cut) else CStep(Action.NORMALIZE, 0, 0))
+            steps.append(CStep(Action.NORMALIZE, 0, 0))
     return (CStep * len(steps))(*steps)

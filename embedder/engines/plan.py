@@ -117,7 +117,7 @@ def _read(config: EmbedderConfig) -> ModelSpec:
     folder = locate(config.model, config.revision)
     if config.pairs:
         return read_cross_encoder(folder)
-    spec = read_spec(folder, config.dimensions)
+    spec = read_spec(folder)
     return replace(
         spec,
         query_prompt=config.query_prompt or spec.query_prompt,

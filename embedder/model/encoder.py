@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from embedder.errors import ModelError
 from embedder.model.checkpoint import read_dense, read_encoder
 from embedder.model.files import Array
-from embedder.model.modules import Cut, Dense, Step
+from embedder.model.modules import Dense, Step
 from embedder.model.spec import ModelSpec, Shape
 
 _Module = TypeVar("_Module", bound=nn.Module)
@@ -191,12 +191,7 @@ class SentenceEncoder(nn.Module):
         self.dense = nn.ModuleList(_dense(step) for step in steps if isinstance(step, Dense))
         dense = iter(self.dense)
         self.steps: list[Callable[[Tensor], Tensor]] = [
-            next(dense)
-            if isinstance(step, Dense)
-            else partial(_first, step.outputs)
-            if isinstance(step, Cut)
-            else _unit
-            for step in steps
+            next(dense) if isinstance(step, Dense) else partial(F.normalize, dim=-1) for step in steps
         ]
 
     def to_bf16(self) -> Self:
@@ -256,14 +251,6 @@ def _dense(step: Dense) -> nn.Module:
         return nn.Sequential(OrderedDict(linear=linear, activation=getattr(nn, step.activation)()))
 
     return _filled(make, weights)
-
-
-def _unit(x: Tensor) -> Tensor:
-    return F.normalize(x, dim=-1)
-
-
-def _first(count: int, x: Tensor) -> Tensor:
-    return x[:, :count]
 
 
 class _NotInitialised(TorchFunctionMode):

@@ -45,14 +45,7 @@ class Normalize:
     """Division by the Euclidean norm."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The first numbers of a vector: Matryoshka truncation (Kusupati et al. 2022)."""
-
-    outputs: int
-
-
-Step = Dense | Normalize | Cut
+Step = Dense | Normalize
 
 
 def read_modules(folder: Path) -> list[Module]:
@@ -136,10 +129,3 @@ def _read_dense(folder: Path, width: int) -> Dense:
     if dense.inputs != width:
         raise ModelError(f"{path} takes {dense.inputs} numbers, and {width} come before it")
     return dense
-
-
-def cut(steps: tuple[Step, ...], dimensions: int) -> tuple[Step, ...]:
-    """Return the steps with vectors cut to so many numbers, of unit length where they were so before."""
-    if steps and isinstance(steps[-1], Normalize):
-        return (*steps[:-1], Cut(dimensions), steps[-1])
-    return (*steps, Cut(dimensions))

@@ -16,12 +16,10 @@ from embedder.errors import ModelError, RemoteCodeRefused
 from embedder.model.files import blaming, file_sha256, read_object, weights_in
 from embedder.model.modules import (
     POOLINGS,
-    Cut,
     Dense,
     Normalize,
     Step,
     check_order,
-    cut,
     read_modules,
     read_poolings,
     read_steps,
@@ -184,7 +182,7 @@ class ModelSpec:
     @property
     def dimension(self) -> int:
         """Length of a text's vector."""
-        sized = [step.outputs for step in self.steps if isinstance(step, Dense | Cut)]
+        sized = [step.outputs for step in self.steps if isinstance(step, Dense)]
         return sized[-1] if sized else self.hidden * len(self.pooling)
 
     @property
@@ -227,17 +225,16 @@ def _described(step: Step) -> str:
     """Return a step in a fingerprint."""
     if isinstance(step, Dense):
         return f"Dense({step.inputs},{step.outputs},{step.activation})"
-    return f"Cut({step.outputs})" if isinstance(step, Cut) else type(step).__name__
+    return type(step).__name__
 
 
 def _sha256(*paths: Path) -> str:
     return hashlib.sha256(b"".join(map(file_sha256, paths))).hexdigest()
 
 
-def read_spec(folder: Path, dimensions: int = 0) -> ModelSpec:
+def read_spec(folder: Path) -> ModelSpec:
     """Describe the sentence-transformers (or plain transformers) model in a folder.
 
-    `dimensions` is what vectors are cut to; 0 leaves them whole.
     Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
     modules = read_modules(folder)
@@ -260,12 +257,7 @@ def read_spec(folder: Path, dimensions: int = 0) -> ModelSpec:
     spec = replace(spec, query_prompt=query, document_prompt=document)
     with blaming(spec.folder / "config.json"):
         spec = replace(spec, pooling=read_poolings(modules[1]) if modules else ("mean",))
-        spec = replace(spec, steps=read_steps(modules[2:], spec.dimension))
-    if dimensions > spec.dimension:
-        raise ModelError(
-            f"{spec.name} gives vectors of {spec.dimension} numbers, not of {dimensions}: lower dimensions"
-        )
-    return replace(spec, steps=cut(spec.steps, dimensions)) if dimensions not in (0, spec.dimension) else spec
+        return replace(spec, steps=read_steps(modules[2:], spec.dimension))
 
 
 def read_cross_encoder(folder: Path) -> ModelSpec:

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <type_traits>
 
-constexpr int32_t kAbiVersion = 6;
+constexpr int32_t kAbiVersion = 7;
 
 enum class Precision : int32_t { kFp32, kBf16, kInt8 };
 enum class Pooling : int32_t { kCls, kMax, kMean, kLasttoken };
-enum class Action : int32_t { kPool, kDense, kCut, kNormalize };
+enum class Action : int32_t { kPool, kDense, kNormalize };
 enum class Activation : int32_t { kIdentity, kTanh, kGelu, kSilu };
 enum class Refusal : int32_t { kNone, kUnknownToken, kTooLong };
 
@@ -48,7 +48,7 @@ static_assert(sizeof(pl_shape) == 14 * 4 && std::is_standard_layout_v<pl_shape>,
 struct pl_step {
   Action action;
   int32_t option;   // the Pooling, or the Activation of a dense layer: kIdentity or kTanh
-  int32_t outputs;  // numbers of the vector after a dense layer or a cut
+  int32_t outputs;  // numbers of the vector after a dense layer
 };
 static_assert(sizeof(pl_step) == 3 * 4 && std::is_standard_layout_v<pl_step>, "library.py has it without gaps");
 

@@ -1,4 +1,4 @@
-// From the states of a text's tokens to its vector: poolings, then dense layers, cuts and norms.
+// From the states of a text's tokens to its vector: poolings, then dense layers and norms.
 
 #pragma once
 
@@ -73,21 +73,15 @@ inline void embed(const Model& model, const Group& group, const float* x, bool f
       continue;
     }
     const int outputs = step->outputs;
-    if (step->action == Action::kCut) {
+    each(outputs / kPanel, [&](int, int p0, int p1) {
+      linear(v.now, texts, *dense, p0, p1, [&](int r, int c, V y) { store(v.next.at + size_t(r) * outputs + c, y); });
+    });
+    if (Activation(step->option) == Activation::kTanh)
       each_text([&](int t) {
-        std::memcpy(v.next.at + size_t(t) * outputs, v.now.at + size_t(t) * width, outputs * sizeof(float));
+        float* y = v.next.at + size_t(t) * outputs;
+        for (int c = 0; c < outputs; ++c) y[c] = __builtin_tanhf(y[c]);
       });
-    } else {
-      each(outputs / kPanel, [&](int, int p0, int p1) {
-        linear(v.now, texts, *dense, p0, p1, [&](int r, int c, V y) { store(v.next.at + size_t(r) * outputs + c, y); });
-      });
-      if (Activation(step->option) == Activation::kTanh)
-        each_text([&](int t) {
-          float* y = v.next.at + size_t(t) * outputs;
-          for (int c = 0; c < outputs; ++c) y[c] = __builtin_tanhf(y[c]);
-        });
-      ++dense;
-    }
+    ++dense;
     float* before = v.now.at;
     v.now.at = v.next.at;
     v.next.at = before;

@@ -31,11 +31,11 @@ ODD_MODERN = {
     "hidden_activation": "silu",
     "initializer_range": 0.2,
 }
-# What may follow the encoder: poolings, Dense modules, and what vectors are cut to.
+# What may follow the encoder: poolings, Dense modules, and whether vectors are normalised.
 MODULES = {
-    "poolings": (POOLINGS, (), 0),
-    "dense": (("cls", "mean"), ((128, 96, "Tanh"), (96, 160, "Identity")), 50),
-    "few dense": (("mean",), ((64, 32, "Tanh"),), 0),
+    "poolings": (POOLINGS, (), False),
+    "dense": (("cls", "mean"), ((128, 96, "Tanh"), (96, 160, "Identity")), True),
+    "few dense": (("mean",), ((64, 32, "Tanh"),), False),
 }
 # Lowest cosine with the module in fp32. bf16 that is multiplied as such rounds the activations too, twice the error of
 # kernels that widen it; and torch draws other random weights on other processors: the worst text seen is 0.9992.
@@ -46,8 +46,8 @@ OLDEST = {"x86_64": "-march=x86-64", "aarch64": "-march=armv8-a"}
 
 
 def with_modules(model, name, folder):
-    """Copy a model of 64 with other modules behind its encoder, with random weights; unit vectors if they are cut."""
-    poolings, layers, dimensions = MODULES[name]
+    """Copy a model of 64 with other modules behind its encoder, with random weights."""
+    poolings, layers, normalised = MODULES[name]
     copy = Path(shutil.copytree(model, folder / name.replace(" ", "-")))
     (copy / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": poolings}))
     places = [("", "Transformer"), ("1_Pooling", "Pooling")]
@@ -60,7 +60,7 @@ def with_modules(model, name, folder):
         (copy / f"{i}_Dense" / "config.json").write_text(json.dumps(config))
         tensors = {"linear.weight": 0.2 * torch.randn(outputs, inputs), "linear.bias": torch.randn(outputs)}
         save_file(tensors, copy / f"{i}_Dense" / "model.safetensors")
-    if dimensions:
+    if normalised:
         places.append(("Normalize", "Normalize"))
     rows = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in places]
     (copy / "modules.json").write_text(json.dumps(rows))
@@ -72,8 +72,8 @@ def make_rows(lengths, seed=3):
     return [[int(i) for i in generator.integers(5, 64, length)] for length in lengths]
 
 
-def reference(model, rows, dimensions=0):
-    module = load_module(read_spec(model, dimensions))
+def reference(model, rows):
+    module = load_module(read_spec(model))
     with torch.inference_mode():
         return np.concatenate([module(torch.tensor([row]), torch.ones(1, len(row)).long()).numpy() for row in rows])
 
@@ -105,10 +105,10 @@ def compile_driver(target, machine, isas, compiler="g++", flags=()):
     return target
 
 
-def drive(command, isa, model, precision, rows, folder, *, machine=None, threads=2, repeats=1, dimensions=0):
+def drive(command, isa, model, precision, rows, folder, *, machine=None, threads=2, repeats=1):
     """Run the driver, and return its process; what it prints is float32 (repeats, texts, outputs)."""
     machine = machine or library.architecture()
-    spec = read_spec(model, dimensions)
+    spec = read_spec(model)
     shape = spec.shape
     packed = folder / f"{model.name}-{precision}-{machine}"
     if not packed.exists():

@@ -53,9 +53,9 @@ def test_no_byte_outside_its_tensor(make_model, driver, tmp_path, isa):
         for precision in (p for p in PRECISIONS if runs(isa, p)):
             done = drive(command, isa, model, precision, rows, tmp_path, threads=int(generator.integers(1, 4)))
             assert done.returncode == 0, done.stderr.decode()[:2000]
-    for name, (_, _, dimensions) in MODULES.items():
+    for name in MODULES:
         model = with_modules(make_model("bert"), name, tmp_path)
-        done = drive(command, isa, model, "fp32", make_rows([1, 0, 40]), tmp_path, dimensions=dimensions)
+        done = drive(command, isa, model, "fp32", make_rows([1, 0, 40]), tmp_path)
         assert done.returncode == 0, done.stderr.decode()[:2000]
 
 

@@ -60,17 +60,16 @@ def saved(folder, *modules):
     return SentenceTransformer(str(folder), device="cpu")
 
 
-def check(folder, theirs, config=None, **truncate):
+def check(folder, theirs):
     """Compare vectors of both roles by the module alone; return the embeddings."""
-    ours = Embeddings(config or EmbedderConfig(model=str(folder), engine="eager", precision="fp32"))
+    ours = Embeddings(EmbedderConfig(model=str(folder), engine="eager", precision="fp32"))
     for role, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
-        expected = encode(TEXTS, **truncate)
+        expected = encode(TEXTS)
         vectors = ours.encode(TEXTS, role=role)
         assert vectors.shape == expected.shape
         assert cosines(vectors, expected).min() > 0.99999
-        if ours.spec.normalize or not truncate:
-            scale = np.linalg.norm(expected, axis=1) / np.linalg.norm(vectors, axis=1)
-            assert truncate or np.allclose(scale, 1, atol=1e-4)
+        scale = np.linalg.norm(expected, axis=1) / np.linalg.norm(vectors, axis=1)
+        assert np.allclose(scale, 1, atol=1e-4)
     return ours
 
 
@@ -126,24 +125,6 @@ def test_the_layout_of_older_versions(small, tmp_path):
     ours = check(folder, SentenceTransformer(str(folder), device="cpu"))
     assert ours.spec.pooling == ("cls", "mean")
     assert (ours.dimension, ours.max_length) == (32, 16)
-
-
-@pytest.mark.parametrize("dimensions", [16, 50])
-def test_vectors_are_cut_to_unit_length(small, tmp_path, dimensions):
-    from sentence_transformers.base.modules import Normalize
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    folder = tmp_path / "model"
-    theirs = saved(folder, transformer(small[0]), Pooling(64, "cls"), Normalize())
-    config = EmbedderConfig(model=str(folder), engine="eager", precision="fp32", dimensions=dimensions)
-    ours = check(folder, theirs, config, truncate_dim=dimensions)
-    assert np.allclose(np.linalg.norm(ours.encode(TEXTS), axis=1), 1, atol=1e-5)
-    assert ours.fingerprint["dimension"] == dimensions
-
-
-def test_more_dimensions_than_there_are(small):
-    with pytest.raises(ModelError, match="gives vectors of 64 numbers, not of 65"):
-        read_spec(small[0], 65)
 
 
 @pytest.mark.parametrize(
