@@ -36,6 +36,7 @@ _TYPES = "|".join(sorted(CONTENT_TYPES)).replace(".", r"\.").replace("+", r"\+")
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1, le=1_000_000)]
 Milliseconds = Annotated[float, Meta(ge=0)]
+Usage = Annotated[dict[str, Count], Meta(description="`prompt_tokens` and `total_tokens`: what the model has read")]
 Text = Annotated[str, Meta(min_length=1, max_length=LONGEST_TEXT)]
 Day = Annotated[str, Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$", extra_json_schema={"format": "date"})]
 _LANGUAGE = "^[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*$"
@@ -69,10 +70,6 @@ _OUTCOMES = {"items": {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for na
 
 class Request(Struct, forbid_unknown_fields=True):
     """Base of the requests: an unknown field is refused, and a field that is null is one left out."""
-
-
-class Foreign(Struct):
-    """Base of the requests in protocols of others, whose clients may send more fields: these are ignored."""
 
 
 class Days(Request, rename={"first": "from", "last": "to"}):
@@ -175,8 +172,8 @@ class FeedbackRequest(Request):
     hit: Annotated[_HitId | None, Meta(description="its `id`; `seen` needs none")] = None
 
 
-class EmbeddingRequest(Foreign):
-    """Texts to embed, as for OpenAI; longer ones are truncated to what the model reads."""
+class EmbeddingRequest(Struct):
+    """Texts to embed, as for OpenAI, whose other fields are ignored; longer ones than the model reads are truncated."""
 
     input: Text | Annotated[list[Text], Meta(min_length=1, max_length=MOST_TEXTS)]
     model: Annotated[str, Meta(max_length=1000, description="name of the model, as in /readyz")] = ""
@@ -185,13 +182,6 @@ class EmbeddingRequest(Foreign):
     )
     dimensions: Annotated[Positive | None, Meta(description="must be the dimension of the model")] = None
     role: Annotated[Literal["document", "query"], Meta(description="some models embed both differently")] = "document"
-
-
-class Usage(Struct):
-    """The tokens that the model has read."""
-
-    prompt_tokens: Count
-    total_tokens: Count
 
 
 class Embedding(Struct):
@@ -231,14 +221,8 @@ _TEXT_FIELDS = {"required": ["text"], "properties": {"text": {"type": "string", 
 _TextFields = Annotated[dict[str, Any], Meta(extra_json_schema=_TEXT_FIELDS)]
 
 
-class RankedText(Struct):
-    """A text that was ranked."""
-
-    text: str
-
-
-class RerankRequest(Foreign):
-    """Texts to rank by how well they answer a query, as for Cohere and Jina; longer ones are truncated."""
+class RerankRequest(Struct):
+    """Texts to rank by how well they answer a query, as for Cohere and Jina, whose other fields are ignored."""
 
     query: Annotated[str, Meta(min_length=1, max_length=10_000)]
     documents: Annotated[list[Text | _TextFields], Meta(min_length=1, max_length=MOST_RANKED)]
@@ -253,7 +237,7 @@ class Ranked(Struct, omit_defaults=True):
 
     index: Annotated[int, Meta(ge=0, description="place in the request, from 0")]
     relevance_score: Annotated[float, Meta(ge=0, le=1)]
-    document: RankedText | None = None
+    document: Annotated[dict[str, str] | None, Meta(description="its `text`")] = None
 
 
 class Reranking(Struct):
@@ -288,11 +272,6 @@ class Document(Struct, frozen=True):
     metadata: dict[str, Any]
     fetched_at: Annotated[str, Meta(description="ISO 8601, UTC")]
     passages: list[Passage]
-
-    @property
-    def text(self) -> str:
-        """The passages, one after another."""
-        return "\n\n".join(passage.text for passage in self.passages)
 
 
 _Reader = Annotated[str, Meta(min_length=1, max_length=LONGEST_READER, pattern=SOMETHING)]
@@ -426,9 +405,10 @@ class Jobs(Struct):
     jobs: list[Job]
 
 
-class Served(Struct, kw_only=True):
-    """The state of an index, and the generation that is served."""
+class CollectionStatus(Struct, kw_only=True):
+    """The state of a collection, and the generation that is served."""
 
+    name: str | None = None
     ready: bool
     reason: str | None
     generation: str | None = None
@@ -437,14 +417,8 @@ class Served(Struct, kw_only=True):
     chunks: Count | None = None
 
 
-class CollectionStatus(Served, kw_only=True):
-    """The state of one collection."""
-
-    name: str
-
-
-class Status(Served, kw_only=True):
-    """The model of a server, and the index that it serves."""
+class Status(CollectionStatus, kw_only=True):
+    """The model of a server, the state of its default collection, and of each."""
 
     missing: bool
     model: str

@@ -16,7 +16,6 @@ from embedder.errors import PilotlightError
 from indexer.errors import counted
 from indexer.generation.documents import document_id, is_document_id
 from rag.answer.prompt import delimited, neutralise
-from rag.insights.store import Recorder
 from rag.messages import Document
 from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
 from rag.query.results import Answer, in_words
@@ -42,17 +41,14 @@ class Library(Protocol):
 
 
 class LocalLibrary:
-    """A retriever in this process, such as `rag.serving.live.LiveRetriever`, and what keeps what is asked."""
+    """A retriever in this process, such as `rag.serving.live.LiveRetriever`."""
 
-    def __init__(self, retriever: Any, recorder: Recorder | None = None) -> None:
+    def __init__(self, retriever: Any) -> None:
         self._retriever = retriever
-        self._recorder = recorder
 
     def search(self, query: SearchRequest) -> Answer:
         """Find the passages that answer a query best."""
         answer: Answer = self._retriever.search(query)
-        if self._recorder:
-            self._recorder.record(query, answer, "mcp")
         return answer
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:

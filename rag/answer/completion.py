@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -16,7 +16,7 @@ import httpx
 
 from rag.answer.prompt import Endpoint, Exchange, messages
 from rag.errors import EndpointFailed, EndpointSlow
-from rag.events import MEDIA_TYPE, Event, EventDecoder, event_of
+from rag.events import MEDIA_TYPE, Event, event_of
 from rag.query.results import Answer
 
 BEAT_SECONDS = 1.0  # of silence, after which a caller hears that nothing has come
@@ -197,22 +197,37 @@ async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Calla
             raise EndpointFailed("the answer endpoint did not stream events")
         if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
             raise EndpointFailed("the answer endpoint compresses events, which nobody asked for")
-        decoder, utf8, size, reason = EventDecoder(), getincrementaldecoder("utf-8")("replace"), 0, ""
+        events, utf8, size, reason = EventData(), getincrementaldecoder("utf-8")("replace"), 0, ""
         async for part in response.aiter_raw():
             size += len(part)
             if size > MOST_BYTES:
                 raise EndpointFailed("the answer endpoint sends without end")
-            text = utf8.decode(part)
-            for event in decoder.feed(text):
-                if event.data == "[DONE]":
+            for data in events.feed(utf8.decode(part)):
+                if data == "[DONE]":
                     put(Finished(reason or "stop"))
                     return
-                piece, reason = _read(event.data, reason)
+                piece, reason = _read(data, reason)
                 if piece:
                     put(piece)
         if not reason:
             raise EndpointFailed("the answer endpoint broke off in the middle")
         put(Finished(reason))
+
+
+class EventData:
+    """Reads the data of events, of which each has one line, from text that comes in any pieces."""
+
+    def __init__(self) -> None:
+        self._rest: list[str] = []  # of a line without its end
+
+    def feed(self, text: str) -> Iterator[str]:
+        """Take the next piece; yield the data of the lines that are whole now."""
+        head, has_end, rest = text.rpartition("\n")
+        if has_end:
+            lines = "".join([*self._rest, head]).split("\n")
+            yield from (line.removeprefix("data:").strip() for line in lines if line.startswith("data:"))
+            self._rest.clear()
+        self._rest.append(rest)
 
 
 def _read(data: str, reason: str) -> tuple[str, str]:

@@ -83,7 +83,7 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
         sys.exit(2)
 
 
-@verb("index", "store", "embedder", "rerank", "insights", prints=False)
+@verb("index", "store", "embedder", "rerank", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 def mcp(settings: Settings, *, server: str | None) -> None:
     """Offer the tools of `rag.adapters.mcp` on the index, or on a server, over standard input until the caller ends."""
@@ -99,7 +99,6 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
         else:
             from rag.commands import models
-            from rag.insights.store import Recorder
             from rag.serving.live import LiveRetriever
 
             if not settings.store:
@@ -109,11 +108,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             retriever = LiveRetriever(settings)
             retriever.start()
             stack.callback(retriever.close)
-            recorder = Recorder(settings.insights_folder, settings.insights_days) if settings.insights else None
-            if recorder:
-                recorder.start()
-                stack.callback(recorder.close)
-            library = tools.LocalLibrary(retriever, recorder)
+            library = tools.LocalLibrary(retriever)
         tools.make_server(library, settings.collection).run("stdio")
 
 

@@ -156,14 +156,14 @@ class JobManager:
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
-        if self.get(job_id)["state"] in _BEGUN:
-            with self._locked():
-                if self.get(job_id)["state"] in _BEGUN:  # its process lives then, and has this number
-                    (self._folder / job_id / CANCEL).touch()
-                    with suppress(ProcessLookupError):
-                        os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
-                    return self.get(job_id)
-        raise JobConflict(f"job {job_id} has ended")
+        self.get(job_id)
+        with self._locked():
+            if self.get(job_id)["state"] not in _BEGUN:
+                raise JobConflict(f"job {job_id} has ended")
+            (self._folder / job_id / CANCEL).touch()
+            with suppress(ProcessLookupError):  # its process has this number for as long as it holds its lock
+                os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
+            return self.get(job_id)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -199,8 +199,7 @@ class PushedQueue:
         """Accept a document in place of what its address had; it is on the disk when this returns the change.
 
         Raises RequestRefused for what cannot be used, JobConflict where nothing can be indexed or the address has a
-        document that may not be replaced, QueueFull where too
-        much waits, StorageFull without room.
+        document that may not be replaced, QueueFull where too much waits, StorageFull without room.
         """
         store, settings = self._store(sent.collection), self._settings
         content_type, _, parameter = sent.content_type.lower().partition(";")

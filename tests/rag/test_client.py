@@ -7,21 +7,16 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import rag.client
 from indexer.sources.pushed_store import PushedStore
-from rag import events
 from rag.client import Client
 from rag.decoding import decode
 from rag.errors import ClientError, FieldError, Refused, Rejected, Unavailable
-from rag.events import Event, EventDecoder, event_of
 from rag.messages import EmbeddingRequest, Exchange, Push, SearchBatch
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer
@@ -89,7 +84,7 @@ def test_documents(client, retriever):
     documents = list(client.documents())
     assert [document.passages[0].text for document in documents] == [hit.text for hit in retriever.hits]
     assert documents[2] == client.document(retriever.hits[2].document)
-    assert documents[2].text == "passage 3 \u2028 ü"
+    assert documents[2].passages[0].text == "passage 3 \u2028 ü"
     with pytest.raises(Rejected, match="no document") as caught:
         client.document("gone")
     assert caught.value.status == 404
@@ -336,7 +331,6 @@ def test_every_example_is_run():
     assert len(EXAMPLES) == len(PRINTS)
 
 
-SENT = [event_of("hits", {"hits": ["a\nb", "ü \u2028 ]"]}), event_of("token", {"text": ""}), Event("done", "[DONE]")]
 DESCRIBE_ALL = """
 import msgspec, rag.messages
 found = [kind for kind in vars(rag.messages).values() if isinstance(kind, msgspec.StructMeta)]
@@ -379,24 +373,3 @@ def test_errors_name_the_field_and_say_what_it_must_be(kind, fields, field, word
         decode(fields, kind, "this")
     assert caught.value.field == field
     assert str(caught.value).startswith(words)
-
-
-@given(st.lists(st.integers(0, 200), max_size=6))
-def test_events_are_read_as_they_were_written_in_whatever_pieces(cuts) -> None:
-    text = b": still there\n\n".join(event.encode() for event in SENT).decode()
-    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    decoder = EventDecoder()
-    pieces = [text[start:end] for start, end in pairwise(places)]
-    assert [event for piece in pieces for event in decoder.feed(piece)] == SENT
-
-
-def test_events_of_other_servers_and_one_without_end(monkeypatch) -> None:
-    decoder = EventDecoder()
-    assert list(decoder.feed("data:one\r\n:\r\ndata: two\r\nid: 7\r\nretry: 3\r\n\r\ndata: cut")) == [
-        Event("message", "one\ntwo")
-    ]
-    assert list(decoder.feed(" here\n\n")) == [Event("message", "cut here")]
-    monkeypatch.setattr(events, "_MOST_CHARACTERS", 1000)
-    assert list(decoder.feed("data: " + "x" * 990)) == []
-    with pytest.raises(ValueError, match="more than 1,000 characters"):
-        list(decoder.feed("x" * 10))

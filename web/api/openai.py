@@ -18,6 +18,8 @@ TOKENS = (
     "texts with check_embedding_ctx_length=False."
 )
 
+USAGE = ("prompt_tokens", "total_tokens")
+
 blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 
 
@@ -39,7 +41,7 @@ def embed() -> Response:
     else:
         vectors = made.vectors.tolist()
     data = [messages.Embedding(place, vector) for place, vector in enumerate(vectors)]
-    return jsonify(messages.Embeddings(data, made.model, messages.Usage(made.tokens, made.tokens)))
+    return jsonify(messages.Embeddings(data, made.model, dict.fromkeys(USAGE, made.tokens)))
 
 
 @blueprint.get("/models")
@@ -86,7 +88,7 @@ def rerank() -> Response:
         raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
     scores, tokens = unscoped().rerank(asked.query, texts)
     best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
-    shown = [messages.RankedText(text) if asked.return_documents else None for text in texts]
+    shown = [{"text": text} if asked.return_documents else None for text in texts]
     results = [messages.Ranked(at, scores[at], shown[at]) for at in best]
-    usage = messages.Usage(tokens, tokens)
+    usage = dict.fromkeys(USAGE, tokens)
     return jsonify(messages.Reranking(str(uuid.uuid4()), served or "", results, usage))

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from rag.answer.completion import MOST_BYTES, CitationFilter, complete
+from rag.answer.completion import MOST_BYTES, CitationFilter, EventData, complete
 from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Endpoint, Exchange, messages, neutralise, search_text
 from rag.errors import EndpointFailed, NotConfigured, SettingsError
-from rag.events import Event, EventDecoder
 from rag.settings import load
 from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece
 from tests.linear import check_linear, repeated
@@ -216,9 +215,14 @@ def cite(text: str, step: int) -> str:
     return "".join([*shown, filtered.feed("", is_last=True)])
 
 
-def decode(text: str, step: int) -> list[Event]:
-    decoder, text = EventDecoder(), f"data: {text}\n\n"
-    return [each for start in range(0, len(text), step) for each in decoder.feed(text[start : start + step])]
+def decode(text: str, step: int) -> list[str]:
+    events, text = EventData(), f"event: x\r\ndata: {text}\r\n\r\ndata:[DONE]\n\ndata: cut"
+    return [each for start in range(0, len(text), step) for each in events.feed(text[start : start + step])]
+
+
+@pytest.mark.parametrize("step", [*range(1, 12), 100])
+def test_data_of_events_are_read_in_whatever_pieces(step: int) -> None:
+    assert decode('{"a": "ü \u2028 ]"}', step) == ['{"a": "ü \u2028 ]"}', "[DONE]"]
 
 
 UNITS = [*" \t\n.[`*_a1。", "[1", "[1]", "[1] ", "1,"]

@@ -1,4 +1,5 @@
 import json
+import re
 import threading
 from dataclasses import replace
 from typing import Any
@@ -7,7 +8,7 @@ import pytest
 
 from rag.answer import completion
 from rag.answer.prompt import Endpoint
-from rag.events import BEAT, Event, EventDecoder
+from rag.events import BEAT, Event
 from rag.query.request import Filter
 from rag.settings import Settings
 from tests.endpoint import fake_endpoint
@@ -39,7 +40,7 @@ def app(retriever, settings):
 
 
 def events_in(body: str) -> list[tuple[str, dict[str, Any]]]:
-    return [(event.name, json.loads(event.data)) for event in EventDecoder().feed(body)]
+    return [(name, json.loads(data)) for name, data in re.findall("event: (.*)\ndata: (.*)\n\n", body)]
 
 
 def test_events_of_an_answer(client, endpoint):
