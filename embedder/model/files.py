@@ -26,7 +26,7 @@ _LONGEST_HEADER = 16 << 20  # bytes; those of the largest models have a hundred 
 _LONGEST_JSON = 16 << 20  # bytes, likewise
 _MOST_DIMENSIONS = 8  # of a tensor
 _AT_ONCE = 16 << 20  # bytes; large, as other threads hold the interpreter for milliseconds between two reads
-_FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
+FAULTS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError)
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def blaming(path: Path) -> Iterator[None]:
     """Turn what Python raises for values of the wrong kind into a ModelError that names their file."""
     try:
         yield
-    except _FAULTS as error:
+    except FAULTS as error:
         raise ModelError(f"{path} has no valid {str(error)[:200]}: fetch the model again") from error
 
 
@@ -88,7 +88,7 @@ class Tensors(Mapping[str, Array]):
         for path in files:
             try:
                 self._places.update(_places(path))
-            except (OSError, *_FAULTS) as error:
+            except (OSError, *FAULTS) as error:
                 raise ModelError(f"{path} is damaged ({str(error)[:200]}): fetch the model again") from error
 
     def __getitem__(self, name: str) -> Array:

