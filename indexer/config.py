@@ -1,37 +1,39 @@
-"""The options of a build: frozen, checked when made, units in the comments."""
+"""The options of a build: frozen, units in the comments. `rag.settings` checks the numbers that users give."""
 
 import ipaddress
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, Self
 from urllib.parse import quote, urlsplit
 
+import msgspec
+from msgspec import Meta
+
 from indexer.credentials import Credential
-from indexer.errors import ConfigError, plain
+from indexer.errors import ConfigError
 from indexer.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
 OCR_CONFIDENCE = 60  # of 100: lines of which the engine is less sure are left out
 OCR_PAGES = 1_000  # most scanned pages of one document
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
-OWN = tuple(  # what a source can have of its own
+OWN = tuple(  # what a source can have of its own; a site has no link template
     "max_pages max_depth timeout max_bytes include exclude delay allow_private render link_template".split()
 )
-_OF_FILES = ("max_bytes",)  # the rest concerns requests and addresses
-_OF_REPOSITORIES = ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")
-_OF_BUCKETS = ("timeout", "max_bytes", "include", "exclude", "link_template")
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
 
 
 def own_names(source: str) -> tuple[str, ...]:
     """Return the names of the settings that a source can have of its own: site, repository, bucket, folder or file."""
-    if "://" not in source:
-        return _OF_FILES
-    if source.lower().startswith(("s3:", "gs:", "az:")):
-        return _OF_BUCKETS
-    return _OF_REPOSITORIES if source.lower().startswith("git+") else tuple(n for n in OWN if n != "link_template")
+    scheme = source.partition("://")[0].lower() if "://" in source else ""
+    if not scheme:
+        return ("max_bytes",)  # the rest concerns requests and addresses
+    if scheme in ("s3", "gs", "az"):
+        return ("timeout", "max_bytes", "include", "exclude", "link_template")
+    if scheme.startswith("git+"):
+        return ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")
+    return OWN[:-1]
 
 
 def package_version() -> str:
@@ -42,11 +44,6 @@ def package_version() -> str:
         return metadata.version("pilotlight")
     except metadata.PackageNotFoundError:
         return "0"
-
-
-def default_user_agent() -> str:
-    """Return the name and version of this crawler, which sites see in their logs and match in robots.txt."""
-    return f"Pilotlight/{package_version()} (self-hosted search)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,34 +77,23 @@ class Scope:
 class CrawlLimits:
     """Limits on how far and how hard a site is crawled. The byte limit holds for local files too."""
 
-    max_pages: int = 10_000  # urls requested from one site
-    max_depth: int = 32  # links followed from the start page
-    timeout: float = 20.0  # seconds one page may take in all, redirects included
-    max_bytes: int = 10_000_000  # bytes of one page, after decompression
+    max_pages: Annotated[int, Meta(ge=1)] = 10_000  # urls requested from one site
+    max_depth: Annotated[int, Meta(ge=0)] = 32  # links followed from the start page
+    timeout: Annotated[float, Meta(gt=0, le=86_400)] = 20.0  # seconds one page may take in all, redirects included
+    max_bytes: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 10_000_000  # bytes of one page, after decompression
     max_total_bytes: int = 100_000_000_000  # bytes of all pages of one site, after decompression
     scope: Scope = field(default_factory=Scope)  # which pages of a site
     concurrency: int = 4  # fetcher threads, for each site
-    delay: float = 0.0  # seconds between two requests to the site; robots.txt may ask for more
+    delay: Annotated[float, Meta(ge=0, le=3_600)] = 0.0  # seconds between two requests; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
-    user_agent: str = field(default_factory=default_user_agent)
-    render: str = "off"  # one of RENDER
+    user_agent: str = field(default_factory=lambda: f"Pilotlight/{package_version()} (self-hosted search)")
+    render: Annotated[str, Meta(pattern=f"^({'|'.join(RENDER)})$")] = "off"
     render_timeout: float = 15.0  # seconds in which the scripts of a page draw it
     render_bytes: int = 20_000_000  # bytes that they may load, after decompression
     link_template: str = ""  # addresses of the files of a repository or bucket, see `link_of`
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by source: values by names of OWN, or None
 
     def __post_init__(self) -> None:
-        _check("max_pages", self.max_pages, 1, 100_000_000)
-        _check("max_depth", self.max_depth, 0, 1_000_000)
-        _check("timeout", self.timeout, 0.01, 86_400.0)
-        _check("max_bytes", self.max_bytes, 1, 1_000_000_000)
-        _check("max_total_bytes", self.max_total_bytes, 1, 1_000_000_000_000_000)
-        _check("concurrency", self.concurrency, 1, 64)
-        _check("delay", self.delay, 0.0, 3_600.0)
-        _check("render_timeout", self.render_timeout, 0.1, 600.0)
-        _check("render_bytes", self.render_bytes, 1, 1_000_000_000)
-        if self.render not in RENDER:
-            raise ConfigError(f"render must be one of {', '.join(RENDER)}, not {self.render!r}")
         for network in () if isinstance(self.allow_private, bool) else self.allow_private:
             try:
                 ipaddress.ip_network(network)
@@ -115,8 +101,6 @@ class CrawlLimits:
                 raise ConfigError(
                     f"allow_private is yes, no or networks such as 10.0.0.0/8,fd00::/8, not {network[:80]!r} ({error})"
                 ) from None
-        if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
-            raise ConfigError(f"user_agent must be one line of printable ASCII, not {self.user_agent!r}")
         if self.link_template:
             example = link_of(self.link_template, b"x", "x")
             if "{path}" not in self.link_template:
@@ -132,36 +116,29 @@ class CrawlLimits:
         own = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
         if unknown := own.keys() - set(OWN):
             raise ConfigError(f"{source} cannot have {min(unknown)} of its own; known are: {', '.join(OWN)}")
-        for name in own.keys() & {"include", "exclude", "allow_private"}:
-            value = own[name]
-            if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-                own[name] = tuple(value)
-            elif not isinstance(value, bool):
-                raise ConfigError(f"{name} of {source} must be a list of texts, not {value!r}")
-        scope = Scope(own.pop("include", self.scope.include), own.pop("exclude", self.scope.exclude))
-        return replace(self, scope=scope, own={}, **own)
+        scope = {name: own.pop(name, getattr(self.scope, name)) for name in ("include", "exclude")}
+        fields = {name: getattr(self, name) for name in self.__slots__} | own | {"scope": scope, "own": {}}
+        try:
+            return msgspec.convert(fields, CrawlLimits)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{source} cannot have such limits of its own: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkConfig:
     """The longest passage, in tokens of the embedding model."""
 
-    tokens: int = 200  # of the passage itself; its heading context comes on top
-
-    def __post_init__(self) -> None:
-        _check("chunk tokens", self.tokens, 16, 100_000)
+    tokens: Annotated[int, Meta(ge=16)] = 200  # of the passage itself; its heading context comes on top
 
 
 @dataclass(frozen=True, slots=True)
 class OcrConfig:
     """How images, and pages of a PDF that have no text, are read."""
 
-    mode: str = "auto"  # off, on, or auto: where all that it needs is installed
+    mode: str = "auto"  # one of OCR_MODES; auto: where all that it needs is installed
     languages: tuple[str, ...] = ("deu", "eng")  # as Tesseract names them
 
     def __post_init__(self) -> None:
-        if self.mode not in OCR_MODES:
-            raise ConfigError(f"ocr must be one of {', '.join(OCR_MODES)}, not {self.mode!r}")
         for language in self.languages:
             if not _LANGUAGE.fullmatch(language):
                 raise ConfigError(f"ocr_languages must be names that Tesseract knows, such as eng, not {language!r}")
@@ -195,23 +172,11 @@ class BuildConfig:
     model: Mapping[str, Any] = field(default_factory=dict)  # what the embedder was made with, to be told
     credentials: Sequence[Credential] = ()  # what origins are asked with; no part of what is kept
 
-    def __post_init__(self) -> None:
-        _check("keep_generations", self.keep_generations, 1, 1_000)
-
     def as_dict(self) -> dict[str, Any]:
         """Return what an index is made with, JSON-ready, for the manifest."""
         ocr = {"mode": self.ocr.mode} | self.ocr.as_dict()
         settings = {"crawl": asdict(self.crawl), "chunk": asdict(self.chunk), "ocr": ocr}
         return settings | {"keep_generations": self.keep_generations}
-
-
-def _check(name: str, value: object, low: float, high: float) -> None:
-    """Raise ConfigError unless a value lies within the bounds; it must be a whole number where these are."""
-    kind = int if isinstance(low, int) else int | float
-    is_number = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not low <= value <= high:  # type: ignore[operator]
-        noun = "whole number" if kind is int else "number"
-        raise ConfigError(f"{name} must be a {noun} from {plain(low)} to {plain(high)}, not {value!r}")
 
 
 def patterns(text: str) -> tuple[str, ...]:

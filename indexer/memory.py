@@ -32,41 +32,34 @@ class Limit:
 
     bytes: int
     name: str  # what sets it
-    usage: Path | None = None  # folder of the cgroup; None where it is this process's address space
+    cgroup: Path | None = None  # its folder; None where it is this process's address space
 
     def used(self) -> int:
         """Return the bytes in use, without those that the kernel would give back at once."""
-        if self.usage is None:
+        if self.cgroup is None:
             return int(Path("/proc/self/statm").read_text().split()[0]) * _PAGE
-        counts = dict(line.split(" ", 1) for line in (self.usage / "memory.stat").read_text().splitlines())
-        return int(counts.get("anon") or counts.get("total_rss") or counts.get("rss") or 0)
+        return int(dict(map(str.split, (self.cgroup / "memory.stat").read_text().splitlines()))["anon"])
 
 
 @cache
 def limit() -> Limit | None:
     """Return the limit, or None where there is none below 4 GB."""
-    found = []
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if space != resource.RLIM_INFINITY:
-        found.append(Limit(space, "ulimit -v"))
-    with suppress(OSError):  # of Linux alone
+    found = [] if space == resource.RLIM_INFINITY else [Limit(space, "ulimit -v")]
+    with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, kinds, path = line.split(":", 2)
-            if kinds == "":
-                found += _of_cgroup(_CGROUPS, path, "memory.max")
-            elif "memory" in kinds.split(","):
-                found += _of_cgroup(_CGROUPS / "memory", path, "memory.limit_in_bytes")
+            found += _of_cgroup(_CGROUPS, line[3:]) if line.startswith("0::") else ()
     return min((each for each in found if each.bytes < _PLENTY), key=lambda each: each.bytes, default=None)
 
 
-def _of_cgroup(mount: Path, path: str, name: str) -> Iterator[Limit]:
-    """Yield the limits of a cgroup and its parents, as far as a container sees them."""
+def _of_cgroup(mount: Path, path: str) -> Iterator[Limit]:
+    """Yield the limits of a cgroup (version 2) and its parents, as far as a container sees them."""
     folder = mount / path.strip("/")
     for place in [folder, *folder.parents]:
         if not place.is_relative_to(mount):
             return
         with suppress(OSError):
-            most = (place / name).read_text().strip()
+            most = (place / "memory.max").read_text().strip()
             if most.isdecimal():
                 yield Limit(int(most), "the cgroup", place)
 
@@ -81,7 +74,7 @@ def prepare() -> None:
             f"a build needs {LEAST >> 20:,} MB of memory, and {here.name} allows {here.bytes >> 20:,} MB: allow more"
         )
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    if here.usage is None:
+    if here.cgroup is None:
         threading.stack_size(_STACK)
         with suppress(AttributeError):  # glibc's
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
@@ -100,7 +93,7 @@ def check() -> None:
 def readers(most: int) -> int:
     """Return how many processes may read documents at the same time: at most so many, at least one."""
     here = limit()
-    room = math.inf if here is None or here.usage is None else (here.bytes - _BUILD) // _READER
+    room = math.inf if here is None or here.cgroup is None else (here.bytes - _BUILD) // _READER
     return int(max(1, min(most, room)))
 
 

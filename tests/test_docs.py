@@ -16,8 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from embedder.errors import PilotlightError
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, Progress
 from indexer.read.markup.markdown import render
 from rag.commands.cli import VERBS
 from rag.query.results import Answer, Hit

@@ -22,8 +22,7 @@ from indexer.generation.layout import GENERATIONS, REPOSITORIES, current_id
 from indexer.generation.manifest import ANALYSIS, TOKENS, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
-from indexer.pipeline.progress import READING, Progress
-from indexer.pipeline.report import BuildReport, Stopwatch
+from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.publish.source_settings import without
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
@@ -226,7 +225,7 @@ class _Build:
             no_images=plan.ocr.obstacle,
         )
         items = read_sources([source for source in plan.sources if source not in resting], reading)
-        ahead = read_ahead(items, self._is_new, self._report.stopwatch, plan.ocr)
+        ahead = read_ahead(items, self._is_new, self._report, plan.ocr)
         with closing(items), closing(ahead):
             yield from ahead
 
@@ -276,7 +275,7 @@ class _Build:
         """Take over a page that was not read, because it is unchanged or out of reach."""
         record = known.record
         if known.kept is not None:
-            self._report.keep(Failure(record.url, known.kept))
+            self._report.fail(Failure(record.url, known.kept), is_kept=True)
         if record.noindex:
             outcome = self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
         elif is_indexed(record.outcome) and not self._earlier.is_trusted:  # cut again the passages there are of it
@@ -308,7 +307,7 @@ class _Build:
     def _index(self, document: Document) -> str:
         """Cut a document and add it; return its outcome."""
         chunker = self._chunker
-        with self._report.stopwatch.timed("chunk"):
+        with self._report.timed("chunk"):
             chunks = chunker.split(document)
         scans = document.scans
         if scans.pages:
@@ -338,17 +337,17 @@ class _Build:
 
     @cached_property
     def _chunker(self) -> Chunker:
-        with self._report.stopwatch.timed("model"):
+        with self._report.timed("model"):
             self._embedder.count_tokens([""])  # which compiles and loads the model, if that has not been done yet
         return Chunker(self._embedder, self._plan.config.chunk)
 
 
 def read_ahead(
-    items: Iterator[Item], is_wanted: Callable[[Page], bool], watch: Stopwatch, ocr: Ocr = NO_OCR
+    items: Iterator[Item], is_wanted: Callable[[Page], bool], report: BuildReport, ocr: Ocr = NO_OCR
 ) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
     """Yield every item in its turn; with a page that is wanted, the document that processes of this machine read in it.
 
-    `is_wanted` is called as soon as a page is there. The stopwatch counts the time in which the build waits for pages
+    `is_wanted` is called as soon as a page is there. The report counts the time in which the build waits for pages
     to be fetched and read.
     """
     queue: deque[tuple[Item, Future[Document] | None]] = deque()
@@ -365,14 +364,14 @@ def read_ahead(
     def first() -> tuple[Item, Document | ParseError | None]:
         item, reading = queue.popleft()
         try:
-            with watch.timed("parse"):
+            with report.timed("parse"):
                 return item, None if reading is None else reading.result()
         except ParseError as error:
             return item, error
 
     try:
         while True:
-            with watch.timed("fetch"):
+            with report.timed("fetch"):
                 item = next(items, None)
             if item is None:
                 break

@@ -7,7 +7,6 @@ result, and results are taken in the order of the build, so nothing is duplicate
 import logging
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,14 +26,11 @@ os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 
 import ray
 from ray.exceptions import RayError, RayTaskError
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _RETRIES = 8  # of one task, when nodes are lost
 _SPARE = 2  # blocks of texts that wait while every core embeds one
-_COUNTED = 5.0  # seconds for which the number of cores is believed
 _POLL = 1.0  # seconds
 _PATIENCE = 60.0  # seconds without any node: as long as some need to come back
-_CONNECT = 5.0  # seconds for an address to answer
 _loaded: dict[str, Embedder] = {}  # the embedder that a node keeps from task to task, by the id of its work
 
 
@@ -47,8 +43,11 @@ def ray_session(address: str) -> Iterator[None]:
     """
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or address
-    if address not in ("auto", "local"):
-        _probe(address)
+    if "://" in address:
+        raise ClusterError(
+            "--ray must be auto, local or HOST:PORT of a cluster that this machine is a node of, such as "
+            f"10.0.0.1:6379, not {address[:80]!r}"
+        )
     before = signal.getsignal(signal.SIGTERM)
     options: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
@@ -56,7 +55,9 @@ def ray_session(address: str) -> Iterator[None]:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
         except (RayError, OSError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
-            raise ClusterError(f"cannot use the Ray cluster {address}: {reason}") from error
+            raise ClusterError(
+                f"cannot use the Ray cluster {address}: {reason}; see that `ray start --head` runs there"
+            ) from error
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray's ends the process without a message
         yield
     finally:
@@ -64,27 +65,11 @@ def ray_session(address: str) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _probe(address: str) -> None:
-    """Raise ClusterError unless something answers at an address HOST:PORT."""
-    host, _, port = address.rpartition(":")
-    if "://" in address or not (host and port.isdecimal() and 0 < int(port) < 65_536):
-        raise ClusterError(
-            f"--ray must be auto, local or HOST:PORT of a cluster that this machine is a node of, such as "
-            f"10.0.0.1:6379, not {address[:80]!r}"
-        )
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT).close()
-    except OSError as error:
-        raise ClusterError(
-            f"no Ray cluster answers at {address} ({error.strerror or error}): see that `ray start --head` runs there"
-        ) from error
-
-
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of a node, with all that it needs to know."""
+    """What a node needs to know."""
 
-    id: str  # no other has it
+    id: str
     load: Callable[[], Embedder]  # gives its embedder, fit for its own processor
     expected: dict[str, Any]  # the version of this package, and the fingerprint that its embedder has to have
 
@@ -106,36 +91,20 @@ class Cluster:
     """The nodes of the cluster that this process is connected to, see `ray_session`."""
 
     def __init__(self, load: Callable[[], Embedder], fingerprint: Mapping[str, Any], cores: int = 1) -> None:
-        """Check that every node can take tasks, which compiles the model there if necessary.
+        """Take what loads the embedder of a node: a function that can be imported there, or a partial of one.
 
-        What loads the embedder of a node is a function that can be imported there, or a partial of one; its
-        fingerprint must be that of this machine. Raises ClusterError, also if no node has so many cores.
+        Its fingerprint must be that of this machine. Raises ClusterError if no node has so many cores.
         """
         self._work = Work(uuid4().hex, load, {"pilotlight": package_version(), **fingerprint})
         self._cores = cores
-        self._counted_at, self._tasks_at_once = -_COUNTED, 0
         self._encode = ray.remote(num_cpus=cores, max_retries=_RETRIES)(_encode_texts)
-        nodes = self._nodes()
-        if not nodes:
+        if not self._has_nodes():
             raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
-        # without a core of its own, so that it need not wait for one where the cluster is busy
-        check = ray.remote(num_cpus=0, max_retries=_RETRIES)(_encode_texts)
-        strategies = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-        started = [check.options(scheduling_strategy=strategy).remote([], self._work) for strategy in strategies]
-        for node, task in zip(nodes, started, strict=True):
-            try:
-                self.wait_for(task)
-            except ClusterError:
-                if node in self._nodes():  # one that is lost meanwhile is as if it never was
-                    raise
 
     @property
     def blocks(self) -> int:
         """Return how many blocks of texts may be under way."""
-        if time.monotonic() - self._counted_at > _COUNTED:
-            self._tasks_at_once = int(ray.cluster_resources().get("CPU", 0.0)) // self._cores
-            self._counted_at = time.monotonic()
-        return self._tasks_at_once + _SPARE
+        return int(ray.cluster_resources().get("CPU", 0.0)) // self._cores + _SPARE
 
     def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Task:
         """Start to embed texts, in their order, with their tokens if these are wanted."""
@@ -145,7 +114,7 @@ class Cluster:
         """Return the result of a task. Raises the error of the task, or ClusterError if no node is left to run it."""
         seen = time.monotonic()
         while not ray.wait([task], timeout=_POLL)[0]:
-            if self._nodes():
+            if self._has_nodes():
                 seen = time.monotonic()
             elif time.monotonic() - seen > _PATIENCE:
                 raise ClusterError(
@@ -166,15 +135,13 @@ class Cluster:
                 "check that the nodes have enough memory"
             ) from error
 
-    def _nodes(self) -> list[str]:
-        """Return the ids of the nodes that can take a task."""
-        return [
-            node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0.0) >= self._cores
-        ]
+    def _has_nodes(self) -> bool:
+        """Return whether a node can take a task."""
+        return any(node["Alive"] and node["Resources"].get("CPU", 0.0) >= self._cores for node in ray.nodes())
 
 
-def _encode_texts(texts: Sequence[str], work: Work, tokens: bool = False) -> tuple[DocumentTokens, float] | None:
-    """Embed texts on a node; without texts, only load the model, and compile it where that has not been done yet.
+def _encode_texts(texts: Sequence[str], work: Work, tokens: bool) -> tuple[DocumentTokens, float]:
+    """Embed texts on a node, which loads the model first, and compiles it where that has not been done yet.
 
     Raises ClusterError, or EmbedderError where the model gives no numbers.
     """
@@ -194,5 +161,5 @@ def _encode_texts(texts: Sequence[str], work: Work, tokens: bool = False) -> tup
         _loaded.clear()
         _loaded[work.id] = embedder
     began = time.perf_counter()
-    made = encode_documents(_loaded[work.id], texts, tokens=tokens) if texts else None
-    return (made, time.perf_counter() - began) if made else None
+    made = encode_documents(_loaded[work.id], texts, tokens=tokens)
+    return made, time.perf_counter() - began

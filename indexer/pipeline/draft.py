@@ -4,11 +4,10 @@ Its plan says what of the live generation can be taken over.
 """
 
 import shutil
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,8 +25,7 @@ from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.manifest import TOKENS, Counts, Manifest
 from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.writer import GenerationWriter
-from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import disk_errors, live_id, prepare, publish, remove_old, start, writer_lock
 from indexer.publish.source_settings import are_kept, credentialed, with_kept
 from indexer.read.ocr.pages import NO_OCR, Ocr
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _AT_ONCE = 64  # chunks of these between two reports of progress
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
-_PATIENCE = 5.0  # seconds
 _TO_MAKE = -1  # in place of the row of a vector that is not taken over
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 Made = tuple[DocumentTokens, float]  # a block, and the seconds that it took
@@ -167,7 +164,6 @@ class Draft:
         self._folder = folder
         self._plan = plan
         self._earlier = earlier
-        self._stopwatch = plan.report.stopwatch
         self._created = datetime.now(UTC)
         tokens = bool(plan.config.tokens)
         self._writer = GenerationWriter(folder, dimension, tokens=tokens)
@@ -194,7 +190,7 @@ class Draft:
     def add(self, document: Document, chunks: Sequence[Chunk]) -> None:
         """Add a document that was read; passages whose embedded text was there before keep their vectors."""
         self.differ()
-        with self._stopwatch.timed("write"):
+        with self._plan.report.timed("write"):
             self._writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]
         self._vectors.put(chunks, rows)
@@ -204,7 +200,7 @@ class Draft:
         if self._to_copy is not None:
             self._to_copy.append((document_id, source))
             return
-        with self._stopwatch.timed("write"):
+        with self._plan.report.timed("write"):
             document, chunks, rows = self._earlier.read(document_id)
             self._writer.add(replace(document, source=source), chunks, self._earlier.signatures(rows))
         self._vectors.put(chunks, rows)
@@ -218,10 +214,10 @@ class Draft:
         report, counts = self._plan.report, self.counts
         self._vectors.finish()
         self._plan.progress.phase("writing the index")
-        with self._stopwatch.timed("write"):
+        with self._plan.report.timed("write"):
             files = self._writer.finish()
         self._plan.progress.phase("publishing")
-        with self._stopwatch.timed("publish"):
+        with self._plan.report.timed("publish"):
             manifest = Manifest(
                 id=self._folder.name,
                 created_at=self._created.isoformat(timespec="seconds"),
@@ -259,6 +255,8 @@ class _VectorQueue:
         self._lengths: list[int] = []  # of the texts, in tokens
         self._rows: list[int] = []
         self._pending: deque[tuple[list[int], int, Future[Made] | Task | None]] = deque()  # rows, texts, vectors
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="embed")
+        self._is_closed = False
 
     def put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
         """Append chunks; one that has a row in the earlier generation takes its vector from there."""
@@ -278,8 +276,9 @@ class _VectorQueue:
             self._store_oldest()
 
     def close(self) -> None:
-        """Wait a little for what is still being embedded: if the interpreter ends under it, it crashes."""
-        wait([made for *_, made in self._pending if isinstance(made, Future)], timeout=_PATIENCE)
+        """Wait for the texts that are being embedded right now, and leave the rest."""
+        self._is_closed = True
+        self._pool.shutdown(cancel_futures=True)
 
     def _start(self) -> None:
         """Start to embed the texts that wait, once there is room."""
@@ -291,26 +290,20 @@ class _VectorQueue:
         made: Future[Made] | Task | None = None
         if self._texts and cluster is not None:
             made = cluster.encode(self._texts, tokens=self._with_tokens)
-        elif self._texts:
-            made = future = Future[Made]()
-            # A daemon, and not a pool, so that an interrupt need not wait for ever.
-            threading.Thread(target=self._encode, args=(self._texts, self._lengths, future), daemon=True).start()
+        elif self._texts and self._plan.embedder is not None:
+            made = self._pool.submit(self._encode, self._plan.embedder, self._texts, self._lengths)
         self._pending.append((self._rows, len(self._texts), made))
         self._texts, self._rows, self._lengths = [], [], []
 
-    def _encode(self, texts: list[str], lengths: list[int], result: Future[Made]) -> None:
-        try:
-            embedder = self._plan.embedder
-            if embedder is None:
-                raise ValueError("there is nothing to embed with")
-            began, made = time.perf_counter(), []
-            order = np.argsort(lengths, kind="stable")[::-1]
-            for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):
-                made.append(encode_documents(embedder, [texts[i] for i in group], tokens=self._with_tokens))
-                self._plan.progress.chunks(embedded=len(group))
-            result.set_result((DocumentTokens.joined(made).of(np.argsort(order)), time.perf_counter() - began))
-        except BaseException as error:  # noqa: BLE001 - raised again where the result is collected
-            result.set_exception(error)
+    def _encode(self, embedder: Embedder, texts: list[str], lengths: list[int]) -> Made:
+        began, made = time.perf_counter(), []
+        order = np.argsort(lengths, kind="stable")[::-1]
+        for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):
+            if self._is_closed:
+                raise CancelledError
+            made.append(encode_documents(embedder, [texts[i] for i in group], tokens=self._with_tokens))
+            self._plan.progress.chunks(embedded=len(group))
+        return DocumentTokens.joined(made).of(np.argsort(order)), time.perf_counter() - began
 
     def _store_oldest(self) -> None:
         rows, count, pending = self._pending[0]
@@ -318,11 +311,11 @@ class _VectorQueue:
         report = self._plan.report
         if pending is not None:
             made, seconds = pending.result()
-            report.stopwatch.add("embed", seconds)
+            report.seconds["embed"] += seconds
             if self._plan.cluster is not None:
                 self._plan.progress.chunks(embedded=count)
         self._pending.popleft()
-        with report.stopwatch.timed("write"):
+        with report.timed("write"):
             vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), made)
             self._store.vectors.add(vectors)
             if self._store.tokens is not None:

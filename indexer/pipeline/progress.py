@@ -1,22 +1,38 @@
-"""Progress of a build: a line that is rewritten on a terminal, a new line every ten seconds elsewhere, or nothing."""
+"""What a build says of itself: its progress while it runs, and the report that it fills meanwhile."""
 
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal, TextIO
 
+import msgspec
+
+from indexer.decoding import one_line, shorten
 from indexer.errors import counted
+from indexer.generation.manifest import Counts
+from indexer.records import NO_SCANS, Failure, ScanCounts, Skip
 
 READING = "reading"  # the phase that has pages and chunks
-_LEAST = 3.0  # seconds of a phase that give a rate
+_TERMINAL_EVERY = 0.2  # seconds between two looks of the line
+_LINES_EVERY = 10.0
+_CLEAR = "\r\x1b[K"
+_EXAMPLES = 3
+_FAILURES_SHOWN = 10
+_MOST_LISTED = 1_000  # pages that failed, and that were kept
+_MOST_GROUPS = 300  # reasons, and notes: a hostile site can make one for each page
+_LONGEST = 300  # characters of one
+STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
+_FIELDS = "generation published documents chunks fetched unchanged kept embedded carried skipped notes failed".split()
 
 
 class Progress:
     """Counts pages and chunks of one build; safe to call from several threads.
 
-    The number of pages due is the number known so far: in a crawl it grows as links are found.
+    A thread shows them in a line: rewritten on a terminal, a new one every ten seconds elsewhere. The number of pages
+    due is the number known so far: in a crawl it grows as links are found.
     """
 
     def __init__(self, stream: TextIO, style: Literal["shown", "quiet"]) -> None:
@@ -26,14 +42,16 @@ class Progress:
         self._phase = ""
         self._pages = self._due = self._embedded = self._waiting = 0
         self._lock = threading.Lock()
-        self._display: Display | None = None
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def phase(self, name: str) -> None:
         """Begin a phase; `name` is shown from now on."""
         with self._lock:
             self._phase, self._began = name, time.monotonic()
-        if self._style == "shown" and self._display is None:
-            self._display = Display(self._stream, self.line)
+        if self._style == "shown" and self._thread is None:
+            self._thread = threading.Thread(target=self._show, name="pilotlight-progress", daemon=True)
+            self._thread.start()
         self._changed()
 
     def found(self, pages: int) -> None:
@@ -58,29 +76,23 @@ class Progress:
 
     def message(self, text: str) -> None:
         """Print one line that is not overwritten."""
-        if self._display is not None:
-            self._display.message(text)
-        elif self._style == "shown":
-            print(text, file=self._stream, flush=True)
+        if self._style == "shown":
+            _print(self._stream, text)
 
     def close(self) -> None:
-        """Stop showing progress."""
-        if self._display is not None:
-            self._display.close()
-            self._display = None
+        """Stop showing progress, and leave no half line behind."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
 
     def line(self) -> str:
-        """Return the phase, the counts and mean rates, and the time so far, in one line."""
+        """Return the phase, the counts and the time so far, in one line."""
         with self._lock:
             text, seconds = self._phase, time.monotonic() - self._began
             if text == READING:
-                pages, chunks = self._pages, self._embedded
-                text += f": {pages:,} of {counted(self._due, 'page')}" if self._due else ": looking for pages"
-                if total := chunks + self._waiting:
-                    text += f", {chunks:,} of {counted(total, 'chunk')} embedded"
-                if seconds >= _LEAST and pages:
-                    rate, unit = (chunks, "chunks") if total else (pages, "pages")
-                    text += f" ({rate / seconds:,.0f} {unit}/s)"
+                text += f": {self._pages:,} of {counted(self._due, 'page')}" if self._due else ": looking for pages"
+                if total := self._embedded + self._waiting:
+                    text += f", {self._embedded:,} of {counted(total, 'chunk')} embedded"
         return f"{text}, {seconds:.0f} s" if seconds < 120 else f"{text}, {seconds / 60:.0f} min"
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,91 +110,199 @@ class Progress:
     def _changed(self) -> None:
         """Do nothing; subclasses that report every change override this."""
 
+    def _show(self) -> None:
+        is_terminal = self._stream.isatty()
+        while not self._closed.wait(_TERMINAL_EVERY if is_terminal else _LINES_EVERY):
+            if is_terminal:
+                self._stream.write(_CLEAR + self.line()[: shutil.get_terminal_size().columns - 1])
+                self._stream.flush()
+            else:
+                _print(self._stream, self.line())
+        if is_terminal:
+            self._stream.write(_CLEAR)
+            self._stream.flush()
+
 
 def progress_for(stream: TextIO, *, quiet: bool = False) -> Progress:
     """Return a progress that is shown on a stream, or not at all if `quiet`."""
     return Progress(stream, "quiet" if quiet else "shown")
 
 
-_TERMINAL_EVERY = 0.1  # seconds between two looks of the line
-_LINES_EVERY = 10.0
-_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_CLEAR = "\r\x1b[K"
-_shown: list["Display"] = []  # the last one has the word; the others wait until it is closed
-_lock = threading.RLock()
-
-
-class Display:
-    """Keeps showing a text until it is closed, from a thread of its own: what is shown may be one long call.
-
-    Where one is opened while another is shown, as when a model is compiled in the middle of a build, it takes its place
-    until it is closed.
-    """
-
-    def __init__(self, stream: TextIO, text: Callable[[], str]) -> None:
-        """Start to show what `text` returns, which is called in any thread."""
-        self._stream = stream
-        self._text = text
-        self._terminal = stream.isatty()
-        self._frame = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._tick, name="pilotlight-display", daemon=True)
-        with _lock:
-            _shown.append(self)
-        self._thread.start()
-
-    def show(self) -> None:
-        """Show the line as it is now."""
-        with _lock:
-            if not _shown or _shown[-1] is not self:
-                return
-            if not self._terminal:
-                self._stream.write(f"{self._text()}\n")
-            else:
-                width = shutil.get_terminal_size().columns - 3  # of the frame, and the cursor
-                self._frame += 1
-                self._stream.write(f"{_CLEAR}{_FRAMES[self._frame % len(_FRAMES)]} {self._text()[:width]}")
-            self._stream.flush()
-
-    def message(self, text: str) -> None:
-        """Print a line that stays."""
-        with _lock:
-            print(f"{_CLEAR if self._terminal else ''}{text}", file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Stop, and leave no half line behind."""
-        self._stop.set()
-        self._thread.join()
-        with _lock:
-            _shown.remove(self)
-            if self._terminal:
-                self._stream.write(_CLEAR)
-                self._stream.flush()
-
-    def _tick(self) -> None:
-        while not self._stop.wait(_TERMINAL_EVERY if self._terminal else _LINES_EVERY):
-            self.show()
-
-
 @contextmanager
 def step_timer(stream: TextIO, title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show the step under way: one line that keeps counting on a terminal, else a line a step and one now and then.
+    """Print a line where a long task begins, one for each of its steps, and one with its seconds at the end.
 
     Gives the function that names the next step, which may be called from any thread.
     """
-    began, step = time.monotonic(), ""
-    display: Display | None = None
 
     def name_step(text: str) -> None:
-        nonlocal step
-        step = f": {text}"
-        if display is not None:
-            display.show()
+        if not quiet:
+            _print(stream, f"{title}{text}")
 
-    if not quiet:
-        display = Display(stream, lambda: f"{title}{step}, {time.monotonic() - began:.0f} s")
-    try:
-        yield name_step
-    finally:
-        if display is not None:
-            display.close()
+    began = time.monotonic()
+    name_step("")
+    yield lambda text: name_step(f": {text}")
+    name_step(f": done in {time.monotonic() - began:.0f} s")
+
+
+def _print(stream: TextIO, text: str) -> None:
+    print(f"{_CLEAR if stream.isatty() else ''}{text}", file=stream, flush=True)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many pages, and the addresses of the first few."""
+
+    reason: str  # why they were left out, a note on them, or what became of them
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, url: str) -> None:
+        """Count one page."""
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(url)
+
+
+class BuildReport:
+    """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
+
+    def __init__(self) -> None:
+        self.generation = ""  # the live one; not a new one if nothing was published
+        self.published = True  # False if nothing had changed
+        self.documents = self.chunks = 0
+        self.fetched = 0  # pages and files whose content was read, whether or not it was kept
+        self.unchanged = 0
+        self.embedded = self.carried = 0  # chunks; those whose vectors were taken over from the build before
+        self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
+        self.failed: list[Failure] = []
+        self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
+        self.ocr = NO_SCANS  # of the documents that were read this time
+        self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; stages may run at the same time
+        self._started = time.perf_counter()
+        self._skips: dict[str, Tally] = {}  # by reason
+        self._notes: dict[str, Tally] = {}
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the seconds that the block takes to a stage."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] += time.perf_counter() - began
+
+    @property
+    def skipped(self) -> list[Tally]:
+        """Return what was left out, the largest group first."""
+        return _ordered(self._skips)
+
+    @property
+    def notes(self) -> list[Tally]:
+        """Return the notes on documents of this generation, the largest group first."""
+        return _ordered(self._notes)
+
+    def skip(self, skip: Skip) -> None:
+        """Note what was left out."""
+        _count(self._skips, skip.reason, skip.url)
+
+    def fail(self, failure: Failure, *, is_kept: bool = False) -> None:
+        """Note a page that could not be read, and may stay as it was before; after a number of them, count them."""
+        failures = self.kept if is_kept else self.failed
+        if len(failures) < _MOST_LISTED:
+            failures.append(Failure(failure.url, shorten(failure.reason, _LONGEST)))
+        else:
+            self.skip(Skip(failure.url, f"{'kept' if is_kept else 'failed'}, after the first {_MOST_LISTED:,}"))
+
+    def note(self, url: str, texts: Iterable[str]) -> None:
+        """Count notes on a page."""
+        for text in texts:
+            _count(self._notes, text, url)
+
+    def scanned(self, scans: ScanCounts) -> None:
+        """Note what OCR found in a document."""
+        before = self.ocr
+        self.ocr = ScanCounts(before.pages + scans.pages, before.lines + scans.lines, before.left_out + scans.left_out)
+
+    def finish(self, generation: str, counts: Counts, *, published: bool = True) -> "BuildReport":
+        """Note the live generation and the time until now; return the report."""
+        self.generation, self.published = generation, published
+        self.documents, self.chunks = counts.documents, counts.chunks
+        self.seconds["total"] = time.perf_counter() - self._started
+        return self
+
+    def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
+        """Return the message for a build in which no page gave any text."""
+        reasons = [group.reason for group in self.notes[:2]]
+        reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
+        reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]
+        found = "; ".join(reasons) or "no pages or files at all"
+        rest = "; the live index has not changed" if is_live else ""
+        return f"nothing to index in {', '.join(sources)}: {found}{rest}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON-ready form."""
+        changes = {
+            tally.reason: {"count": tally.count, "examples": tally.examples}
+            for tally in (self.new, self.changed, self.gone)
+        }
+        rest: dict[str, Any] = {
+            "ocr": {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out},
+            "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
+        }
+        report = {name: msgspec.to_builtins(getattr(self, name)) for name in _FIELDS}
+        return report | changes | rest
+
+    def line(self) -> str:
+        """Return what changed, in one line."""
+        if not self.published:
+            return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
+        counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
+        troubles = f", {len(self.kept):,} kept" * bool(self.kept) + f", {len(self.failed):,} failed" * bool(self.failed)
+        return f"{counts}, {self.unchanged:,} unchanged{troubles}: generation {self.generation}"
+
+    def table(self) -> str:
+        """Return a summary to print, of several lines."""
+        lines = [
+            f"generation   {self.generation}{'' if self.published else ' (live; nothing has changed)'}",
+            f"documents    {self.documents:,}",
+            f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} reused)",
+            f"fetched      {self.fetched:,}",
+            f"unchanged    {self.unchanged:,}",
+        ]
+        lines += [
+            f"{tally.reason:<13}{tally.count:,}{f', such as {tally.examples[0]}' if tally.count else ''}"
+            for tally in (self.new, self.changed, self.gone)
+        ]
+        if self.kept:
+            lines += _failures("kept", self.kept)
+        for name, groups in (("skipped", self.skipped), ("noted", self.notes)):
+            if groups or name == "skipped":
+                lines.append(f"{name:<13}{sum(group.count for group in groups):,}")
+            lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in groups]
+        lines += _failures("failed", self.failed)
+        if self.ocr.pages:
+            left_out = f"{self.ocr.left_out:,} of {counted(self.ocr.lines, 'line')} left out as uncertain"
+            lines.append(f"OCR          {counted(self.ocr.pages, 'page')} read; {left_out}")
+        stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
+        lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
+        return "\n".join(lines)
+
+
+def _failures(name: str, failures: Sequence[Failure]) -> list[str]:
+    lines = [f"{name:<13}{len(failures):,}"]
+    lines += [f"  {failure.url}: {failure.reason}" for failure in failures[:_FAILURES_SHOWN]]
+    if len(failures) > _FAILURES_SHOWN:
+        lines.append(f"  and {len(failures) - _FAILURES_SHOWN:,} more")
+    return lines
+
+
+def _count(tallies: dict[str, Tally], text: str, url: str) -> None:
+    text = shorten(one_line(text), _LONGEST)
+    if text not in tallies and len(tallies) >= _MOST_GROUPS:
+        text = "other reasons"
+    tallies.setdefault(text, Tally(text)).add(url)
+
+
+def _ordered(tallies: dict[str, Tally]) -> list[Tally]:
+    return sorted(tallies.values(), key=lambda tally: (-tally.count, tally.reason))

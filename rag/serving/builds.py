@@ -16,8 +16,7 @@ from indexer import memory
 from indexer.generation.layout import GENERATIONS, current_id
 from indexer.generation.manifest import read_manifest
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import progress_for
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, progress_for
 from indexer.publish.publish import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore

@@ -6,8 +6,7 @@ import pytest
 from indexer import notes
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, Progress
 from indexer.read import parsing
 from indexer.read.extraction import from_json, to_json
 from indexer.records import Extraction, Section

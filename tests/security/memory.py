@@ -24,7 +24,7 @@ def watch(pid: int) -> Iterator[Peak]:
     def look() -> None:
         while not done.wait(_PAUSE):
             # to count what is shared once takes a tenth of a second of a large process, and only lowers the sum
-            if sum(map(_resident, _descendants(pid))) > peak.megabytes:
+            if sum(map(_resident, descendants(pid))) > peak.megabytes:
                 peak.megabytes = max(peak.megabytes, megabytes(pid))
 
     thread = threading.Thread(target=look)
@@ -38,10 +38,11 @@ def watch(pid: int) -> Iterator[Peak]:
 
 def megabytes(pid: int) -> float:
     """Return what a process and its descendants have now."""
-    return sum(map(_proportional, _descendants(pid)))
+    return sum(map(_proportional, descendants(pid)))
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """Return the ids of a process and of all that it has started."""
     found = [pid]
     for parent in found:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):

@@ -48,13 +48,10 @@ def group(folder: Path, **files: str) -> Path:
         ("/../..", {"": "5000"}, 5000),
     ],
 )
-@pytest.mark.parametrize("name", ["memory__max", "memory__limit_in_bytes"])
-def test_the_limit_of_a_cgroup_is_found(
-    path: str, most: dict[str, str], expected: int | None, name: str, tmp_path: Path
-) -> None:
+def test_the_limit_of_a_cgroup_is_found(path: str, most: dict[str, str], expected: int | None, tmp_path: Path) -> None:
     for folder, value in most.items():
-        group(tmp_path / folder, **{name: value})
-    found = [limit.bytes for limit in memory._of_cgroup(tmp_path, path, name.replace("__", "."))]
+        group(tmp_path / folder, memory__max=value)
+    found = [limit.bytes for limit in memory._of_cgroup(tmp_path, path)]
     assert min(found, default=None) == expected
 
 

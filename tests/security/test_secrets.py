@@ -15,8 +15,7 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.credentials import Basic, Credential, InEnvironment, InFile
 from indexer.errors import SessionEnded
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, Progress
 from tests.dummy import DummyEmbedder
 from tests.indexer.crawl.doors import Door
 from tests.indexer.server import Reply, Site, page, redirect, send, trusted_tls

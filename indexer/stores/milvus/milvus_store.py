@@ -7,7 +7,7 @@ publishes to a name: its writer lock keeps two of its builds apart.
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, islice
 from operator import itemgetter
@@ -32,7 +32,7 @@ from indexer.generation.documents import (
 from indexer.generation.lexical.analysis import ENGLISH
 from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, read_query
-from indexer.generation.manifest import ANALYSIS, FileRecord, Manifest, corrupt, parse_manifest
+from indexer.generation.manifest import ANALYSIS, Manifest, corrupt, parse_manifest
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.rows import RowFacts, ScoredRows, TermHits
 from indexer.generation.vectors import check_query_vector
@@ -41,7 +41,6 @@ from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
 from indexer.stores.milvus.schema import bm25_text, bounds, expression, has_phrases
 
-CONTENT = "passages"  # the one entry of `files` in a manifest here: the checksum of `schema.digest`
 _ALIAS_SECONDS = 3.0  # to look up which generation is live
 _WRITE_SECONDS = 60.0  # of one call that takes rows, or makes or drops a collection
 _ROWS = 200  # of one call that writes or reads all: Milvus refuses messages of 64 MB
@@ -106,13 +105,15 @@ class MilvusStore:
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
         """Store a generation, which is not live yet, in place of what an interrupted attempt left of it.
 
-        Everything of the manifest is kept but `files`. Raises IndexCorrupt if Milvus gives back other passages.
+        Everything of the manifest is kept but `files`. Raises IndexCorrupt if Milvus has not all passages afterwards.
         """
         self.remove(manifest.id)
         collection = self._address.collection(manifest.id)
         fields = schema.passages_schema(manifest.counts.dimension)
         self._milvus.call("create_collection", collection, schema=fields, timeout=_WRITE_SECONDS)
-        digest = schema.digest(self._inserted(collection, schema.passages(documents)))
+        rows = schema.passages(documents)
+        while batch := list(islice(rows, _ROWS)):
+            self._milvus.call("insert", collection, batch, timeout=_WRITE_SECONDS)
         self._milvus.call("flush", collection, timeout=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), timeout=None)
         filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
@@ -122,22 +123,14 @@ class MilvusStore:
         self._milvus.call("create_collection", records, schema=schema.records_schema(), timeout=_WRITE_SECONDS)
         unused = schema.indexes(unused={"index_type": "FLAT", "metric_type": "IP"})
         self._milvus.call("create_index", records, unused, timeout=None, sync=False)
-        written = replace(manifest, files={CONTENT: digest}, analysis=ANALYSIS)
+        written = replace(manifest, files={}, analysis=ANALYSIS)
         self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_SECONDS)  # in one call
         self._milvus.call("flush", records, timeout=None)
         try:
-            self.check(manifest.id)
+            self.open(manifest.id)
         except IndexCorrupt:
             self.remove(manifest.id)
             raise
-
-    def check(self, generation_id: str) -> FileRecord:
-        """Return the checksum of all passages. Raises IndexCorrupt if it, or their number, is not the manifest's."""
-        with closing(self.open(generation_id)) as generation:
-            found = schema.digest(generation.rows(schema.DIGESTED))
-            if generation.manifest.files.get(CONTENT, found) != found:
-                raise corrupt(self.name, f"has other passages in generation {generation_id} than were published")
-        return found
 
     def keep(self, most: int) -> None:
         """Remove all but the newest generations; the live one is always kept, and what is newer than it."""
@@ -160,13 +153,6 @@ class MilvusStore:
         """Return the ids of all generations, complete or not, newest first."""
         names = self._milvus.call("list_collections")
         return sorted(filter(None, map(self._address.generation_of, names)), reverse=True)
-
-    def _inserted(self, collection: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Yield rows, and insert them in batches."""
-        rows = iter(rows)
-        while batch := list(islice(rows, _ROWS)):
-            yield from batch
-            self._milvus.call("insert", collection, batch, timeout=_WRITE_SECONDS)
 
 
 class MilvusGeneration:
@@ -278,7 +264,7 @@ class MilvusGeneration:
         test, fields = expression(only.conditions() if only else ()), [*schema.SHOWN, "document"]
         found: Iterable[dict[str, Any]] = ()
         if id is None:
-            found = self.rows(fields, test)
+            found = self._all_rows(fields, test)
         elif is_document_id(id):
             found = sorted(self._rows(f'document_id == "{id}" and {test}', fields), key=itemgetter("row"))
         for _, members in groupby(found, key=itemgetter("document")):
@@ -287,7 +273,7 @@ class MilvusGeneration:
             texts = [{name: row[name] for name in PASSAGE_FIELDS} for row in passages]
             yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
 
-    def rows(self, fields: Sequence[str], test: str = "row >= 0") -> Iterator[dict[str, Any]]:
+    def _all_rows(self, fields: Sequence[str], test: str) -> Iterator[dict[str, Any]]:
         """Yield fields of all passages for which an expression is true, in the order of the index."""
         for start in range(0, self._count, _ROWS):
             batch = f"row >= {start} and row < {start + _ROWS} and {test}"

@@ -6,21 +6,18 @@ All that a hit shows is stored with its passage, so that one call fetches it. Re
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from indexer.filter import AnyOf, Condition, Dated, HasTerm, LacksTerm, terms_of
 from indexer.generation.documents import DOCUMENT_FIELDS, document_id, flat_metadata
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Readings
 from indexer.generation.lexical.lexical_writer import terms_of_chunk
-from indexer.generation.manifest import FileRecord, Manifest
+from indexer.generation.manifest import Manifest
 from indexer.generation.previous import ScannedDocument
 
 SHOWN = ["row", "id", "url", "section", "text", "position", "about"]
-DIGESTED = ["id", "url", "section", "text", "vector"]
 EXPLORED = 256  # nodes of HNSW that a search looks at, at least
 _HNSW_FROM = 2_000  # passages; fewer are compared one by one
 _LINKS, _BUILDING = 32, 128  # of a node in HNSW; nodes looked at when one is added
@@ -116,16 +113,6 @@ def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
                 "vector": vector.tolist(),
             }
             row += 1
-
-
-def digest(rows: Iterable[Mapping[str, Any]]) -> FileRecord:
-    """Return the checksum and size of the content of passages, which have the fields DIGESTED."""
-    sha, size = hashlib.sha256(), 0
-    for row in rows:
-        text = "\0".join(row[name] for name in DIGESTED[:-1]).encode("utf-8", "replace")
-        sha.update(block := text + np.array(row["vector"], np.float16).tobytes())
-        size += len(block)
-    return FileRecord(sha.hexdigest(), size)
 
 
 def words_of(title: str, section: str, text: str, language: str | None = None) -> str:

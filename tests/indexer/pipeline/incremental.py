@@ -16,8 +16,7 @@ from indexer.credentials import Credential
 from indexer.generation.layout import current_id
 from indexer.generation.vectors import VectorReader
 from indexer.pipeline.build import build, remove_sources
-from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, Progress
 from tests.dummy import DummyEmbedder
 from tests.indexer.server import Reply, Site, page, send
 

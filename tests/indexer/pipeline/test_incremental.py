@@ -1,7 +1,6 @@
 """A build on top of an earlier one: what is not asked for, parsed or embedded again, and what must be."""
 
 import random
-from dataclasses import asdict
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -45,7 +44,7 @@ def test_a_change_embeds_its_own_passages_only(work: Work, site: Site) -> None:
     report = work.build(site.url)
     assert report.published
     assert report.generation != first.generation
-    assert asdict(report.changed) == {"count": 1, "examples": [f"{site.url}/cats"]}
+    assert report.as_dict()["changed"] == {"count": 1, "examples": [f"{site.url}/cats"]}
     assert (report.new.count, report.gone.count, report.unchanged, report.fetched) == (0, 0, 3, 1)
     assert (report.embedded, report.carried) == (1, 4)
     assert "They eat mice." in str(work.content()[f"{site.url}/cats"])
@@ -68,7 +67,7 @@ def test_pages_that_are_gone(work: Work, site: Site, route: Any, outcome: str) -
     work.build(site.url)
     site.routes["/dogs"] = route
     report = work.build(site.url)
-    assert asdict(report.gone) == {"count": 1, "examples": [f"{site.url}/dogs"]}
+    assert report.as_dict()["gone"] == {"count": 1, "examples": [f"{site.url}/dogs"]}
     assert (report.unchanged, report.embedded, report.carried, report.kept) == (3, 0, 4, [])
     assert outcome in str((report.skipped, report.failed))
     assert work.paths(site) == ["/", "/cats", "/deep"]

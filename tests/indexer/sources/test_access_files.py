@@ -12,8 +12,7 @@ from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import RESTRICTED_VERSION, SCHEMA_VERSION
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import progress_for
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, progress_for
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path

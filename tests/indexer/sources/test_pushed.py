@@ -8,7 +8,7 @@ import pytest
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport
 from indexer.publish.publish import generation_ids, prepare, roll_back
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import SOURCE, PushedStore
