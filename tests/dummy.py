@@ -2,7 +2,9 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,18 +67,22 @@ class DummyEmbedder:
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         for vector, text in zip(vectors, texts, strict=True):
-            for word in _TOKEN.findall(text.lower())[: self._max_length - _SPECIAL]:
-                if word in _STOP:
-                    continue
-                digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
-                sign = 1.0 if digest[0] & 1 else -1.0
-                vector[int.from_bytes(digest[1:5], "little") % self._dimension] += sign
+            words = Counter(_TOKEN.findall(text.lower())[: self._max_length - _SPECIAL])
+            for word, count in words.items():
+                sign, number = _hashed(word)
+                vector[number % self._dimension] += sign * count
         self.encoded += len(texts)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         empty = norms[:, 0] == 0
         vectors[empty, 0] = 1.0
         norms[empty] = 1.0
         return vectors / norms
+
+
+@lru_cache(1 << 14)
+def _hashed(word: str) -> tuple[float, int]:
+    digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+    return 0.0 if word in _STOP else 1.0 if digest[0] & 1 else -1.0, int.from_bytes(digest[1:5], "little")
 
 
 class DummyCrossEncoder:

@@ -51,54 +51,50 @@ class Chunker:
         sections = [part for section in document.sections for part in _parts(section)]
         self._lengths([text for section in sections for text in (section.text, *section.path[-1:])])
         joined = join_short(sections, min(self._config.tokens, self._least_room), self._length)
-        pieces = list(islice(self._pieces(document.title, joined), MOST_CHUNKS + 1))
-        self._counts.clear()
-        embedded = [_with_context(text, context) for _, _, context, text in pieces]
-        lengths = self._count(embedded)
         repeats: Counter[str] = Counter()
-        chunks = []
-        for position, ((section, anchor, _, text), read) in enumerate(zip(pieces, embedded, strict=True)):
+        chunks: list[Chunk] = []
+        for section, place, text, embedded, tokens in islice(self._pieces(document.title, joined), MOST_CHUNKS + 1):
             known_by = "\x00".join((document.url, text, str(repeats[text])))
             repeats[text] += 1
             chunks.append(
                 Chunk(
                     id=_hash(known_by)[:32],
-                    url=with_anchor(document.url, anchor),
+                    url=with_anchor(document.url, anchor_at(section, place)),
                     document_url=document.url,
                     title=document.title,
                     section=SEPARATOR.join(section.path),
                     text=text,
-                    embedded_text=read,
-                    content_hash=_hash(read),
-                    tokens=lengths[position],
-                    position=position,
+                    embedded_text=embedded,
+                    content_hash=_hash(embedded),
+                    tokens=tokens,
+                    position=len(chunks),
                 )
             )
         return chunks
 
-    def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, str | None, str, str]]:
-        """Yield passages, each with its section, the nearest anchor, and its heading context."""
+    def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, int, str, str, int]]:
+        """Yield passages: the section of each, its place there, its text, and what the model reads, with its tokens."""
         for section in sections:
-            for place, text, context in self._split_section(title, section):
+            for place, text, embedded, tokens in self._split_section(title, section):
                 if _WORD.search(text):
-                    yield section, anchor_at(section, place), context, text
+                    yield section, place, text, embedded, tokens
             if len(section.text) > _LONGEST_SECTION // 2:
                 self._counts.clear()  # its words, of which there may be any number
 
-    def _split_section(self, title: str, section: Section) -> list[tuple[int, str, str]]:
-        """Return parts of a section's text, each with its place and its heading context."""
-        text, context = section.text, self._context(title, section)
-        is_whole = self._length(text) <= min(self._config.tokens, self._room - self._length(context))
-        if is_whole and self._fits([(text, context)]):
-            return [(0, text, context)]
-        later = self._context(title, section, begins=False)
-        budget = min(self._config.tokens, self._room - max(self._length(context), self._length(later)))
+    def _split_section(self, title: str, section: Section) -> list[tuple[int, str, str, int]]:
+        """Return passages of a section as `_pieces` does."""
+        context = later = self._context(title, section)
+        length, budget = self._length(section.text), min(self._config.tokens, self._room - self._length(context))
+        if length > budget:
+            later = self._context(title, section, begins=False)
+            budget = min(budget, self._room - self._length(later))
         while True:
-            is_whole = self._length(text) <= budget
-            found = [(0, text)] if is_whole else cut(text, budget, self._lengths, section.wholes)
-            pieces = [(*piece, later if number else context) for number, piece in enumerate(found)]
-            if budget <= _LEAST or self._fits([piece[1:] for piece in pieces]):
-                return pieces
+            is_whole = length <= budget
+            found = [(0, section.text)] if is_whole else cut(section.text, budget, self._lengths, section.wholes)
+            read = [_with_context(text, later if number else context) for number, (_, text) in enumerate(found)]
+            tokens = self._count(read)
+            if budget <= _LEAST or max(tokens, default=0) <= self._embedder.max_length:
+                return [(*piece, model, count) for piece, model, count in zip(found, read, tokens, strict=True)]
             budget = max(_LEAST, budget * 3 // 4)  # tokens of the parts did not add up to those of the whole
 
     def _context(self, title: str, section: Section, *, begins: bool = True) -> str:
@@ -122,10 +118,6 @@ class Chunker:
         while context and self._length(context) > most:
             context = context[: len(context) * 3 // 4].rstrip()
         return context
-
-    def _fits(self, pieces: Sequence[tuple[str, str]]) -> bool:
-        texts = [_with_context(text, context) for text, context in pieces]
-        return max(self._embedder.count_tokens(texts), default=0) <= self._embedder.max_length
 
     def _count(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of texts, so many at a time that memory stays flat."""
@@ -253,7 +245,12 @@ class _Group:
 
 def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> int:
     """Return how many steps two paths have in common."""
-    return next((at for at, (a, b) in enumerate(zip(path, other, strict=False)) if a != b), min(len(path), len(other)))
+    steps = 0
+    for one, another in zip(path, other, strict=False):
+        if one != another:
+            break
+        steps += 1
+    return steps
 
 
 def is_below(path: tuple[str, ...], parent: tuple[str, ...]) -> bool:
@@ -274,11 +271,12 @@ def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section
 
 def _with_headings(sections: Iterable[Section], depth: int) -> list[Section]:
     """Return sections with the headings that they need in their texts."""
-    found = []
-    for section, heading in _headings(sections, depth):
-        parts = [Section((), None, heading), replace(section, anchor=None)] if heading else [section]
-        found.append(replace(_chained(section.path, parts), anchor=section.anchor))
-    return found
+    return [
+        _chained(section.path, [Section((), section.anchor, heading), replace(section, anchor=None)])
+        if heading
+        else section
+        for section, heading in _headings(sections, depth)
+    ]
 
 
 def _chained(path: tuple[str, ...], members: Sequence[Section]) -> Section:

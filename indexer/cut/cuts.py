@@ -28,17 +28,14 @@ _CLAUSE = 0.8  # from here on only where a line or sentence alone is too long
 _WORD = 2.0
 _CHARACTER = 4.0
 
-_BLANK = re.compile(r"(\n(?:[^\S\n]*\n)+)")
-_NEWLINES = re.compile(r"(\n(?:[^\S\n]*\n)*)")
+_BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
+_NEWLINES = re.compile(r"\n(?:[^\S\n]*\n)*")
 # Where a sentence may end; `_ends_sentence` says whether it does.
-_SENTENCE_END = re.compile(
-    r"""((?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）]))"""
-)
-_WORDS = re.compile(r"(\s+)")
+_SENTENCE_END = re.compile(r"""(?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）])""")
 _FINER = (
     (_SENTENCE_END, _SENTENCE),
-    (re.compile(r"((?<=[!?;:,،؛])\s+|(?<=[；，、：])(?=\S))"), _CLAUSE),
-    (_WORDS, _WORD),
+    (re.compile(r"(?<=[!?;:,،؛])\s+|(?<=[；，、：])(?=\S)"), _CLAUSE),
+    (re.compile(r"\s+"), _WORD),
 )
 _SHORTEST_SENTENCE = 8  # characters
 # Abbreviations that a capital letter often follows: titles, references, companies, months, addresses, the commonest of
@@ -108,15 +105,16 @@ def cut(text: str, size: int, count: Count, wholes: Sequence[Whole] = ()) -> lis
 
 
 def _split(pattern: re.Pattern[str], text: str) -> list[str]:
-    """Split a text behind every match; the parts together are the text."""
+    """Split a text behind every match, or every few where there are very many; the parts together are the text."""
     if pattern is _SENTENCE_END:
         ends = [0]
         for found in pattern.finditer(text):
             if found.end() - ends[-1] >= _SHORTEST_SENTENCE and _ends_sentence(text, found):
                 ends.append(found.end())
-        return [text[start:end] for start, end in pairwise([*ends, len(text)]) if start < end]
-    parts = pattern.split(text)
-    return [part + gap for part, gap in zip(parts[::2], [*parts[1::2], ""], strict=True) if part + gap]
+    else:
+        ends = [0, *(found.end() for found in pattern.finditer(text))]
+    ends = ends[:: len(ends) // _MOST_UNITS + 1]
+    return [text[start:end] for start, end in pairwise([*ends, len(text)]) if start < end]
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
@@ -165,6 +163,8 @@ def _blocks(text: str, wholes: Sequence[Whole]) -> Iterator[_Block]:
 def _lines(block: _Block, repeated: Container[str]) -> list[_Unit]:
     """Return lines of a list or a table, or sentences of prose."""
     whole = block.whole
+    if whole is None and _BLANK.search(block.text.rstrip()):  # one of several blocks, where there are very many
+        return [_Unit(block.text, block.cost)]
     head = whole.head if whole is not None and whole.head in repeated else None
     lines = _split(_NEWLINES, block.text.rstrip()) or [""]
     lines[-1] += block.text[len("".join(lines)) :]
@@ -237,23 +237,19 @@ def _halves(text: str) -> list[str]:
 
 
 def _coarser(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Unit], list[int]]:
-    """Join neighbours that are small parts of a piece while there are too many units to choose among."""
-    most = len(units) + 1
-    while _MOST_UNITS < len(units) < most:
-        most = len(units)
-        joined: list[_Unit] = []
-        tokens: list[int] = []
-        pending = iter(zip(units, counts, strict=True))
-        for unit, length in pending:
-            after, more = next(pending, (None, 0))
-            if after is not None and length + more <= size // _FEWEST_UNITS:
-                joined.append(_Unit(unit.text + after.text, after.cost, unit.head))
-                tokens.append(length + more)
-            else:
-                joined += [unit] if after is None else [unit, after]
-                tokens += [length] if after is None else [length, more]
-        units, counts = joined, tokens
-    return units, counts
+    """Join neighbours that are small parts of a piece where there are too many units to choose among."""
+    if len(units) <= _MOST_UNITS:
+        return units, counts
+    most = min(2 * sum(counts) // _MOST_UNITS, size // _FEWEST_UNITS)
+    joined, tokens = units[:1], counts[:1]
+    for unit, length in zip(units[1:], counts[1:], strict=True):
+        if tokens[-1] + length <= most:
+            joined[-1] = _Unit(joined[-1].text + unit.text, unit.cost, joined[-1].head)
+            tokens[-1] += length
+        else:
+            joined.append(unit)
+            tokens.append(length)
+    return joined, tokens
 
 
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:

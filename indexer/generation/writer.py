@@ -11,7 +11,7 @@ import numpy.typing as npt
 from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation.documents import DocumentWriter
-from indexer.generation.lexical.analysis import fold, words
+from indexer.generation.lexical.analysis import fold, found_words
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import (
     DOCUMENTS,
@@ -70,11 +70,13 @@ class GenerationWriter:
         self.documents.add(document, chunks, terms)
         rows = np.empty(len(chunks), ROW)
         rows["document"] = number
-        rows["signature"] = [signature(chunk.text) for chunk in chunks] if signatures is None else signatures
+        rows["signature"] = 0 if signatures is None else signatures
         self._rows.append(rows)
-        for place, chunk in enumerate(chunks, row):
+        for place, chunk in enumerate(chunks):
+            if signatures is None:
+                rows["signature"][place] = signature(chunk.text)  # right before its words are asked for again
             self._lexical.add(
-                place,
+                row + place,
                 title=chunk.title,
                 section=chunk.section,
                 text=chunk.text,
@@ -112,7 +114,7 @@ class GenerationWriter:
 
 def signature(text: str) -> int:
     """Return the signature of a text, 64 bits. Case, accents, punctuation and white space do not count."""
-    hashes = np.fromiter(map(_hash, words(text).findall(text)), dtype=np.uint64)
+    hashes = np.fromiter(map(_hash, found_words(text)), dtype=np.uint64)
     shingles = np.zeros(max(len(hashes) - _SHINGLE + 1, 1), dtype=np.uint64)
     for place, factor in enumerate(_PLACES):
         part = hashes[place : place + len(shingles)] * factor

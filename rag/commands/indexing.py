@@ -18,8 +18,7 @@ from indexer.config import OWN, BuildConfig
 from indexer.errors import ClusterError, NothingToIndex, SourceError, counted
 from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
-from indexer.pipeline.report import BuildReport
+from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import disk_errors, list_collections, live_id, prepare
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.sources.folder import Watcher

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tantivy
 
-from indexer.generation.lexical.analysis import joined_terms, rules_for, words
+from indexer.generation.lexical.analysis import found_words, joined_terms, rules_for, words
 from indexer.generation.lexical.headings import HeadingWriter
 from indexer.generation.lexical.vocabulary import VocabularyWriter
 
@@ -61,7 +61,7 @@ class LexicalWriter:
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
-        in_text = words(text).findall(text)
+        in_text = found_words(text)
         entry.add_text("text", _terms_of(title, section, in_text, language))
         self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), in_text))
         self._headings.add(row, url.partition("#")[0], title, section)
