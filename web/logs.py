@@ -124,7 +124,6 @@ def start_tracing(app: Flask) -> Callable[[], None]:
         return lambda: None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.instrumentation.flask import FlaskInstrumentor
-    from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -132,8 +131,8 @@ def start_tracing(app: Flask) -> Callable[[], None]:
         if span and span.is_recording():
             span.set_attributes({name: "" for name in PRIVATE if name in span.attributes})
 
-    named = bool(os.environ.get("OTEL_SERVICE_NAME"))
-    provider = TracerProvider(resource=Resource.create({} if named else {"service.name": "pilotlight"}))
+    os.environ.setdefault("OTEL_SERVICE_NAME", "pilotlight")
+    provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     FlaskInstrumentor().instrument_app(app, response_hook=hide, tracer_provider=provider)  # type: ignore[no-untyped-call]
     return provider.shutdown

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from rag.answer.prompt import Endpoint, Exchange, messages
+from rag.answer.prompt import Endpoint, messages
 from rag.errors import EndpointFailed, EndpointSlow
 from rag.events import MEDIA_TYPE, Event, event_of
+from rag.messages import Exchange
 from rag.query.results import Answer
 
 BEAT_SECONDS = 1.0  # of silence, after which a caller hears that nothing has come

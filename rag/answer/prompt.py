@@ -4,11 +4,11 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from indexer.generation.lexical.analysis import STEMMERS, is_spaceless, is_stop_word, words
 from rag.errors import NotConfigured, SettingsError
+from rag.messages import Exchange
 from rag.query.results import Hit, text_of
 from rag.settings import Settings
 
@@ -44,13 +44,6 @@ class Endpoint:
 _ENOUGH = 4  # words that tell something, with which a question is understood without those before it
 _ENOUGH_SPACELESS = 10  # characters, in scripts without spaces
 _MOST_QUESTIONS = 8  # that are looked at, the last ones
-
-
-class Exchange(NamedTuple):
-    """A question, and what was answered."""
-
-    question: str
-    answer: str
 
 
 def search_text(question: str, history: Sequence[Exchange], most: int) -> str:
@@ -109,9 +102,11 @@ def _defused(bracket: re.Match[str]) -> str:
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:
     """Return the chat that asks a model to answer from the hits, the nth of which is passage n, after the history."""
+    most = MOST_CHARACTERS // max(1, len(hits))  # of each passage
+    texts = [text if len(text := text_of(hit)) <= most else hit.text[:most] for hit in hits]
     parts = [
         delimited(number, {"Title": hit.title, "Section": hit.section, "Date": hit.date or ""}, text)
-        for number, (hit, text) in enumerate(zip(hits, seen(hits), strict=True), start=1)
+        for number, (hit, text) in enumerate(zip(hits, texts, strict=True), start=1)
     ]
     if history:
         parts.append(f"<conversation>\n{_conversation(history)}\n</conversation>")
@@ -119,21 +114,15 @@ def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = (
     return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
-def seen(hits: Sequence[Hit]) -> list[str]:
-    """Return as much of the text of each hit as the model is shown."""
-    most = MOST_CHARACTERS // max(1, len(hits))
-    return [text if len(text := text_of(hit)) <= most else hit.text[:most] for hit in hits]
-
-
 def _conversation(history: Sequence[Exchange]) -> str:
     """Return the end of a conversation, each answer cut and without its citations, which number other passages."""
     told: list[str] = []
     room = MOST_REMEMBERED
-    for question, answer in reversed(history):
-        text = _CITATION.sub("", answer)
+    for each in reversed(history):
+        text = _CITATION.sub("", each.answer)
         cut = f"{text[:_MOST_OF_ANSWER]}…" if len(text) > _MOST_OF_ANSWER else text
         # cut first: a client may send a hundred times as much, each bracket of which would be looked at
-        told.insert(0, f"Question: {neutralise(question[:MOST_REMEMBERED])}\nAnswer: {neutralise(cut)}")
+        told.insert(0, f"Question: {neutralise(each.question[:MOST_REMEMBERED])}\nAnswer: {neutralise(cut)}")
         room -= len(told[0])
         if room < 0:
             told[0] = told[0][:room] if len(told) == 1 else ""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from heapq import nsmallest
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -29,7 +30,7 @@ LISTED = 50  # questions
 MOST_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Chinese and Japanese keyboards too
-_GROUPS = """
+_QUESTIONS = """
 WITH searched AS (
     SELECT * FROM searches WHERE seen AND id >= ? AND (? IS NULL OR collection = ?) ORDER BY id DESC LIMIT ?
 ), told AS (
@@ -43,7 +44,7 @@ WITH searched AS (
 SELECT query, max(id), count(*), sum(NOT answered AND (empty OR far OR bad OR unopened)),
     sum(NOT answered AND empty), sum(NOT answered AND far), sum(NOT answered AND bad), sum(NOT answered AND unopened),
     coalesce(sum(opened), 0), coalesce(sum(best > 0), 0), round(avg(cosine), 3)
-FROM failed GROUP BY {key} ORDER BY 2
+FROM failed GROUP BY question_key(query)
 """
 LEAST = 2  # searches in which a document was opened
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
@@ -75,16 +76,18 @@ class Group(NamedTuple):
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
 
+Question = tuple[str, Group]  # as it was last spelled
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """The figures of some days."""
 
-    since: str  # YYYY-MM-DD, UTC
     collection: str | None  # None: all
     collections: list[str]  # that were searched in these days
     total: Group
-    asked: list[tuple[str, Group]]  # questions as they were last spelled, the most asked first
-    unanswered: list[tuple[str, Group]]  # without a good answer, the most often first
+    asked: list[Question]  # the most asked first
+    unanswered: list[Question]  # without a good answer, the most often first
 
     def as_csv(self, table: str) -> str:
         """Return the table asked or unanswered as CSV with a heading line and no formula."""
@@ -99,33 +102,25 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     """Add up the searches of some days in a store, today's included. Raises InsightsError, sqlite3.Error or OSError."""
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
-    total, questions, collections = Group(), list[tuple[str, Group]](), list[str]()
+    counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
     if (folder / DATABASE).exists() or not folder.is_dir():  # where there is only a folder, nothing was asked yet
         first = first_id(since.timestamp())
         with closing(open_to_read(folder)) as connection:
-
-            def groups(key: str) -> list[tuple[str, Group]]:
-                found = connection.execute(_GROUPS.format(key=key), (first, collection, collection, MOST_READ))
-                return [(query, Group(*counts)) for query, _, *counts in found]
-
             connection.create_function("question_key", 1, question_key, deterministic=True)
-            total = next((group for _, group in groups("''")), total)
-            questions = groups("question_key(query)")
+            found = connection.execute(_QUESTIONS, (first, collection, collection, MOST_READ))
+            while rows := [(query, Group(*figures)) for query, _, *figures in found.fetchmany(1000)]:
+                counts = [sum(column) for column in zip(counts, *(group[:8] for _, group in rows), strict=True)]
+                asked = nsmallest(LISTED, [*asked, *rows], lambda each: (-each[1].asked, each[0]))
+                unanswered = nsmallest(LISTED, [*unanswered, *(each for each in rows if each[1].unanswered)], _by_need)
             names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
             collections = [name for (name,) in names]
+    return Report(collection, collections, Group(*counts), asked, unanswered)
 
-    def by_need(question: tuple[str, Group]) -> tuple[int, int, str]:
-        text, group = question  # what was shown but not opened may have been the answer
-        return -(group.empty + group.far + group.bad), -group.unanswered, text
 
-    return Report(
-        since=f"{since:%Y-%m-%d}",
-        collection=collection,
-        collections=collections,
-        total=total,
-        asked=sorted(questions, key=lambda each: (-each[1].asked, each[0]))[:LISTED],
-        unanswered=sorted((each for each in questions if each[1].unanswered), key=by_need)[:LISTED],
-    )
+def _by_need(question: Question) -> tuple[int, int, str]:
+    """Return what questions without a good answer are sorted by."""
+    text, group = question  # what was shown but not opened may have been the answer
+    return -(group.empty + group.far + group.bad), -group.unanswered, text
 
 
 def question_key(query: str) -> str:

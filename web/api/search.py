@@ -11,7 +11,7 @@ from flask import Blueprint, Response, jsonify, request
 from msgspec import Meta, structs
 
 from rag import deadline, messages
-from rag.answer.prompt import Endpoint, Exchange, search_text
+from rag.answer.prompt import Endpoint, search_text
 from rag.decoding import decode, refuse_unknown
 from rag.errors import AnswerError, FieldError, NotReady, RagError
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
@@ -142,16 +142,15 @@ def answer() -> Response:
     if fields.get("k") is None:
         fields["k"] = DEFAULT_K
     asked = requests.search_of_object(fields, messages.AnswerRequest)
-    exchanges = [Exchange(each.question, each.answer) for each in asked.history]
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = take_slot("answers", MOST_AT_ONCE, full)
     try:
-        text = search_text(asked.query, exchanges, MAX_QUERY_CHARS)
+        text = search_text(asked.query, asked.history, MAX_QUERY_CHARS)
         found = requests.run(structs.replace(asked.search, query=text), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
         from rag.answer.completion import write_answer  # brings an HTTP client, which not every server needs
 
-        events = write_answer(found, endpoint, asked.query, exchanges)
+        events = write_answer(found, endpoint, asked.query, asked.history)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
             response = jsonify(_whole(found, events))
         else:

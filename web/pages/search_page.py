@@ -204,11 +204,10 @@ def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
 def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
     """Return what the page shows of an answer."""
     search, meant = asked.search, answer.did_you_mean
-    question: dict[str, Any] | None = None  # the body of a request that has an answer written from the first hits
-    if g.form["answers"]:
-        question = {"query": search.query, "mode": search.mode, "collection": search.collection}
-        question |= {} if search.per_document is None else {"per_document": search.per_document}
-        question["filter"] = search.only.as_dict() if search.only else {}
+    question = {  # the body of a request that has an answer written from the first hits
+        **{name: getattr(search, name) for name in ("query", "mode", "collection", "per_document")},
+        "filter": search.only.as_dict() if search.only else None,
+    }
     bounds = (("Only with", answer.required), ("Without", answer.excluded))
     unmarked = answer.close and not search.sentences and any(not hit.highlights for hit in answer.hits)
     return {
@@ -220,7 +219,7 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
         "also": answer.also_searched,
         "bounds": [(what, ", ".join(names)) for what, names in bounds if names],
         "facets": asked.facets(answer.facets or {}),
-        "question": question,
+        "question": question if g.form["answers"] else None,
         "next": answer.next,
         "search_id": answer.search_id,
         "unmarked": unmarked,
