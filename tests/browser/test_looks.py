@@ -31,17 +31,6 @@ def answered(page: Page, retriever: FakeRetriever) -> None:
     box(page).press("ArrowDown")
 
 
-def opened(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = [make_hit(section_text="Before.\nA partial index is an index built over a subset of a table.")]
-    page.goto("/?q=index&language=en&meta.team=core&mode=dense&open=chunk-1")
-    expect(page.locator(".passage")).to_be_visible()
-
-
-def nothing(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = []
-    page.goto("/?q=zebra&language=en")
-
-
 def waiting(page: Page, retriever: FakeRetriever) -> None:
     retriever.ready = False
     page.goto("/?q=index")
@@ -50,17 +39,6 @@ def waiting(page: Page, retriever: FakeRetriever) -> None:
 def unbuilt(page: Page, retriever: FakeRetriever) -> None:
     retriever.ready, retriever.missing = False, True
     page.goto("/")
-
-
-def refused(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/?q=index&mode=nope")
-
-
-def unreachable(page: Page, retriever: FakeRetriever) -> None:
-    page.goto("/")
-    page.context.set_offline(True)
-    box(page).fill("index")
-    expect(page.get_by_role("button", name="Try again")).to_be_visible()
 
 
 def operator(page: Page, retriever: FakeRetriever) -> None:
@@ -80,12 +58,6 @@ def explained(page: Page, retriever: FakeRetriever) -> None:
     expect(page.get_by_text("Meaning").first).to_be_visible()
 
 
-def code(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = [make_hit(text=CODE, highlights=[(CODE.index("SELECT"), CODE.index("SELECT") + 6)])]
-    page.goto("/?q=select")
-    expect(page.locator("pre mark")).to_have_text("SELECT")
-
-
 def table(page: Page, retriever: FakeRetriever) -> None:
     retriever.hits = [make_hit(text=ROWS, highlights=[(0, 5)])]
     page.goto("/?q=codes")
@@ -99,22 +71,7 @@ def reading(page: Page, retriever: FakeRetriever) -> None:
     expect(page.locator("#passage pre")).to_be_visible()
 
 
-LOOKS: list[Reach] = [
-    empty,
-    answered,
-    opened,
-    table,
-    far,
-    explained,
-    code,
-    reading,
-    nothing,
-    waiting,
-    unbuilt,
-    refused,
-    unreachable,
-    operator,
-]
+LOOKS: list[Reach] = [empty, answered, table, far, explained, reading, waiting, unbuilt, operator]
 SIZES = ((1280, 900), (768, 1024), (390, 844))
 # what leaves the screen, or is cut off though it neither scrolls nor ends in an ellipsis
 FAULTS = """() => {

@@ -129,15 +129,3 @@ def test_a_suggestion_is_chosen_by_keys_and_searched_for(page, retriever):
     expect(page).to_have_url(re.compile(r"q=Partial\+Indexes&language=en"))
     page.go_back()
     expect(box(page)).to_have_value("")
-
-
-@pytest.mark.usefixtures("suggesting")
-def test_what_was_meant_is_a_link(page, plain_page, retriever):
-    retriever.did_you_mean = "vacuum & co"
-    for each in (page, plain_page):
-        each.goto("/?q=vacum&language=en")
-        link = each.get_by_role("link", name="vacuum & co")
-        expect(link).to_have_attribute("href", "/?q=vacuum+%26+co&language=en")
-    page.get_by_role("link", name="vacuum & co").click()
-    expect(box(page)).to_have_value("vacuum & co")
-    expect(titles(page)).to_have_text("About vacuum & co")

@@ -71,12 +71,3 @@ def test_unreachable_server_can_be_tried_again(page, retriever):
     page.unroute("**/?q=*")
     page.get_by_role("button", name="Try again").click()
     expect(titles(page)).to_have_text("About index")
-
-
-def test_a_page_that_waits_shows_the_answer_when_ready(page, retriever):
-    retriever.ready = False
-    page.goto("/?q=index")
-    expect(page.get_by_role("heading", name="Not ready yet")).to_be_visible()
-    expect(page.get_by_text("The index is still loading.")).to_be_visible()
-    retriever.ready = True
-    expect(titles(page)).to_have_text("Partial Indexes")

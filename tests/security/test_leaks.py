@@ -161,14 +161,10 @@ COLLECTIONS = ("default", "hidden", "nowhere")
 PUSHED = {"url": "https://example.org/new", "text": "A text."}
 
 
-def addresses(template: str, fields: str = "") -> Callable[[Site], Asked]:
+def addresses(template: str) -> Callable[[Site], Asked]:
     def made(site: Site) -> Asked:
         named = [template.replace("{id}", id) for id in ids(site)] if "{id}" in template else [template]
-        return [
-            ("GET", f"{path}?{fields}&collection={name}".replace("?&", "?"), None)
-            for path in named
-            for name in COLLECTIONS
-        ]
+        return [("GET", f"{path}?collection={name}", None) for path in named for name in COLLECTIONS]
 
     return made
 
@@ -193,14 +189,16 @@ def simply(*requests: tuple[str, str, Any]) -> Callable[[Site], Asked]:
 FACETS = {"facets": True, "explain": True, "sentences": True, "k": 50, "per_document": 0, "expand": "section"}
 HISTORY = [{"question": "What does the blue team say of bluegamma?", "answer": "The index is cold [1]."}]
 # what is asked of every operation; each must be here
-CASES: dict[str, Callable[[Site], Asked]] = {
+PLAIN = (
+    "/api/v1/changes /api/v1/documents /api/v1/documents/{id} /api/v1/insights.csv /document/{id} "
+    "/document/{id}/original /insights /livez /metrics /openapi.json /readyz /status /v1/models"
+).split()
+CASES: dict[str, Callable[[Site], Asked]] = {f"GET {path}": addresses(path) for path in PLAIN} | {
     "GET /": typed("/", "open=x", "meta.team=blue", "path=/"),
     "POST /api/v1/answer": asked("/api/v1/answer", history=HISTORY),
-    "GET /api/v1/changes": addresses("/api/v1/changes"),
     "GET /api/v1/changes/{id}": simply(
         *(("GET", f"/api/v1/changes/1?collection={each}", None) for each in COLLECTIONS)
     ),
-    "GET /api/v1/documents": addresses("/api/v1/documents"),
     "POST /api/v1/documents": simply(
         *(("POST", "/api/v1/documents", PUSHED | {"collection": each}) for each in COLLECTIONS[1:])
     ),
@@ -210,7 +208,6 @@ CASES: dict[str, Callable[[Site], Asked]] = {
             for each in COLLECTIONS[1:]
         )
     ),
-    "GET /api/v1/documents/{id}": addresses("/api/v1/documents/{id}"),
     "POST /api/v1/feedback": simply(
         ("POST", "/api/v1/feedback", {"search_id": "0" * 32, "feedback": "good", "hit": "bluegamma"})
     ),
@@ -230,17 +227,7 @@ CASES: dict[str, Callable[[Site], Asked]] = {
         )
     ),
     "GET /api/v1/suggest": typed("/api/v1/suggest", "meta.team=blue", "path=/"),
-    "GET /document/{id}": addresses("/document/{id}"),
-    "GET /document/{id}/original": addresses("/document/{id}/original"),
-    "GET /insights": addresses("/insights"),
-    "GET /api/v1/insights.csv": addresses("/api/v1/insights.csv"),
-    "GET /livez": simply(("GET", "/livez", None)),
-    "GET /metrics": simply(("GET", "/metrics", None)),
-    "GET /openapi.json": simply(("GET", "/openapi.json", None)),
-    "GET /readyz": simply(("GET", "/readyz", None)),
-    "GET /status": addresses("/status"),
     "POST /v1/embeddings": simply(("POST", "/v1/embeddings", {"input": "bluegamma", "model": "other"})),
-    "GET /v1/models": simply(("GET", "/v1/models", None)),
     "GET /v1/models/{id}": simply(("GET", "/v1/models/none", None)),
     "POST /v1/rerank": simply(("POST", "/v1/rerank", {"query": "bluegamma", "documents": ["bluegamma"]})),
 }

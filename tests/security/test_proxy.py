@@ -224,16 +224,8 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("sent", SENDERS.values(), ids=SENDERS)
-def test_clients_that_stop_sending_hold_no_thread(server: Proxied, sent: bytes) -> None:
-    with ExitStack() as stack:
-        for _ in range(2 * QUEUE):
-            stack.enter_context(server.connect()).sendall(sent)
-        server.answers_everybody()
-
-
-@pytest.mark.parametrize("sent", READERS.values(), ids=READERS)
-def test_clients_that_do_not_read_hold_no_thread(server: Proxied, sent: bytes) -> None:
+@pytest.mark.parametrize("sent", [*SENDERS.values(), *READERS.values()], ids=[*SENDERS, *READERS])
+def test_clients_that_stop_sending_or_reading_hold_no_thread(server: Proxied, sent: bytes) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(server.connect(window=4096)) for _ in range(2 * QUEUE)]
         threads = [threading.Thread(target=push, args=(client, sent)) for client in clients]

@@ -188,14 +188,7 @@ def patterns(value: object) -> Iterator[re.Pattern[Any]]:
         yield from patterns([*value, *value.values()])
 
 
-USES = {
-    "search": "search",
-    "finditer": "search",
-    "findall": "search",
-    "sub": "search",
-    "subn": "search",
-    "split": "search",
-}
+USES = dict.fromkeys(("search", "finditer", "findall", "sub", "subn", "split"), "search")
 USES |= {"match": "match", "fullmatch": "fullmatch"}
 
 

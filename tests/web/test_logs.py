@@ -119,16 +119,13 @@ class Collector(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.mark.parametrize("name", ["", "search-of-docs"])
-def test_a_request_is_a_span_that_does_not_tell_its_query(monkeypatch, name):
+def test_a_request_is_a_span_that_does_not_tell_its_query(monkeypatch):
     pytest.importorskip("opentelemetry.instrumentation.flask", reason="the extra otel is not installed")
     collector = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
     collector.spans, collector.services = [], set()
     thread = threading.Thread(target=collector.serve_forever)
     thread.start()
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{collector.server_address[1]}")
-    if name:
-        monkeypatch.setenv("OTEL_SERVICE_NAME", name)
     retriever = FakeRetriever()
     app = create_app(retriever, Settings())
     client = app.test_client()
@@ -148,11 +145,7 @@ def test_a_request_is_a_span_that_does_not_tell_its_query(monkeypatch, name):
     sent = b"".join(span.SerializeToString() for span in collector.spans)
     assert b"secret" not in sent
     assert b"203.0.113.9" not in sent
-    assert collector.services == {name or "pilotlight"}
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # and one that is down disturbs nobody
-    app = create_app(FakeRetriever(), Settings())
-    assert app.test_client().get("/api/v1/search?q=x").status_code == 200
-    app.extensions["stop_tracing"]()
+    assert collector.services == {"pilotlight"}
 
 
 def test_a_missing_library_is_said_in_one_line(monkeypatch):

@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 
 from rag.answer.completion import MOST_BYTES, CitationFilter, EventData, complete
-from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Endpoint, Exchange, messages, neutralise, search_text
+from rag.answer.prompt import MOST_CHARACTERS, MOST_REMEMBERED, Endpoint, messages, neutralise, search_text
 from rag.errors import EndpointFailed, NotConfigured, SettingsError
+from rag.messages import Exchange
 from rag.settings import load
 from tests.endpoint import DONE, FakeEndpoint, chunk, fake_endpoint, piece
 from tests.linear import check_linear, repeated

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import stat
 import time
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -136,6 +137,14 @@ def test_the_report(store: InsightsStore) -> None:
     table = list(csv.DictReader(io.StringIO(found.as_csv("asked"))))
     assert (table[0]["question"], table[0]["asked"]) == ("How do I vacuum?", "2")
     assert "'=cmd|'x'" in {row["question"] for row in table}
+
+
+def test_a_report_of_many_questions_takes_little_memory(store: InsightsStore) -> None:
+    store.write([searched(f"{number} {'x' * 400}", hits=[]) for number in range(20_000)], [])
+    tracemalloc.start()
+    assert report(store.folder, 7).total.asked == 20_000
+    assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    tracemalloc.stop()
 
 
 def test_no_spreadsheet_runs_a_question() -> None:

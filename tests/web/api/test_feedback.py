@@ -1,7 +1,6 @@
 """What is kept of searches, and what callers say of them, over the API."""
 
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,18 +28,9 @@ class Kept:
         self.retriever.hits = [make_hit(rank) for rank in (1, 2, 3)]
         self.settings = Settings(insights=True, index=str(folder), **settings)
         self.recorder = Recorder(self.settings.insights_folder, self.settings.insights_days)
-        self.told: list[str] = []  # the feedback so far
-        self.recorder.add_feedback = self._add_feedback(self.recorder.add_feedback)
         self.app = create_app(self.retriever, self.settings, recorder=self.recorder)
         self.client = self.app.test_client()
         self.recorder.start()
-
-    def _add_feedback(self, add: Callable[..., None]) -> Callable[..., None]:
-        def add_and_note(id: str, what: str, passage: str) -> None:
-            add(id, what, passage)
-            self.told.append(what)
-
-        return add_and_note
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         """The rows of a query, once all that was told is written."""
@@ -156,11 +146,3 @@ def test_what_cannot_be_written_waits_within_a_bound_of_bytes(tmp_path, monkeypa
     dropped = 9 + 20 - len(kept.recorder._feedback)
     metrics = kept.client.get("/metrics").text
     assert f'pilotlight_insights_searches_total{{outcome="dropped"}} {dropped}.0' in metrics
-
-
-def test_what_is_written_waits_no_longer(kept):
-    room = kept.recorder._room
-    for turn in range(5):
-        searched(kept.client, f"index {turn}")
-    assert len(kept.rows("SELECT id FROM searches")) == 5
-    assert kept.recorder._room == room

@@ -8,14 +8,8 @@ from msgspec import structs
 
 from rag.query.request import Filter, SearchRequest, parameters_of
 from rag.query.results import Answer, Hit, Suggestion
-from rag.serving.live import LiveRetriever
-from rag.settings import Settings, load
-from tests.dummy import DummyEmbedder
-from tests.rag.conftest import Site, wait_for
 from tests.web.fakes import make_hit
-from tests.web.running import library
 from web.api.requests import filter_of_parameters
-from web.app import create_app
 
 URL = "/api/v1/search"
 BATCH = f"{URL}/batch"
@@ -81,19 +75,6 @@ def test_every_option_and_filter_by_post_and_get(client, retriever):
     grouped = {name: [value for other, value in PARAMETERS if other == name] for name, _ in PARAMETERS}
     assert parameters_of(filter_of_parameters(grouped)) == PARAMETERS
     assert filter_of_parameters({}) is None
-
-
-def test_pages_of_hits(tmp_path):
-    seen, offset = [], 0
-    with library(tmp_path, pages=7) as retriever:
-        client = create_app(retriever, Settings()).test_client()
-        while offset is not None:
-            page = post(client, query="index", k=3, offset=offset).get_json()
-            assert client.get(f"{URL}?q=index&k=3&offset={offset}").get_json() | {"took_ms": page["took_ms"]} == page
-            seen += [(hit["rank"], hit["title"]) for hit in page["hits"]]
-            offset = page["next"]
-    assert [rank for rank, _ in seen] == [1, 2, 3, 4, 5, 6, 7]
-    assert {title for _, title in seen} == {f"Number {number}" for number in range(1, 8)}
 
 
 @pytest.mark.parametrize(
@@ -283,30 +264,3 @@ def test_fields_of_suggestions_reach_the_retriever(client, retriever):
     }
     only = Filter.parse({"language": ["de", "en"], "metadata": {"team": "core"}})
     assert retriever.typed == [("partial", "notes", only, 3)]
-
-
-def test_titles_headings_and_questions_of_a_real_index(tmp_path):
-    site = Site(tmp_path)
-    (site.source / "more.md").write_text("# 2. Vacuum twice\n\n## Vacuum\n\nSome words.\n", encoding="utf-8")
-    site.build()
-    settings = load({"index": str(site.index)}, {})
-    retriever = LiveRetriever(settings, lambda _: DummyEmbedder())
-    retriever.start()
-    try:
-        wait_for(lambda: retriever.ready)
-        client = create_app(retriever, settings).test_client()
-
-        def suggested(**fields: str) -> list[tuple[str, str]]:
-            found = client.get(SUGGEST, query_string=fields).get_json()["suggestions"]
-            return [(each["text"], each["kind"]) for each in found]
-
-        assert suggested(q="vac") == [("Vacuum", "title"), ("Vacuum twice", "title")]
-        assert suggested(q="vac", path=str(site.source / "more.md")) == [
-            ("Vacuum", "heading"),
-            ("Vacuum twice", "title"),
-        ]
-        assert suggested(q="vac", path=str(site.source / "nowhere")) == []
-        assert suggested(q="Vacuum") == [("Vacuum twice", "title")]  # not what is there already
-        assert suggested(q="v") == suggested(q="v" * 201) == []
-    finally:
-        retriever.close()

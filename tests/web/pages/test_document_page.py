@@ -81,6 +81,10 @@ def test_originals_are_handed_out_only_where_that_is_set(retriever, client, addr
     assert "X-Evil" not in answer.headers
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "sandbox" in answer.headers["Content-Security-Policy"]
+    under_way = [allowing.get(f"{address}/original", buffered=False) for _ in range(4)]
+    assert allowing.get(f"{address}/original").status_code == 503
+    for each in under_way:
+        each.close()
     assert allowing.get("/document/nope/original").status_code == 404
     retriever.files.clear()
     assert allowing.get(f"{address}/original").status_code == 404
