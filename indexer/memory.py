@@ -23,7 +23,7 @@ _M_ARENA_MAX = -8  # of glibc's mallopt
 _ARENAS = 2  # heaps, of 64 MB each; without a limit there are eight for each processor
 _CGROUPS = Path("/sys/fs/cgroup")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-SHORT = "out of memory; a build that this ends publishes nothing, and keeps the pages it has fetched for the next one"
+SHORT = "out of memory; a build that this ends publishes nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def check() -> None:
     if here is not None and here.bytes - (used := here.used()) < _RESERVE:
         raise MemoryShort(
             f"{used >> 20:,} MB of memory are in use, and {here.name} allows {here.bytes >> 20:,} MB: allow more, or "
-            "build from fewer sources; nothing was published, and pages that were fetched are kept for the next build"
+            "build from fewer sources; nothing was published"
         )
 
 

@@ -14,6 +14,7 @@ from email.utils import format_datetime
 from functools import partial
 from importlib import metadata
 from itertools import accumulate, chain, repeat
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from indexer import encodings
@@ -37,6 +38,7 @@ _LISTING = 600.0  # seconds to list all objects
 _MAX_LOST = 7_200.0  # seconds of requests that failed, all together, after which a store is taken to be down
 _LONGEST_ERROR = 10_000  # characters read of an error, which may repeat an answer
 _CHUNK = 1_000  # entries taken from the client at once
+_MAX_ANSWER, _LOOK = 128_000_000, 0.05  # bytes of an answer with these, and seconds between two looks at it
 _PIECE = 1 << 18  # bytes of a body taken at once
 _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 
@@ -144,8 +146,15 @@ class _Bucket:
         stream, end = obstore.list(self._store, prefix or None, chunk_size=_CHUNK), time.monotonic() + _LISTING
 
         async def next_chunk() -> Sequence["ObjectMeta"] | None:
+            most = _resident() + _MAX_ANSWER
             async with asyncio.timeout(end - time.monotonic()):  # a store may answer with empty pages for ever
-                return await anext(stream, None)
+                chunk = asyncio.ensure_future(anext(stream, None))
+                while not (await asyncio.wait([chunk], timeout=_LOOK))[0]:
+                    if _resident() > most:  # the client reads an answer whole, however long it is
+                        chunk.cancel()
+                        await asyncio.sleep(_LOOK)  # in which the client lets go of it
+                        raise SourceError(f"an answer to its listing is larger than {_MAX_ANSWER:,} bytes")
+                return chunk.result()
 
         with asyncio.Runner() as runner:
             while (chunk := runner.run(next_chunk())) is not None:
@@ -222,6 +231,11 @@ class _Bucket:
         except self._errors as error:
             # not chained, as the error may quote a signed request
             raise SourceError(f"{self._address.source}: {_explain(error, self._address)}") from None
+
+
+def _resident() -> int:
+    """Return the bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _brief(error: Exception) -> str:

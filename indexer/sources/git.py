@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, urlsplit
@@ -297,7 +298,7 @@ def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> G
     if address.is_local:
         folder = Path(address.remote)
         folder = folder / ".git" if (folder / ".git").exists() else folder
-        if folder.is_file() or folder.is_symlink() or (folder / "commondir").exists():
+        if _leads_elsewhere(folder):
             raise SourceError(f"{source}: {folder} leads to another repository; name that one")
         git, ref, mirrors = Git(folder), address.ref, None
     elif mirrors is None:
@@ -320,6 +321,16 @@ def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> G
             raise SourceError(f"{source}: {error}; git fsck says more") from error
         mirrors.drop(source)
         raise SourceError(f"{source}: {error}; the copy of the repository is removed: build again") from error
+
+
+def _leads_elsewhere(folder: Path) -> bool:
+    """Return whether a repository is that of another folder, or has objects of one."""
+    if not folder.is_dir() or folder.is_symlink():
+        return folder.exists()
+    objects = [str(folder / "objects")]
+    objects += (os.path.join(here, name) for here, *names in os.walk(objects[0]) for name in chain(*names))
+    names = ("commondir", "objects/info/alternates")
+    return any((folder / name).exists() for name in names) or any(map(os.path.islink, objects))
 
 
 def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Generator[Item, None, None]:

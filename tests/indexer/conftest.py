@@ -19,7 +19,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    server = Site()
+    server = Site("127.0.0.2")  # beside `sentinel`, which some tests must not reach
     yield server
     server.close()
 

@@ -60,7 +60,7 @@ def private(path: Path, text: str) -> InFile:
 
 
 def cookie_line(name: str, value: str) -> str:
-    return f"127.0.0.1\tFALSE\t/\tFALSE\t0\t{name}\t{value}\n"
+    return f"127.0.0.2\tFALSE\t/\tFALSE\t0\t{name}\t{value}\n"
 
 
 def read(start: str, *credentials: Credential) -> tuple[list[str], dict[str, str]]:
@@ -81,8 +81,8 @@ def sent_to(site: Site, credential: Credential) -> dict[str, str]:
 
 def test_every_kind_goes_to_its_origin_and_no_other(site: Site, tmp_path: Path) -> None:
     """A redirect there and back, to another port of the same host."""
-    other, here, there = Site(), list[dict[str, str]](), list[dict[str, str]]()
-    old = "127.0.0.1\tFALSE\t/\tFALSE\t1\told\tgone"  # and what some programs write
+    other, here, there = Site("127.0.0.2"), list[dict[str, str]](), list[dict[str, str]]()
+    old = "127.0.0.2\tFALSE\t/\tFALSE\t1\told\tgone"  # and what some programs write
     kept = f"#HttpOnly_{cookie_line('kept', f'{TOKEN}-c')}".replace("\t0\t", "\t99999999999.5\t")
     cookies = private(tmp_path / "cookies.txt", f"\ufeff# Netscape HTTP Cookie File\r\n\r\n{kept}{old}")
     try:
@@ -114,17 +114,17 @@ def test_cookies_that_a_site_sets_come_back_where_they_may(site: Site) -> None:
 
     site.routes["/set"] = sets
     site.routes["/p"] = site.routes["/deep/p"] = noting(seen, Reply(b"x"))
-    with closing(Fetcher(LIMITS, sessions=sessions_of([Credential(site.url)]))) as fetcher:
-        for path in ("/set", "/p", "/deep/p"):
-            answer = fetcher.get(f"{site.url}{path}")
-            assert "Set-Cookie" not in answer.headers, "it would be in the journal"
-    assert [sent["cookie"].split("; ") for sent in seen] == [["all=1"], ["deep=2", "all=1"]]
+    for credentials in ([Credential(site.url)], []):
+        with closing(Fetcher(LIMITS, sessions=sessions_of(credentials))) as fetcher:
+            for path in ("/set", "/p", "/deep/p"):
+                assert "Set-Cookie" not in fetcher.get(f"{site.url}{path}").headers
+    assert [sent.get("cookie", "").split("; ") for sent in seen] == [["all=1"], ["deep=2", "all=1"], [""], [""]]
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("127.0.0.1\tFALSE\t/\tFALSE\t1\tname\tv4lue", "has no valid cookie for http://127.0.0.1"),
+        ("127.0.0.2\tFALSE\t/\tFALSE\t1\tname\tv4lue", "has no valid cookie for http://127.0.0.2"),
         ("example.org\tTRUE\t/\tFALSE\t0\tname\tv4lue", "has no valid cookie"),
         ("name=v4lue", "line 1: not a cookie in Netscape format"),
     ],
@@ -147,19 +147,6 @@ def test_secrets_are_taken_out_of_answers_in_every_spelling_and_late(monkeypatch
     assert session.redact(told) == b"|||||short|", "as many as answers may be under way"
     session.take_cookies("https://a.test/", ["sid=the-last-value-of-a-cookie"])
     assert session.redact(told) == b"|first-value-of-a-cookie||||short|"
-
-
-def test_what_a_page_shows_of_a_secret_is_taken_out(site: Site) -> None:
-    """Such as a page that says with what it was asked."""
-    echo = page(f"<p>You came with {TOKEN}.<a href='/q?as={TOKEN}'>Go on</a>")
-    site.routes["/p"] = Reply(echo.encode(), 200, {"Content-Type": "text/html", "ETag": f'"{TOKEN}"'})
-    site.routes["/q?as="] = redirect(f"/r?as={TOKEN}")
-    site.routes["/r?as="] = page("<p>End")
-    sessions = sessions_of([Credential(site.url, bearer=SECRET)])
-    items = list(crawl(SourceContext(f"{site.url}/p", LIMITS), sessions))
-    assert [item.url.removeprefix(site.url) for item in items] == ["/p", "/r?as="]
-    assert TOKEN not in repr(items)
-    assert sent_to(site, Credential(site.url, bearer=SECRET))["authorization"] == f"Bearer {TOKEN}"
 
 
 @pytest.mark.parametrize("how", ["redirect", "401", "form"])

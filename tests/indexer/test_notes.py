@@ -3,25 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from indexer import notes
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from indexer.read import parsing
-from indexer.read.extraction import from_json, to_json
-from indexer.records import Extraction, Section
 from tests.dummy import DummyEmbedder
-
-
-@pytest.fixture(autouse=True)
-def nothing_noted() -> None:
-    notes.take()
-
-
-def test_notes_leave_the_reader_process_with_the_text() -> None:
-    notes.add("an encoding was guessed: windows-1252")
-    content = Extraction("Cats", (Section((), None, "Cats purr."),), notes=("a part was not read",))
-    assert from_json(to_json(content)).notes == ("a part was not read", "an encoding was guessed: windows-1252")
 
 
 def test_the_summary_counts_notes_and_later_builds_still_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,27 +208,12 @@ def test_bombs_cost_one_page(
     assert time.monotonic() - began < 30, "a process that reads links begins too"
 
 
-@pytest.mark.parametrize("pace", ["fast", "slow"])
-def test_an_endless_body_costs_one_page(site: Site, pace: str) -> None:
+@pytest.mark.parametrize("part", [b"x" * 65_536, b"X-More: " + b"y" * 4_096 + b"\r\n"], ids=["body", "headers"])
+def test_an_answer_without_end_costs_one_page(site: Site, part: bytes) -> None:
     def endless(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/html")
-        handler.end_headers()
-        while not site.stopping.wait(0.1 if pace == "slow" else 0):
-            handler.wfile.write(b"x" if pace == "slow" else b"x" * 65_536)
-            handler.wfile.flush()
-
-    site.pages(index='<a href="/endless">x</a><a href="/ok">y</a> start', ok="fine")
-    site.routes["/endless"] = endless
-    limits = CrawlLimits(timeout=0.6, max_bytes=1_000_000, allow_private=("127.0.0.2/32",))
-    assert [type(item) for item in items(site.url, limits)] == [Page, Failure, Page]
-
-
-def test_endless_headers_cost_one_page(site: Site) -> None:
-    def endless(handler: BaseHTTPRequestHandler) -> None:
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + b"\r\n" * part.startswith(b"x"))
         while not site.stopping.is_set():
-            handler.wfile.write(b"X-More: " + b"y" * 4096 + b"\r\n")
+            handler.wfile.write(part)
 
     site.pages(index='<a href="/endless">x</a><a href="/ok">y</a> start', ok="fine")
     site.routes["/endless"] = endless
@@ -245,15 +230,6 @@ def test_a_site_without_end_stops_at_the_page_budget(site: Site) -> None:
     site.pages(index='<a href="?page=1">first</a>')
     limits = CrawlLimits(max_pages=20, allow_private=("127.0.0.2/32",))
     assert [type(item) for item in items(site.url, limits)] == [Page] * 20 + [Skip]
-
-
-@pytest.mark.parametrize("target", ["http://127.0.0.1:{port}/robots.txt", "//localhost:{port}/", "http://other.test/"])
-def test_robots_txt_leads_to_no_other_site(target: str, site: Site, sentinel: Site) -> None:
-    site.routes |= {"/robots.txt": redirect(target.format(port=sentinel.port)), "/": page("text")}
-    limits = CrawlLimits(timeout=20.0, allow_private=True)
-    with pytest.raises(SourceError, match=r"robots\.txt redirects to another site"):
-        items(site.url, limits)
-    assert site.hits == ["/robots.txt"]
 
 
 LOOPBACK = CrawlLimits(timeout=20.0, allow_private=("127.0.0.1/32", "::1/128"))

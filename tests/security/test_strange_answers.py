@@ -124,31 +124,15 @@ def harmless(text: str) -> bool:
     return all(character.isprintable() or character == "\n" for character in text)
 
 
+@pytest.mark.parametrize("start", ["<p>Cats sleep.</p><a href=/x>x</a>", None], ids=["page", "first page"])
 @pytest.mark.parametrize("what", ANSWERS)
-def test_headers_reach_no_terminal(what: str, tmp_path: Path) -> None:
-    site = Site()
-    try:
-        site.routes |= {"/robots.txt": Reply(b""), "/": "<p>Cats sleep.</p><a href=/x>x</a>", "/x": ANSWERS[what]}
-        work = Work(tmp_path / "index")
-        report = work.build(site.url)
-        assert harmless(report.table()), report.table()
-        assert harmless(work.said)
-    finally:
-        site.close()
-
-
-@pytest.mark.parametrize("what", ["media type", "encoding", "reason", "redirect", "redirect elsewhere"])
-def test_nor_do_those_of_the_first_page(what: str, tmp_path: Path) -> None:
-    site = Site()
-    try:
-        site.routes |= {"/robots.txt": Reply(b""), "/": ANSWERS[what]}
-        try:  # a page is read by its content where its headers name no media type or packing
-            said = Work(tmp_path / "index").build(site.url).table()
-        except (SourceError, NothingToIndex) as error:
-            said = str(error)
-        assert harmless(said), said
-    finally:
-        site.close()
+def test_headers_reach_no_terminal(site: Site, work: Work, what: str, start: str | None) -> None:
+    site.routes |= {"/robots.txt": Reply(b""), "/": start or ANSWERS[what], "/x": ANSWERS[what]}
+    try:  # a page is read by its content where its headers name no media type or packing
+        said = work.build(site.url).table()
+    except (SourceError, NothingToIndex) as error:
+        said = str(error)
+    assert harmless(said + work.said), said
 
 
 def test_names_of_files_reach_no_terminal(tmp_path: Path) -> None:

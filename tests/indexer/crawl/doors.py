@@ -18,7 +18,7 @@ class Door(Site):
     def __init__(
         self, secret: str, *, header: str = "Cookie", pages: int = 4, how: str = "redirect", lasts: int = 10**9
     ) -> None:
-        super().__init__()
+        super().__init__("127.0.0.2")
         self.secret, self.header, self.how, self.left = secret, header, how, lasts
         self.routes["/login"] = self.routes["/login?next=/p"] = page(f"<p>For members only.{FORM}", "Login")
         for number in range(pages):

@@ -180,23 +180,5 @@ HEADER_READERS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("name", HEADER_READERS)
 def test_headers_of_any_length_are_read_in_linear_time(name: str) -> None:
-    for piece in (
-        "a",
-        " ",
-        ";",
-        "; a=",
-        '; a="',
-        '"',
-        '";',
-        "\\",
-        ",",
-        "a=b,",
-        "<",
-        "<!--",
-        "/",
-        "%41",
-        "a:",
-        "text/",
-        "1",
-    ):
+    for piece in """a| |;|; a=|; a="|"|";|\\|,|a=b,|<|<!--|/|%41|a:|text/|1""".split("|"):
         check_linear(HEADER_READERS[name], repeated(piece), 200_000)

@@ -25,7 +25,7 @@ from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.server import Reply, Site, redirect
-from tests.security.memory import megabytes, watch
+from tests.security.memory import descendants, megabytes, watch
 
 pytestmark = pytest.mark.browser
 NEAR = CrawlLimits(timeout=20.0, allow_private=("127.0.0.2/32",), render="auto")
@@ -97,13 +97,6 @@ def browser() -> Iterator[Browser]:
         found = Browser()
         yield found
         found.close()
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    server = Site("127.0.0.2")
-    yield server
-    server.close()
 
 
 def items(url: str, browser: Browser, limits: CrawlLimits = NEAR) -> list[Item]:
@@ -326,7 +319,7 @@ def test_nothing_outlives_a_build_that_is_killed(site: Site, tmp_path: Path) -> 
         env=os.environ | {"TMPDIR": str(tmp_path / "t")},
     )  # fmt: skip
     assert stuck.wait(60)
-    below = descendants(build.pid)
+    below = descendants(build.pid)[1:]
     handles = {pid: os.pidfd_open(pid) for pid in below}
     browser = {pid for pid in below if "chrom" in os.readlink(f"/proc/{pid}/exe")}
     assert len(browser) > 1, "Chromium's processes"
@@ -347,7 +340,7 @@ def test_nothing_outlives_a_build_that_is_killed(site: Site, tmp_path: Path) -> 
 def kill_chromium() -> None:
     """Kill the processes of Chromium below this one, and wait for their end."""
     handles = []
-    for pid in descendants(os.getpid()):
+    for pid in descendants(os.getpid())[1:]:
         try:
             is_chromium = b"--proxy-server=" in Path(f"/proc/{pid}/cmdline").read_bytes()
             if is_chromium:
@@ -361,19 +354,3 @@ def kill_chromium() -> None:
         waiting.register(handle, select.POLLIN)
         assert waiting.poll(10_000)
         os.close(handle)
-
-
-def descendants(process: int) -> set[int]:
-    """Living processes below one."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state not in "ZX":
-            parents[int(path.parent.name)] = int(parent)
-    found: set[int] = set()
-    while more := {child for child, parent in parents.items() if parent == process or parent in found} - found:
-        found |= more
-    return found

@@ -165,13 +165,6 @@ Make = Callable[..., Renderer]
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    server = Site("127.0.0.2")
-    yield server
-    server.close()
-
-
-@pytest.fixture
 def other() -> Iterator[Site]:
     server = Site("127.0.0.3")
     yield server
@@ -226,16 +219,6 @@ def test_robots_of_each_origin_are_asked(site: Site, other: Site, make: Make) ->
     assert load(resources, f"{other.url}/lib.js") is not None
     assert (site.hits, other.hits) == ([], ["/robots.txt", "/lib.js"])
     assert {skip.reason for skip in resources.refused()} == {"asked for by a script: robots.txt disallows it"}
-
-
-def test_rules_of_few_origins_are_remembered(other: Site, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.crawl.renderer._MAX_ORIGINS", 2)
-    resources, others = make(), [Site("127.0.0.3") for _ in range(4)]
-    for each in others:
-        each.routes["/lib.js"] = "x"
-        assert load(resources, f"{each.url}/lib.js") is not None
-        each.close()
-    assert len(resources._robots) <= 3
 
 
 def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, make: Make) -> None:

@@ -84,44 +84,34 @@ class Store(Site):
         send(handler, Reply(f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode(), status))
 
     def _list(self, handler: BaseHTTPRequestHandler, asked: dict[str, str]) -> None:
-        prefix, delimiter = asked.get("prefix", ""), asked.get("delimiter", "")
         start = int(asked.get("continuation-token") or asked.get("marker") or 0)
         if f"list {start}" in self.broken:
             self._refuse(handler, self.broken[f"list {start}"], "AccessDenied")
             return
-        names: list[str] = []
-        for name in sorted(filter(lambda one: one.startswith(prefix), self.objects)):
-            rest = name[len(prefix) :]
-            folder = prefix + rest.partition(delimiter)[0] + delimiter if delimiter and delimiter in rest else name
-            names += [folder] if folder not in names else []
-        end = start + self.page
-        entries = names[start:end]
+        prefix, end = asked.get("prefix", ""), start + self.page
+        names = sorted(name for name in self.objects if name.startswith(prefix))
         token = str(end) if end < len(names) else ""
         write = _azure if self.scheme == "az" else _s3
-        body = write([(name, self.objects.get(name)) for name in entries], token)
+        body = write({name: self.objects[name] for name in names[start:end]}, token)
         send(handler, Reply(body.encode(), 200, {"Content-Type": "application/xml"}))
 
 
-def _s3(entries: list[tuple[str, Object | None]], token: str) -> str:
+def _s3(entries: dict[str, Object], token: str) -> str:
     listed = "".join(
         f"<Contents><Key>{escape(name)}</Key><LastModified>{DATE}</LastModified><ETag>&quot;{one.etag}&quot;</ETag>"
         f"<Size>{len(one.body)}</Size></Contents>"
-        if one
-        else f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
-        for name, one in entries
+        for name, one in entries.items()
     )
     more = f"<NextContinuationToken>{token}</NextContinuationToken>" if token else ""
     return f"<ListBucketResult><IsTruncated>{str(bool(token)).lower()}</IsTruncated>{more}{listed}</ListBucketResult>"
 
 
-def _azure(entries: list[tuple[str, Object | None]], token: str) -> str:
+def _azure(entries: dict[str, Object], token: str) -> str:
     listed = "".join(
         f"<Blob><Name>{escape(name)}</Name><Properties><Last-Modified>{HTTP_DATE}</Last-Modified>"
         f"<Etag>{one.etag}</Etag><Content-Length>{len(one.body)}</Content-Length>"
         "<Content-Type>text/plain</Content-Type></Properties></Blob>"
-        if one
-        else f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>"
-        for name, one in entries
+        for name, one in entries.items()
     )
     more = f"<NextMarker>{token}</NextMarker>" if token else "<NextMarker/>"
     return f"<EnumerationResults><Blobs>{listed}</Blobs>{more}</EnumerationResults>"

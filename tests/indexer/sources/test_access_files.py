@@ -95,9 +95,9 @@ def test_a_list_that_cannot_be_read_is_of_nobody(tree: Path) -> None:
     assert all(name.endswith("nobody may read what it is for") for name in named)
 
 
-def make(site: Site) -> BuildReport:
+def make(site: Site, *others: Path) -> BuildReport:
     progress = progress_for(io.StringIO(), quiet=True)
-    return build([str(site.source)], site.index, DummyEmbedder(), BuildConfig(), progress=progress)
+    return build([str(site.source), *map(str, others)], site.index, DummyEmbedder(), BuildConfig(), progress=progress)
 
 
 def seen(site: Site, *names: str) -> set[str]:
@@ -144,33 +144,19 @@ def test_lists_go_into_an_index_and_stay_with_what_is_carried_over(tmp_path: Pat
     assert seen(site) == {"open.md", "more.md"}
 
 
-def test_the_same_text_for_others_is_not_a_duplicate(tmp_path: Path) -> None:
+def test_the_same_text_for_others_or_in_another_source_is_not_a_duplicate(tmp_path: Path) -> None:
     """Or one group's document would be missing because of one that it cannot see."""
-    site = Site(tmp_path)
+    site, other = Site(tmp_path), tmp_path / "other"
     for path in site.source.iterdir():
         path.unlink()
-    for group in ("red", "blue"):
-        (site.source / group).mkdir()
-        (site.source / group / ".access.toml").write_text(f"groups = ['{group}']")
-        (site.source / group / f"{group}.md").write_text("# Same\n\nThe same text.")
-    make(site)
-    assert seen(site, "group:red") == {"red.md"}
-    assert seen(site, "group:blue") == {"blue.md"}
-
-
-def test_the_same_text_in_another_source_is_not_a_duplicate(tmp_path: Path) -> None:
-    """Or readers of one source would miss a document because of one that they cannot see."""
-    site = Site(tmp_path)
-    other = tmp_path / "other"
-    other.mkdir()
-    for path in site.source.iterdir():
-        path.unlink()
-    for folder in (site.source, other):
+    for folder in (site.source / "red", site.source / "blue", other):
+        folder.mkdir()
+        (folder / ".access.toml").write_text("everybody = true" if folder == other else f"groups = ['{folder.name}']")
         (folder / f"{folder.name}.md").write_text("# Same\n\nThe same text.")
     (other / "copy.md").write_text("# Same\n\nThe same text.")
-    progress = progress_for(io.StringIO(), quiet=True)
-    report = build([str(site.source), str(other)], site.index, DummyEmbedder(), BuildConfig(), progress=progress)
-    assert seen(site) == {f"{site.source.name}.md", "copy.md"}
+    report = make(site, other)
+    assert (seen(site), seen(site, "group:red")) == ({"copy.md"}, {"copy.md", "red.md"})
+    assert seen(site, "group:blue") == {"copy.md", "blue.md"}
     assert [(group.reason, group.count) for group in report.skipped] == [("same content as another page", 1)]
 
 

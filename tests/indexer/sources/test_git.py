@@ -193,7 +193,13 @@ def test_what_leads_to_another_repository_is_refused(tmp_path: Path, repository:
     repository.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"))
     (tmp_path / "link").mkdir()
     (tmp_path / "link" / ".git").symlink_to(repository.folder / ".git")
-    for place in ("tree", "link", "repository/.git/worktrees/tree"):
+    objects, borrowing, linking = ".git/objects", Repository(tmp_path / "borrowing"), Repository(tmp_path / "linking")
+    (borrowing.folder / objects / "info" / "alternates").write_text(f"{repository.folder / objects}\n")
+    for entry in (repository.folder / objects).glob("??"):
+        (linking.folder / objects / entry.name).symlink_to(entry)
+    for other in (borrowing, linking):
+        other.git("update-ref", "HEAD", repository.git("rev-parse", "HEAD"))
+    for place in ("tree", "link", "repository/.git/worktrees/tree", "borrowing", "linking"):
         with pytest.raises(SourceError, match="leads to another repository"):
             items(f"git+file://{tmp_path}/{place}")
 

@@ -102,25 +102,35 @@ def test_one_object_is_left_out_by_its_access_list(store: Store) -> None:
     assert reasons("s3://docs/open/a.md") == {}
 
 
-def test_listings_without_an_end(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["cannot be listed within 1 seconds", "an answer to its listing is larger than"])
+def test_listings_without_an_end(store: Store, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
-        body = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>"
-        send(handler, Reply(body + b"</ListBucketResult>", 200, {"Content-Type": "application/xml"}))
+        if told.startswith("cannot"):
+            body = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>x</NextContinuationToken>"
+            send(handler, Reply(body + b"</ListBucketResult>", 200, {"Content-Type": "application/xml"}))
+            return
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n<ListBucketResult>")
+        while not store.stopping.is_set():
+            handler.wfile.write(b"<Contents><Key>a</Key></Contents>" * 10_000)
 
     monkeypatch.setattr(store, "_answer", answer)
-    monkeypatch.setattr("indexer.sources.bucket._LISTING", 1.0)
-    with pytest.raises(SourceError, match=r"^s3://docs: cannot be listed within 1 seconds"):
+    monkeypatch.setattr("indexer.sources.bucket._LISTING", 1.0 if told.startswith("cannot") else 20.0)
+    monkeypatch.setattr("indexer.sources.bucket._MAX_ANSWER", 30_000_000)
+    with pytest.raises(SourceError, match=f"^s3://docs: {told}"):
         read("s3://docs")
 
 
-def test_a_store_that_fails_now_and_then_for_too_long(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("status", "every", "lost"), [(403, 1, 10**6), (500, 2, 0)], ids=["always", "now and then"])
+def test_a_store_that_fails_for_too_long(
+    store: Store, status: int, every: int, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for n in range(30):
         store.put(f"{n:02}.md", f"# {n}\n\nText {n}.")
-        store.broken |= {f"{n:02}.md": 500} if n % 2 else {}
-    monkeypatch.setattr("indexer.sources.bucket._MAX_LOST", 0.0)
-    with pytest.raises(SourceError, match="could not be read"):
+        store.broken |= {} if n % every else {f"{n:02}.md": status}
+    monkeypatch.setattr("indexer.sources.bucket._MAX_LOST", lost)
+    with pytest.raises(SourceError, match="20 objects in a row, or too many, could not be read"):
         read("s3://docs")
-    assert len(store.read) < 30
+    assert len(store.read) <= 20 + LIMITS.concurrency
 
 
 def test_types_are_told_by_names_and_else_by_the_store(store: Store) -> None:
@@ -165,10 +175,13 @@ def test_what_is_left_out_is_named_and_not_fetched(store: Store) -> None:
 
 def test_a_bomb_and_a_body_longer_than_it_was_listed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     zoo(store)
+    listed = store._list
+    monkeypatch.setattr(store, "_list", lambda *asked: (listed(*asked), store.put("cats.md", "x" * 3_000_000)))
     store.put("bomb.md", gzip.compress(b"x" * 1_000_000), Content_Encoding="gzip")
     store.put("odd.md", "# Odd", Content_Encoding="compress")
     assert reasons(store.source) == {
         "bomb.md": "larger than 2,000 bytes",
+        "cats.md": "larger than 2,000 bytes",
         "odd.md": "content encoding compress was not asked for",
     }
 
@@ -221,15 +234,6 @@ def test_an_object_that_is_not_given_keeps_what_is_known_of_it(store: Store, wor
     store.broken.clear()
     assert work.build(store.source).documents == 3
     assert "Cats hunt" in str(work.content())
-
-
-def test_a_store_that_gives_nothing_ends_the_build(store: Store, work: Work) -> None:
-    for n in range(30):
-        store.put(f"{n:02}.md", f"# {n}\n\nText {n}.")
-        store.broken[f"{n:02}.md"] = 403
-    with pytest.raises(SourceError, match="20 objects in a row, or too many, could not be read"):
-        work.build(store.source)
-    assert len(store.read) <= 20 + LIMITS.concurrency
 
 
 def test_a_bucket_that_is_not_there(each: Store) -> None:

@@ -53,26 +53,24 @@ def texts(work: Work) -> set[str]:
     return {chunk[2] for _, chunks, _, _ in content.values() for chunk in chunks}
 
 
-def test_what_most_pages_have_before_and_after_their_text_is_left_out() -> None:
-    assert read(site(), "Plums") == "About Plums there is Plums to say."
+TABLE = "<table><tr><td>{name}</td><td><a href=/s>sweet</a></td><td>{n} g</td></tr></table><p>So much of {name}.</p>"
+ABOUT = "About Plums there is Plums to say."
 
 
-def test_links_of_a_page_that_stand_where_others_have_theirs_are_left_out() -> None:
-    pages = site(head="", foot="")
-    assert "before Pears" in "\n".join(section.text for section in extract(pages["Pears"]).sections)
-    assert read(pages, "Pears") == "About Pears there is Pears to say."
-
-
-def test_what_recurs_between_texts_of_a_page_stays() -> None:
-    pages = site(way="<p>On {name}.</p><p>Fruit is healthy.</p><p>More on {name}.</p>")
-    assert "Fruit is healthy." in read(pages, "Plums")
-
-
-def test_cells_that_recur_in_tables_stay() -> None:
-    table = (
-        "<table><tr><td>{name}</td><td><a href=/s>sweet</a></td><td>{n} g</td></tr></table><p>So much of {name}.</p>"
-    )
-    assert "Quinces | sweet | 5 g" in read(site(way="<p>Measures of {name}:</p>" + table), "Quinces")
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({}, ABOUT),
+        ({"head": "", "foot": ""}, ABOUT),  # links where others have theirs
+        ({"way": "<p>On {name}.</p><p>Fruit is healthy.</p><p>More on {name}.</p>"},
+         f"On Plums.\n\nFruit is healthy.\n\nMore on Plums.\n\n{ABOUT}"),
+        ({"way": "<p>Measures of {name}:</p>" + TABLE},
+         f"Measures of Plums:\n\nPlums | sweet | 3 g\n\nSo much of Plums.\n\n{ABOUT}"),
+    ],
+    ids=["around the text", "links", "between texts", "cells"],
+)  # fmt: skip
+def test_what_pages_share_around_their_text_is_left_out_and_within_it_stays(parts: dict[str, str], text: str) -> None:
+    assert read(site(**parts), "Plums") == text
 
 
 def test_versions_of_a_page_do_not_make_its_text_a_template() -> None:
