@@ -27,7 +27,6 @@ _TAG = re.compile(
 _ATTRIBUTE = re.compile(rb"""([^\s/=>"']+)(?:\s{0,99}=\s{0,99}(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?""")
 _CHARSET = re.compile(rb"""charset\s{0,99}=\s{0,99}["']?([^\s;"']+)""", re.IGNORECASE)
 _META_WITHIN = 32_768  # bytes; browsers start again when they come to a late one
-_CODING_LINE = re.compile(rb"(?:[^\n]{0,300}\n)?[^\n]{0,300}?coding[:=][ \t]{0,9}([\w.-]+)")  # of Emacs and Python
 _ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
 _MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
@@ -64,10 +63,10 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
 
 
 def is_binary(body: bytes, charset: str | None) -> bool:
-    """Return whether bytes are no text: some are zero, and they are neither UTF-16 nor UTF-32."""
+    """Return whether bytes are no text: some are zero, and nothing says that they are UTF-16 or UTF-32."""
     if not body[:_LOOKED_AT].count(0):
         return False
-    name = _declared(body, charset, markup=False) or _utf_16_without_mark(body)
+    name = _declared(body, charset, markup=False)
     return name is None or not name.startswith(("utf-16", "utf-32"))
 
 
@@ -103,10 +102,9 @@ def _labels_in_markup(head: bytes) -> Iterator[bytes]:
 
 
 def _undeclared(body: bytes, markup: bool) -> str:
-    name = _utf_16_without_mark(body)
-    if name is None and _JAPANESE.search(body) and body.isascii():
+    if _JAPANESE.search(body) and body.isascii():
         name = "iso-2022-jp"
-    if name is None:
+    else:
         text = body.decode("utf-8", "replace")
         broken = text.count("\ufffd") - body.count(_REPLACEMENT)
         if broken and len(text) - len(text.encode("ascii", "ignore")) >= 2 * broken:
@@ -114,20 +112,9 @@ def _undeclared(body: bytes, markup: bool) -> str:
             broken = 0
         if not broken:
             return "utf-8"
-        line = None if markup else _CODING_LINE.match(body)
-        if line and (declared := name_of(line[1].decode("latin-1"))):
-            return declared
         name = _guess(_MARKUP.sub(b" ", body) if markup else body)
     notes.add(f"an encoding was guessed: {name}")
     return name
-
-
-def _utf_16_without_mark(body: bytes) -> str | None:
-    """Return which half of the bytes is zero where text is mostly ASCII, as the name of an encoding."""
-    even, odd = (body[start:_LOOKED_AT:2].count(0) for start in (0, 1))
-    if max(even, odd) > 0.3 * min(len(body), _LOOKED_AT) + 4 * min(even, odd):
-        return "utf-16le" if odd > even else "utf-16be"
-    return None
 
 
 def _guess(body: bytes) -> str:

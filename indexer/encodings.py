@@ -7,8 +7,6 @@ from itertools import chain
 from indexer.errors import FetchError
 
 ACCEPTED = "gzip, deflate"  # as in Accept-Encoding
-_UNKNOWN = frozenset("compress x-compress exi pack200-gzip aes128gcm dcb dcz bzip2 xz".split())  # never asked for
-_PACKINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd"})  # the last two only where a body is not packed
 _MOST_PACKINGS = 3
 _MOST_RATIO = 200  # decoded bytes for each byte received; text that people write stays below 50
 _RATIO_FROM = 1_000_000  # decoded bytes from which the ratio counts
@@ -28,14 +26,10 @@ class CutShort(FetchError):
 def decoded(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
     """Undo the encodings that a Content-Encoding header names, never making more than 256 KiB at a time.
 
-    A name that is no packing, such as `identity` or `utf-8`, means nothing; a body that is not packed as its header
-    says, or not at all, is told by its first bytes. Raises CutShort if the body ends too early, FetchError if the
-    encoding was not asked for, the body is damaged, or it grows more than 200-fold, at any of several encodings.
+    A body that is not packed as its header says, or not at all, is told by its first bytes. Raises CutShort if the body
+    ends too early, FetchError if the encoding was not asked for, the body is damaged, or it grows more than 200-fold.
     """
-    names = [name.strip() for name in encoding.lower().split(",")]
-    if unknown := _UNKNOWN.intersection(names):
-        raise FetchError(f"content encoding {min(unknown)} was not asked for")
-    packings = [name for name in names if name in _PACKINGS]
+    packings = [name for part in encoding.lower().split(",") if (name := part.strip()) not in ("", "identity")]
     if len(packings) > _MOST_PACKINGS:
         raise FetchError(f"more than {_MOST_PACKINGS} content encodings")
     return _without(parts, packings)
@@ -85,44 +79,32 @@ def _without(parts: Iterable[bytes], packings: list[str]) -> Iterator[bytes]:
 
 
 def _unpacked(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
-    head, is_more = b"", False
-    while len(head) < 2 and (part := next(parts, None)) is not None:
+    head = b""
+    while len(head) < _LOOKED_AT and (part := next(parts, None)) is not None:
         head += part
-    if not head:
-        return
+    pieces = chain([head], parts)
     is_plain = is_text(head) or head.startswith(_FILES)
-    wbits = _wbits(name, head)
+    wbits = _wbits(name, head, is_plain)
     if wbits == 0:
         if name and not is_plain:
             raise FetchError(f"damaged {name} body" if name in ("gzip", "x-gzip") else f"{name} was not asked for")
-        yield from chain([head], parts)
+        yield from pieces
         return
-
-    def rest() -> Iterator[bytes]:
-        nonlocal is_more
-        for part in parts:
-            is_more = True
-            yield part
-
-    is_made = False
     try:
-        for piece in _inflated(chain([head], rest()), wbits):
-            is_made = is_made or bool(piece)
-            yield piece
-    except (zlib.error, EOFError) as error:
-        if wbits != 31 and is_plain and not is_made and not is_more:
-            yield from chain([head], parts)
-        elif isinstance(error, EOFError):
-            raise CutShort(f"{name or 'gzip'} body ends too early") from error
-        else:
-            raise FetchError(f"damaged {name or 'gzip'} body") from error
+        yield from _inflated(pieces, wbits)
+    except EOFError as error:
+        raise CutShort(f"{name or 'gzip'} body ends too early") from error
+    except zlib.error as error:
+        raise FetchError(f"damaged {name or 'gzip'} body") from error
 
 
-def _wbits(name: str, head: bytes) -> int:
+def _wbits(name: str, head: bytes, is_plain: bool) -> int:
     """Return how zlib is told of the packing of a body that begins so; 0 where it is not packed, or not by zlib."""
     if head.startswith(GZIP):
         return 31
-    if name and head[0] & 0x8F == 8 and int.from_bytes(head[:2]) % 31 == 0:
+    if is_plain or not name:
+        return 0
+    if head[0] & 0x8F == 8 and int.from_bytes(head[:2]) % 31 == 0:
         return 15
     return -15 if name == "deflate" else 0  # bare, as some servers call by its name
 

@@ -65,8 +65,8 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -
         return Links(())
     try:
         with lend() as process:
-            parts = read_parts(page, replace(wanted, links=True), process)
-        return replace(_links(page, parts.links), is_drawn=parts.is_drawn, reading=parts.reading)
+            links, is_drawn, reading = read_parts(page, replace(wanted, links=True), process)
+        return replace(_links(page, links), is_drawn=is_drawn, reading=reading)
     except ParseError as error:
         raise FetchError(f"its links cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:

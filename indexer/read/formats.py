@@ -73,7 +73,6 @@ FUNCTIONS = {  # below `indexer.read`: the module and function that read what st
     CONTAINER: "container:members",
     ATTACHMENTS: "files.mail:attachments",
 }
-PACKED_READERS = _NAMED | {HTML, "plain"}  # readers of formats that folders may have packed with gzip
 TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
@@ -83,11 +82,7 @@ IMAGE_TYPES = frozenset(_IMAGES)
 def content_type_of(name: str) -> str | None:
     """Return the media type of a file by the end of its name, or None where files of that type are not read."""
     path = PurePosixPath(name.lower())
-    known = _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
-    if known is None and path.suffix == ".gz":
-        packed = content_type_of(path.stem)
-        return packed if packed is not None and _READER_OF[packed] in PACKED_READERS else None
-    return known
+    return _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF) -> str:

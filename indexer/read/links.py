@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 from lxml import etree
 
 from indexer.decoding import decode
-from indexer.encodings import GZIP, decoded, without_gzip
+from indexer.encodings import GZIP, bounded
 from indexer.errors import FetchError, ParseError
 from indexer.read.extraction import refresh_in
 from indexer.read.formats import HTML, LONGEST_LIST, MOST_LISTED
@@ -37,8 +37,6 @@ def page_parts(
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too much in it.
     """
     is_html, charset = wanted["reader"] == HTML, wanted["charset"]
-    if body.startswith(GZIP):
-        body = b"".join(without_gzip([body]))
     html = decode(body, charset, markup=is_html)
     tree = HtmlTree()
     if is_html or wanted["links"] or wanted["is_drawn"]:
@@ -215,12 +213,7 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
     try:
         for _ in range(2):  # a packed file may be packed again on its way
             if body.startswith(GZIP):
-                content = bytearray()
-                for part in decoded([body], "gzip"):
-                    content += part
-                    if len(content) > LONGEST_LIST:
-                        raise ParseError(f"larger than {LONGEST_LIST:,} bytes")
-                body = bytes(content)
+                body = bounded([body], "gzip", LONGEST_LIST)
         if (encoding := _UTF_16.get(body[:2])) is not None:
             body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
         body = body.lstrip(_BEFORE)

@@ -11,13 +11,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from indexer.decoding import is_binary, visible
-from indexer.encodings import GZIP
 from indexer.errors import ParseError
 from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import (
     CONTAINER,
     HTML,
-    PACKED_READERS,
     PAGE,
     SCANS,
     TEXT_READERS,
@@ -48,19 +46,17 @@ class Wanted:
     template: str = ""  # of its site, left out of the text
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of a page that were wanted and found."""
-
-    links: Mapping[str, Any]  # as `indexer.read.links` returns them, not checked
-    is_drawn: bool
-    reading: PageReading | None  # None for a page that only leads on, is not to be indexed, or is drawn
+Parts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, whether scripts draw it, text and blocks
 
 
 def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
-    """Read a page of HTML or Markdown, once; an error of its text is in the result.
+    """Read a page of HTML or Markdown, once.
 
-    Raises ParseError if its links, or whether scripts draw it, cannot be found.
+    The links are as `indexer.read.links` found them, not checked. There is no reading of a page that only leads on, is
+    not to be indexed, or is drawn; an error of its text is its text.
+
+    Raises:
+        ParseError: its links, or whether scripts draw it, cannot be found.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
     argument = asdict(wanted) | {"charset": page.charset, "reader": reader}
@@ -78,7 +74,7 @@ def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
         content = error if wanted.text else None
     blocks = checked_blocks(parts["blocks"]) if parts.get("blocks") else None
     reading = PageReading(content, wanted.template, blocks) if content is not None or blocks is not None else None
-    return Parts(parts.get("links", {}), parts.get("is_drawn") is True, reading)
+    return parts.get("links", {}), parts.get("is_drawn") is True, reading
 
 
 def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
@@ -104,9 +100,7 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -
     path = urlsplit(page.url).path
     content_type = effective_type(page.content_type, path)
     reader = reader_of(content_type)
-    is_of_folder = not (page.requested or page.url).startswith("http")  # whose texts may be packed
-    is_packed = is_of_folder and reader in PACKED_READERS and page.body.startswith(GZIP)
-    if (reader is None or reader in TEXT_READERS) and not is_packed and is_binary(page.body, page.charset):
+    if (reader is None or reader in TEXT_READERS) and is_binary(page.body, page.charset):
         raise ParseError("binary data instead of text")
     if reader is None or reader == CONTAINER:
         raise ParseError(f"content type {content_type} is not read")

@@ -17,12 +17,11 @@ from lxml import etree
 
 from embedder.errors import causes_of
 from indexer import decoding, notes
-from indexer.encodings import GZIP, without_gzip
 from indexer.errors import FetchError, ParseError
 from indexer.read.access_list import ACCESS, NOBODY, begins_with_joined_list, begins_with_list
 from indexer.read.confinement import confine, hide
 from indexer.read.extraction import detect_language, to_json
-from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PACKED_READERS, PAGE, SCANS, TEXT_READERS
+from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PAGE, SCANS, TEXT_READERS
 from indexer.read.reader_process import pack_message, read_message
 from indexer.records import Extraction
 
@@ -119,8 +118,6 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
         elif reader in (LISTING, SCANS):
             last = read(body, argument)
         else:
-            if reader in PACKED_READERS and body.startswith(GZIP):
-                body = b"".join(without_gzip([body]))
             last = to_json(_closed(read(body, argument), reader, body))
     except GeneratorExit:
         raise

@@ -101,7 +101,7 @@ class Templates:
             return page.reading
         try:
             with borrowed() as process:
-                return read_parts(page, Wanted(text=True, blocks=True), process).reading
+                return read_parts(page, Wanted(text=True, blocks=True), process)[2]
         except ParseError:
             return None
 

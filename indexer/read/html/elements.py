@@ -48,7 +48,7 @@ def code_of(tag: Element) -> str:
             todo.append((len(pieces),))
         todo += reversed(node.children)
     text = clean("".join(pieces))
-    if _numbers_lines(tag, text):
+    if _numbers_lines(tag, text.split()):
         return ""
     return text.replace("\u00a0", " ") if loose else text
 
@@ -70,16 +70,13 @@ def _is_line(tag: Element) -> bool:
     return tag.name == "div" and "line" in classes(tag)
 
 
-def _numbers_lines(tag: Element, text: str) -> bool:
-    """Return whether a block stands in a table beside another, and only numbers its lines."""
-    numbers = text.split()
-    if not numbers or not all(number.isdecimal() and len(number) < 9 for number in numbers):
+def _numbers_lines(tag: Element, words: list[str]) -> bool:
+    """Return whether a block of these words stands in a table beside another, and only counts."""
+    first = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 9 else -1
+    cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None) if first >= 0 else None
+    if cell is None or cell.parent is None or words != [str(first + place) for place in range(len(words))]:
         return False
-    if any(int(number) - int(numbers[0]) != place for place, number in enumerate(numbers)):
-        return False
-    cell = next((parent for parent in tag.parents() if parent.name in ("td", "th")), None)
-    beside = cell.parent.tags if cell is not None and cell.parent is not None else ()
-    return any(other.name == "pre" for node in beside if node is not cell for other in node.elements())
+    return any(other.name == "pre" for node in cell.parent.tags if node is not cell for other in node.elements())
 
 
 _SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing

@@ -1,6 +1,5 @@
 """HTML to a tree of plain objects, however deep: that of libxml2 ends at a depth of 2,048, its events do not."""
 
-import re
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
@@ -10,14 +9,13 @@ from lxml import etree
 
 from indexer.decoding import visible
 from indexer.errors import ParseError
+from indexer.read.extraction import refresh_in
 
 HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 MOST_ELEMENTS = 1_000_000
-_NEAR = 50  # elements within each other
 _FEW = 200  # nodes
 _DEEPEST = 200_000  # elements within elements; browsers stop at 512
 _NOT_TEXT = frozenset({"script", "style", "template"})
-_AT_ONCE = re.compile(r"\s*+0*+(?:\.\d*+)?\s*+[;,]\s*+url\s*+=", re.IGNORECASE)
 _NONE: Mapping[str, str] = {}  # lxml's own mapping without anything in it is slow to ask
 
 
@@ -81,17 +79,6 @@ class Element:
         """Return all text below, as it is written; that of scripts and styles is left out unless this is one."""
         return "".join([node for node in self.nodes(_NOT_TEXT) if isinstance(node, str)])
 
-    def first_text(self) -> str:
-        """Return the text that it begins with; empty where it begins with an element that has none."""
-        node: Element | str = self
-        for _ in range(_NEAR):
-            if isinstance(node, str):
-                return node
-            if not node.children:
-                break
-            node = node.children[0]
-        return ""
-
     def short_text(self, most: int) -> str | None:
         """Return all text below, if it has so many characters at most, white space around it apart, in few nodes."""
         pieces: list[str] = []
@@ -131,7 +118,7 @@ class HtmlTree:
     def redirects(self) -> bool:
         """Return whether a browser goes on to another page at once, so that nobody sees this one."""
         metas = (tag.get("content") for tag in self.named("meta") if tag.get("http-equiv").lower() == "refresh")
-        return _AT_ONCE.match(next(metas, "")) is not None
+        return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
 
 
 def fold(text: str) -> str:

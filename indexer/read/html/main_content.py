@@ -188,13 +188,9 @@ _TEXT_NAME = re.compile(
     r"\b(?:article|post|entry|story|blog|news|page|artikel|beitrag|articolo|noticia|nota|main|name|text)s?-*"
     r"(?:body|content|text|copy|contenu|inhalt|texto?|cuerpo|corpo)\b|\b(?:body-?(?:copy|text)|mw-content-text)\b"
 )
-_PART_NAME = re.compile(
-    r"\b(?:hentry|article|artikel|articolo|noticia|story|entry|content|post|detail|editor|cuerpo|corpo|inhalt|contenu)\b"
-)
 _PARTS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
 _NEVER_NAMED = frozenset("html body main article a span b i em strong td tr tbody".split()) | HEADINGS
 _BOXES = frozenset("aside div footer form nav ol table ul".split())  # whose id may say what they are
-_SECTIONS = re.compile(r"section|sect\d*|level\d*|chapter")  # classes of parts whose id is that of their heading
 _FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/ld+json"})  # types of links and scripts
 
 
@@ -217,7 +213,7 @@ def kind_of(element: Element) -> str:
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
     names = attributes.get("class", "")
-    if len(attributes.get("id", "")) < 40 and element.name in _BOXES and not _SECTIONS.fullmatch(names):
+    if len(attributes.get("id", "")) < 40 and element.name in _BOXES:
         names = f"{names} {attributes.get('id', '')}"
     return _kind_named(names[:_LONGEST_NAME])
 
@@ -228,16 +224,15 @@ def _kind_named(names: str) -> str:
     return (found.lastgroup or "") if found is not None else ""
 
 
-def is_text(element: Element, *, surely: bool) -> bool:
+def is_text(element: Element) -> bool:
     """Return whether the names of an element say that it holds the text of the page."""
-    names = f"{element.name} {element.get('class')} {element.get('id')}"
-    is_named = _is_named(names, _TEXT_NAME if surely else _PART_NAME)
-    return is_named or (surely and "articleBody" in element.get("itemprop"))
+    names = f"{element.get('class')} {element.get('id')}"
+    return _is_text_named(names[:_LONGEST_NAME]) or "articleBody" in element.get("itemprop")
 
 
 @lru_cache(maxsize=4_096)
-def _is_named(names: str, pattern: re.Pattern[str]) -> bool:
-    return pattern.search(_PARTS.sub("-", names[:_LONGEST_NAME]).lower()) is not None
+def _is_text_named(names: str) -> bool:
+    return _TEXT_NAME.search(_PARTS.sub("-", names).lower()) is not None
 
 
 _BLOCKS = frozenset(
@@ -304,7 +299,7 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None]) -> Eleme
             continue
         times[element.get("class")] += 1
         is_enough = size.prose >= max(1, 0.5 * whole.prose) and size.bare >= 0.3 * whole.bare
-        if is_enough and (is_text(element, surely=True) or is_text(element, surely=False)):
+        if is_enough and is_text(element):
             named.append(element)
     part = next((tag for tag in reversed(named) if times[tag.get("class")] == 1 or not tag.get("class")), start)
     while (inner := _inner(part, sizes)) is not None:

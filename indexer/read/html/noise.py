@@ -1,9 +1,9 @@
 """Which elements of a page are not its text."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
-from itertools import takewhile
 
 from indexer.read.html.html_tree import HEADINGS, Element
 
@@ -132,21 +132,27 @@ def is_menu(tag: Element, share: float = _LINKED) -> bool:
 
 def first_texts(tag: Element) -> Iterator[tuple[str, bool]]:
     """Yield the texts among the first few hundred nodes below an element, and whether each is in a link."""
-    todo: list[tuple[Element | str, bool]] = [(tag, False)]
-    for _ in range(LOOKED_AT):
-        if not todo:
-            return
+    return texts([tag], lambda node: node.name in ("script", "style", "template"), LOOKED_AT)
+
+
+def texts(
+    nodes: Sequence[Element | str], is_left_out: Callable[[Element], bool], most: int = sys.maxsize
+) -> Iterator[tuple[str, bool]]:
+    """Yield the texts among so many nodes, in order, and whether each is in a link."""
+    todo = [(node, False) for node in reversed(nodes)]
+    while todo and most > 0:
         node, is_link = todo.pop()
+        most -= 1
         if isinstance(node, str):
             yield node, is_link
-        elif node.name not in ("script", "style", "template"):
+        elif not is_left_out(node):
             is_link = is_link or node.name == "a"
-            todo += [(child, is_link) for child in reversed(node.children[:LOOKED_AT])]
+            todo += [(child, is_link) for child in reversed(node.children[:most])]
 
 
 def is_permalink(link: Element) -> bool:
     """Return whether a link into the page has no words, and so leads to where it stands."""
-    sign = None if _WORD.search(link.first_text()) else link.short_text(_BUTTON)
+    sign = link.short_text(_BUTTON)
     if sign is None or _WORD.search(sign):
         return False
     return sign.strip() in _PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
@@ -171,16 +177,10 @@ def _is_in_sentence(link: Element) -> bool:
     if line is None or len(line.children) > 500:
         return False
     place = next(place for place, node in enumerate(line.children) if node is link)
-    before = "".join(reversed([*_bare_words(reversed(line.children[:place]))])).strip()
-    after = "".join(_bare_words(line.children[place + 1 :]))
+    around = line.children[:place], line.children[place + 1 :]
+    before, after = ("".join(node for node in nodes if isinstance(node, str)).strip() for nodes in around)
     begun = len(before) >= 12 and not before.endswith(_ENDS) and line.name not in _TITLES
     return _LETTER.search(after) is not None or (begun and _LETTER.search(before) is not None)
-
-
-def _bare_words(nodes: Iterable[Element | str]) -> Iterator[str]:
-    """Return the texts of a line, as far as it goes, outside of elements."""
-    line = takewhile(lambda node: isinstance(node, str) or node.name in _IN_LINES, nodes)
-    return (node for node in line if isinstance(node, str))
 
 
 def text_within(tag: Element) -> list[Element | str]:

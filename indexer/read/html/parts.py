@@ -220,6 +220,7 @@ class Row:
     """A table row while it is being filled."""
 
     anchor: str | None  # the nearest id before it, or the first in it
+    is_own: bool = False  # whether that is in it
     group: Element | None = None  # the part of the table around it, beyond which no cell spans
     cells: list[_HtmlCell] = field(default_factory=list)
     length: int = 0  # characters

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.noise import DEEP, classes, is_noise
+from indexer.read.html.noise import DEEP, classes, is_noise, texts
 
 _EITHER_END = 300  # blocks given, from the beginning of a page and from its end
 MOST_BLOCKS = 2 * _EITHER_END
@@ -113,7 +113,7 @@ def _matches(parent: Element, place: int, template: Template) -> Iterator[_Unit 
             if block is not None:
                 yield from _matches(block, here, template)
                 continue
-        if _says(unit.nodes):
+        if any(_WORD.search(text) for text, _ in texts(unit.nodes, _says_nothing)):
             yield None
 
 
@@ -157,17 +157,9 @@ def _is_linked(linked: int, bare: str) -> bool:
     return linked > 0 and linked * (1 - _LINKED) >= _LINKED * len(_LABEL.sub("", bare))
 
 
-def _says(nodes: list[Element | str]) -> bool:
-    """Return whether nodes have text outside of headings, and of links to places of the page."""
-    todo = nodes[::-1]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, str):
-            if _WORD.search(node):
-                return True
-        elif not (node.name in HEADINGS or (node.name == "a" and node.get("href").startswith("#")) or is_noise(node)):
-            todo += reversed(node.children)
-    return False
+def _says_nothing(tag: Element) -> bool:
+    """Return whether an element is a heading, a link to a place of the page, or no text."""
+    return tag.name in HEADINGS or (tag.name == "a" and tag.get("href").startswith("#")) or is_noise(tag)
 
 
 def _place(around: int, block: Element | None) -> int:

@@ -23,6 +23,7 @@ from indexer.read.html.noise import (
     is_folded,
     is_menu,
     is_noise,
+    texts,
 )
 
 _TITLES = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
@@ -209,8 +210,8 @@ def _read_titles(controls: Sequence[Element], ids: Mapping[str | None, Element])
             named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
             panel = next((element for element in named if element is not None), panel)
         if title is not None:
-            if not _has_words_of_its_own(title):
-                _make_text(control, "span")
+            if not any(_LETTER.search(text) for text, _ in texts(title.children, is_noise, LOOKED_AT)):
+                _make_text(control, "span")  # all the words of the title
         elif control.get("role") == "tab" or _opens_popup(control):
             continue
         elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
@@ -220,21 +221,6 @@ def _read_titles(controls: Sequence[Element], ids: Mapping[str | None, Element])
     for control in openers:
         if said[_beginning(control)] == 1:  # others say only what they do
             _make_text(control, "p")
-
-
-def _has_words_of_its_own(title: Element) -> bool:
-    """Return whether a title has words outside of controls."""
-    todo: list[Element | str] = title.children[::-1]
-    for _ in range(LOOKED_AT):
-        if not todo:
-            break
-        node = todo.pop()
-        if isinstance(node, str):
-            if _LETTER.search(node):
-                return True
-        elif not is_noise(node):
-            todo += reversed(node.children)
-    return False
 
 
 def _make_text(control: Element, name: str) -> None:

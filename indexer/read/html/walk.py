@@ -123,7 +123,7 @@ class Walker:
         elif name == "table":
             self._tables.append((self._parts[-1], None if holds(tag, _NOT_A_GRID) else []))
         elif name == "tr" and self._tables and self._tables[-1][1] is not None:
-            self._rows.append(Row(self._last_anchor, tag.parent))
+            self._rows.append(Row(self._last_anchor, tag.anchor is not None, tag.parent))
         elif name in ("td", "th") and self._rows:
             self._rows[-1].open_cell(tag)
 
@@ -156,6 +156,11 @@ class Walker:
         elif name == "table":
             home, rows = self._tables.pop()
             for row, text, head in table_lines(rows or ()):
+                if row.is_own and not self._rows and row.cells:
+                    first = fold(" ".join(row.cells[0].blocks))[:_TERM_LENGTH].strip()
+                    if _WORD.search(first):
+                        path = (*home.path[:_DEEPEST], first)
+                        self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
                 self._write(Block(text, "tr", row.anchor, length=row.length, linked=row.linked, head=head))
                 self._tight = "\n" not in text
             self._resume(home)
@@ -232,7 +237,7 @@ class Walker:
             return
         self._last_anchor = anchor
         if self._rows and not self._rows[-1].length:
-            self._rows[-1].anchor = anchor
+            self._rows[-1].anchor, self._rows[-1].is_own = anchor, True
         is_block = tag.name in _BLOCKS
         if self._heading or self._term is not None:
             self._own_anchor = self._own_anchor or anchor

@@ -67,6 +67,13 @@ def test_a_page_that_leads_to_another_at_once_has_no_text() -> None:
     assert text(stub.format("300")) != ""
 
 
-def test_long_terms_are_sections() -> None:
+def test_long_terms_and_rows_with_an_id_are_sections() -> None:
     listed = f"<h1>ABI</h1><dl><dt>/sys/a</dt><dd>{LONG}</dd><dt>/sys/b</dt><dd>{LONG}</dd></dl>"
     assert [path for path, _, _ in sections(listed)] == [("ABI", "/sys/a"), ("ABI", "/sys/b")]
+    row = f"<tr id={{0}}><td>{{0}}()</td><td>{LONG}</td></tr>"
+    found = sections(f"<h1>API</h1><table><tr><th>Name<th>What</tr>{row.format('f')}{row.format('g')}</table>")
+    assert [(path, anchor) for path, anchor, _ in found] == [
+        (("API",), None),
+        (("API", "f()"), "f"),
+        (("API", "g()"), "g"),
+    ]
