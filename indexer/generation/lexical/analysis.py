@@ -184,7 +184,7 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
 
 
 def _join(word: str, language: str) -> str:
-    return " ".join(TERMS[language][word])
+    return " ".join(_analyse(word, language))
 
 
 def is_stop_word(word: str, language: str) -> bool:
@@ -199,9 +199,9 @@ def _analyzer(of_language: tantivy.Filter) -> tantivy.TextAnalyzer:
 
 
 def _by_language(make: Callable[..., Value]) -> dict[str, Cache[str, Value]]:
-    """Return a cache for each language; together they have 131,072 entries at most."""
+    """Return a cache for each language; together they have 65,536 entries at most."""
     family: list[Cache[str, Value]] = []
-    return {language: Cache(1 << 17, partial(make, language=language), family) for language in STEMMERS}
+    return {language: Cache(1 << 16, partial(make, language=language), family) for language in STEMMERS}
 
 
 _stemmers = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tantivy.Filter.stemmer(STEMMERS[each])))

@@ -58,19 +58,20 @@ class VocabularyWriter:
     def write(self, folder: Path) -> None:
         """Write the files; raises OSError if they cannot be written."""
         counts: Counter[str] = Counter()
-        spellings: dict[str, tuple[int, str]] = {}
+        accented: dict[str, tuple[int, str]] = {}  # the most frequent spelling of those that have one
         for word, count in self._counts.items():
             for spelled in words_within(word) if has_sign(word) else (word,):
-                written, folded = fold_case(spelled), fold(spelled)
+                if (folded := fold(spelled)) == spelled:
+                    folded = spelled  # the same object: most words are spelled so, and a copy of each takes 60 bytes
                 if not _is_word(folded):
                     continue
                 counts[folded] += count
-                if len(written) != len(folded) or max(written) > "\uffff":
-                    written = folded
-                spellings[folded] = max(spellings.get(folded, (0, "")), (count, written))
-        words = [word for word, _ in counts.most_common(_MOST_WORDS)]
-        words.sort(key=len)
-        written = "".join(spellings[word][1] for word in words)
+                written = fold_case(spelled)
+                if written != folded and len(written) == len(folded) and max(written) <= "\uffff":
+                    accented[folded] = max(accented.get(folded, (0, "")), (count, written))
+        words = sorted(sorted(counts, key=counts.__getitem__, reverse=True)[:_MOST_WORDS], key=len)
+        usual = {word: spelled for word, (count, spelled) in accented.items() if 2 * count > counts[word]}
+        written = "".join(usual.get(word, word) for word in words)
         contents = list(map(len, words)), [counts[word] for word in words], _letters("".join(words)), _letters(written)
         for (name, kind), content in zip(KINDS.items(), contents, strict=True):
             np.save(folder / name, np.array(content, kind), allow_pickle=False)

@@ -1,5 +1,7 @@
 """Words of a query that an index does not have, corrected by those it has."""
 
+import tracemalloc
+
 import pytest
 
 from indexer.generation.lexical.vocabulary import Vocabulary, VocabularyWriter
@@ -65,3 +67,18 @@ def test_rare_words_go_first_where_there_are_too_many(tmp_path, monkeypatch):
     assert len(writer._counts) <= 50
     writer.write(tmp_path)
     assert Vocabulary(tmp_path).corrections("vacum")[0].word == "vacuum"
+
+
+def test_many_different_words_take_little_memory(tmp_path):
+    """A megabyte of them, of a document that is made so."""
+    passages = [[f"{chr(97 + first)}{chr(97 + second)}{chr(97 + third)}{chr(97 + fourth)}" for fourth in range(26)]
+                for first in range(10) for second in range(26) for third in range(26)]  # fmt: skip
+    tracemalloc.start()
+    writer = VocabularyWriter()
+    while passages:
+        writer.add(passages.pop())
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    writer.write(tmp_path)
+    assert tracemalloc.get_traced_memory()[1] - before < 24 << 20
+    tracemalloc.stop()
