@@ -12,9 +12,9 @@ from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.documents import DocumentReader
 from indexer.generation.layout import GENERATIONS, current_id, generation_folder
-from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import (
     DOCUMENTS,
     LEXICAL,
@@ -71,16 +71,14 @@ class Generation:
         """Open the live generation of an index, or a given one; raises IndexMissing, or IndexCorrupt with the file."""
         if generation_id is not None:
             return cls(generation_folder(index_dir, generation_id))
-        name = current_id(index_dir)
         while True:
+            name = current_id(index_dir)
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
                 # Two builds may have ended meanwhile, and taken away the generation that was live before them.
-                newer = current_id(index_dir)
-                if newer == name:
+                if current_id(index_dir) == name:
                     raise
-                name = newer
 
     def search_vectors(
         self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None

@@ -29,7 +29,6 @@ TOKENS = "tokens.npy"  # this and the next only where tokens are kept
 TOKEN_OFFSETS = "token_offsets.npy"  # noqa: S105 - no password
 LEXICAL = "lexical"  # a folder
 LARGEST = 64 * 1024 * 1024  # bytes of a manifest
-_ANALYSES = (ANALYSIS,)  # that are read
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
 _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -114,7 +113,7 @@ def parse_manifest(
     if not isinstance(content, dict):
         raise corrupt(where, "is not a JSON object")
     version = content.get("schema_version")
-    if version not in (SCHEMA_VERSION, RESTRICTED_VERSION) or content.get("analysis") not in _ANALYSES:
+    if version not in (SCHEMA_VERSION, RESTRICTED_VERSION) or content.get("analysis") != ANALYSIS:
         raise corrupt(
             where,
             f"has schema version {version!r} and analysis {content.get('analysis')!r}; this program reads "

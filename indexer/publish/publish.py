@@ -8,7 +8,6 @@ folder itself; a named one is a folder of the same shape inside it.
 
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import secrets
@@ -46,12 +45,19 @@ from indexer.generation.layout import (
     current_id,
     is_collection_name,
 )
-from indexer.generation.manifest import MANIFEST, Manifest, check_files, corrupt, is_generation_id, read_manifest
+from indexer.generation.manifest import (
+    MANIFEST,
+    Manifest,
+    check_files,
+    corrupt,
+    is_generation_id,
+    read_manifest,
+    record_file,
+)
 
 _OURS = {BUILDING, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK, COLLECTIONS, layout.INSIGHTS, layout.JOBS}
 _OURS |= {layout.KEYS, layout.PUSHED, layout.REPOSITORIES}
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
-_BLOCK = 1 << 20  # bytes
 _BRIEF, _CHANGING = 30.0, 1.0  # seconds that a brief holder is waited for, and one that has no note yet, or any more
 _LOOK = 0.05  # seconds between two tries: flock waits for ever or not at all
 
@@ -335,11 +341,7 @@ class SelfCheck:
     def contents(self) -> None:
         """Compare every file with its checksum. Raises IndexCorrupt."""
         for name, file in self._files.items():
-            digest, size = hashlib.sha256(), 0
-            while block := os.pread(file, _BLOCK, size):
-                digest.update(block)
-                size += len(block)
-            if digest.hexdigest() != self._manifest.files[name].sha256:
+            if record_file(Path(f"/proc/self/fd/{file}")) != self._manifest.files[name]:
                 raise corrupt(self._folder / name, "differs from its checksum")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from indexer.generation.lexical.analysis import fold
-from indexer.generation.lexical.headings import Heading
+from indexer.generation.lexical.vocabulary import Heading
 from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
 from rag.query.results import Suggestion

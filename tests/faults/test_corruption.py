@@ -16,7 +16,7 @@ import tantivy
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.generation import Generation
 from indexer.generation.layout import current_id
-from indexer.generation.lexical import headings, vocabulary
+from indexer.generation.lexical import vocabulary
 from indexer.generation.manifest import read_manifest
 from indexer.publish.publish import problems_of, verify
 from rag.query.request import SearchRequest
@@ -34,7 +34,7 @@ FILES = (
     "rows.npy",
     "lexical/meta.json",
     *SEGMENT,
-    *(f"lexical/{name}" for name in (*vocabulary.KINDS, *headings.KINDS)),
+    *(f"lexical/{name}" for name in (*vocabulary.WORDS, *vocabulary.HEADINGS)),
 )
 
 EACH_KIND = ("manifest.json", "documents.sqlite", "vectors.faiss", "rows.npy", "lexical/meta.json", "CURRENT")

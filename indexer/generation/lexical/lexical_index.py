@@ -23,10 +23,9 @@ from tantivy import Occur, Query
 from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, TERMS, Cache, Key, Value
-from indexer.generation.lexical.headings import Headings
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Rules, Synonyms, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
-from indexer.generation.lexical.vocabulary import Vocabulary
+from indexer.generation.lexical.vocabulary import Headings, Vocabulary
 from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import tantivy
 
 from indexer.generation.lexical.analysis import found_words, joined_terms, rules_for, words
-from indexer.generation.lexical.headings import HeadingWriter
-from indexer.generation.lexical.vocabulary import VocabularyWriter
+from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
 _META = "meta.json"

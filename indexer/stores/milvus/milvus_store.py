@@ -30,8 +30,8 @@ from indexer.generation.documents import (
     section_text,
 )
 from indexer.generation.lexical.analysis import ENGLISH
-from indexer.generation.lexical.headings import Heading
 from indexer.generation.lexical.lexical_query import LexicalQuery, Synonyms, read_query
+from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import ANALYSIS, Manifest, corrupt, parse_manifest
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.rows import RowFacts, ScoredRows, TermHits

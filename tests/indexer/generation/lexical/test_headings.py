@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt
-from indexer.generation.lexical.headings import KINDS, Headings, HeadingWriter
+from indexer.generation.lexical.vocabulary import HEADINGS, Headings, HeadingWriter
 from indexer.generation.rows import RowSet
 
 LONG = "The installation of extensions that are written in languages of other procedures"
@@ -92,8 +92,8 @@ def test_only_what_a_filter_allows_is_suggested(headings):
 def test_files_that_do_not_fit_are_refused(folder, tmp_path):
     HeadingWriter().write(tmp_path)
     assert Headings(tmp_path).find("a", 3) == []
-    texts, _, uses = KINDS
-    for name in KINDS:
+    texts, _, uses = HEADINGS
+    for name in HEADINGS:
         np.save(tmp_path / name, np.load(folder / name))
     changed = np.load(folder / uses)
     changed["name"] = 999

@@ -12,11 +12,10 @@ import pytest
 from indexer.filter import Filter
 from indexer.generation.lexical import lexical_index
 from indexer.generation.lexical.analysis import TERMS, _marks, spans
-from indexer.generation.lexical.headings import KINDS as HEADINGS
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.lexical.lexical_writer import LexicalWriter
-from indexer.generation.lexical.vocabulary import KINDS
+from indexer.generation.lexical.vocabulary import HEADINGS, WORDS
 from indexer.generation.rows import RowSet
 
 TEXTS = [
@@ -181,7 +180,7 @@ def test_several_segments_are_one_index(tmp_path):
 def test_a_finished_folder_has_only_what_it_needs(tmp_path):
     folder = write(tmp_path / "lexical", TEXTS)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
-    segments = {name.partition(".")[0] for name in before} - {Path(name).stem for name in (*KINDS, *HEADINGS)}
+    segments = {name.partition(".")[0] for name in before} - {Path(name).stem for name in (*WORDS, *HEADINGS)}
     assert len(segments) == 2  # meta.json, and a segment
     reader = LexicalReader(folder)
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
