@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, IPv6Network
 from typing import Any
+from weakref import WeakSet
 
 import httpcore
 
@@ -61,7 +62,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         self._plain = httpcore.SyncBackend()
         self.deadline = _Deadline()
         self._lock = threading.Lock()
-        self._open: set[_Stream] = set()
+        self._open = WeakSet[_Stream]()
         self._is_aborted = False
 
     def remaining(self, timeout: float | None = None) -> float:
@@ -110,11 +111,6 @@ class GuardedBackend(httpcore.NetworkBackend):
             raise httpcore.ConnectError("the crawl is being stopped")
         raise failure
 
-    def forget(self, stream: "_Stream") -> None:
-        """Forget a stream that is closed."""
-        with self._lock:
-            self._open.discard(stream)
-
 
 class _Stream(httpcore.NetworkStream):
     """A stream whose every wait also ends at the deadline of the request that waits."""
@@ -129,7 +125,6 @@ class _Stream(httpcore.NetworkStream):
         self._inner.write(buffer, self._backend.remaining(timeout))
 
     def close(self) -> None:
-        self._backend.forget(self)
         self._inner.close()
 
     def start_tls(

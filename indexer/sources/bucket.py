@@ -128,8 +128,7 @@ class _Bucket:
             raise SourceError(f"{source}: there are no objects of this name, or below it")
         root = f"{self._address.scheme}://{self._address.bucket}"
         self._files = StoredFiles(context, listed, root=root)
-        empty = "empty, as what marks a folder is"
-        wanted = partial(self._files.wanted, lambda file: "" if file.size else empty, has_media_types=True)
+        wanted = partial(self._files.wanted, has_media_types=True)
         sizes = [file.size for file in wanted() if isinstance(file, StoredFile)]
         if sum(sizes) > self._limits.max_total_bytes:
             raise SourceError(f"{source}: larger than {self._limits.max_total_bytes:,} bytes")
@@ -217,7 +216,7 @@ class _Bucket:
         parts = map(bytes, answer.stream(_PIECE))
         body = encodings.bounded(parts, headers.get("content-encoding", ""), self._limits.max_bytes)
         found = file._replace(version=_file(answer.meta).version)
-        return self._files.page(found, body, content_type=content_type, charset=charset, last_modified=file.note)
+        return self._files.page(found, body, content_type, charset)
 
     @contextmanager
     def _source_errors(self) -> Iterator[None]:
@@ -261,4 +260,5 @@ def _file(meta: "ObjectMeta") -> StoredFile:
     modified: datetime = meta["last_modified"].astimezone(UTC)
     path, size = meta["path"].encode("utf-8", "surrogateescape"), meta["size"]
     version = (meta["e_tag"] or modified.isoformat()).strip('"')
-    return StoredFile(path, size, version, format_datetime(modified.replace(microsecond=0), usegmt=True))
+    refusal = "" if size else "empty, as what marks a folder is"
+    return StoredFile(path, size, version, refusal, format_datetime(modified.replace(microsecond=0), usegmt=True))

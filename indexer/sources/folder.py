@@ -78,7 +78,6 @@ class Tree:
 
 class _File(NamedTuple):
     path: Path
-    content_type: str
     access: Readers = None  # who may read it
 
 
@@ -125,7 +124,7 @@ class _FolderReading:
         """Read one file. Raises SourceError."""
         access = self._access(path.with_name(path.name + FILE), self._access_above(path))
         self._context.report_due(1)
-        page = [*self._list_failures, self._page(_File(path, content_type_of(path.name) or "", access))][0]
+        page = [*self._list_failures, self._page(_File(path, access))][0]
         if isinstance(page, Skip | Failure):
             raise SourceError(f"cannot read {self._context.source}: {page.reason}")
         yield from with_parts(page, self._context.limits.max_bytes, self._context.no_images)
@@ -166,7 +165,7 @@ class _FolderReading:
                     yield Skip(path.as_uri(), reason)
                 else:
                     readers = self._access(here / lists[name], access) if name in lists else access
-                    yield _File(path, content_type_of(name) or "", readers)
+                    yield _File(path, readers)
             todo += reversed(folders)
 
     def _refusal(self, name: str, mode: int) -> str:
@@ -225,7 +224,7 @@ class _FolderReading:
             url=url,
             source=self._context.source,
             body=body,
-            content_type=file.content_type,
+            content_type=content_type_of(file.path.name) or "",
             charset=None,
             etag=None,
             last_modified=formatdate(status.st_mtime, usegmt=True),

@@ -11,12 +11,10 @@ import shutil
 import signal
 import ssl
 import subprocess
-import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -345,10 +343,9 @@ def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Gen
             return [Skip(files.url(file.path), "a Git LFS pointer")]
         return [files.page(file, body)]  # a commit has a date, its files have none
 
-    wanted = partial(files.wanted, lambda file: _UNREAD_MODES.get(file.note, ""))
-    context.report_due(sum(isinstance(file, StoredFile) for file in wanted()))
+    context.report_due(sum(isinstance(file, StoredFile) for file in files.wanted()))
     with git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
-        for file in wanted():
+        for file in files.wanted():
             for item in read(file) if isinstance(file, StoredFile) else [file]:
                 yield from with_parts(item, context.limits.max_bytes, context.no_images)
 
@@ -370,7 +367,7 @@ def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
 def _file(line: bytes) -> StoredFile:
     head, _, path = line.partition(b"\t")
     mode, _, blob, size = head.decode("ascii").split()
-    return StoredFile(path, int(size) if size.isdigit() else 0, blob, sys.intern(mode))
+    return StoredFile(path, int(size) if size.isdigit() else 0, blob, _UNREAD_MODES.get(mode, ""))
 
 
 def _read_blob(process: "subprocess.Popen[bytes]", file: StoredFile) -> bytes:

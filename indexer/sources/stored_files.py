@@ -1,6 +1,6 @@
 """Files with a path and a version, as in a commit or a bucket: which are read, and which are unchanged."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -23,7 +23,8 @@ class StoredFile(NamedTuple):
     path: bytes  # steps with / between them
     size: int  # bytes
     version: str  # changes with its content
-    note: str = ""  # its mode in a commit; when an object was last modified, as HTTP has dates
+    refusal: str = ""  # why it is not read
+    last_modified: str | None = None  # as HTTP has dates
 
 
 def listing(parts: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
@@ -47,10 +48,8 @@ class StoredFiles:
         self._lists = lists_among(file.path.decode("utf-8", "replace") for file in files)  # theirs are left out
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
-    def wanted(
-        self, refusal: Callable[[StoredFile], str], *, has_media_types: bool = False
-    ) -> Iterator[StoredFile | Skip | Failure]:
-        """Yield the files to be read, and why others are not, as `refusal` may say; a hidden folder is told once.
+    def wanted(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
+        """Yield the files to be read, and why others are not; a hidden folder is told once.
 
         `has_media_types` says whether the source knows the type of a file whose name has no ending.
         """
@@ -68,7 +67,7 @@ class StoredFiles:
             if self._lists and has_list(name, self._lists):
                 reason: str | None = LISTED
             else:
-                reason = refusal(file) or (refusal_of(name, self._context.no_images) if is_typed else "")
+                reason = file.refusal or (refusal_of(name, self._context.no_images) if is_typed else "")
                 reason = reason or self._limits.scope.refusal(f"file:///{quote(file.path)}")
             if reason:
                 yield Skip(self.url(file.path), reason)
@@ -87,19 +86,10 @@ class StoredFiles:
     def kept(self, path: bytes, reason: str) -> list[Known]:
         """Return the records of a file, and of its members, that cannot be read this time."""
         url = self.url(path)
-        record = self._earlier.page(url)
-        records = [*([record] if record else []), *self._earlier.pages(f"{url}!/")]
+        records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [Known(replace(record, source=self._source), kept=reason) for record in records]
 
-    def page(
-        self,
-        file: StoredFile,
-        body: bytes,
-        *,
-        content_type: str = "",
-        charset: str | None = None,
-        last_modified: str | None = None,
-    ) -> Page:
+    def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page:
         """Return the page of a file, with the media type of its name, or else the one given."""
         content_type = content_type_of(file.path.decode("utf-8", "replace")) or content_type
         return Page(
@@ -109,7 +99,7 @@ class StoredFiles:
             content_type=content_type,
             charset=charset,
             etag=f'"{file.version}"',
-            last_modified=last_modified,
+            last_modified=file.last_modified,
             fetched_at=self._fetched_at,
         )
 

@@ -13,7 +13,7 @@ from indexer.credentials import Basic, Credential, InEnvironment
 from indexer.errors import CredentialsError, SourceError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import GitAddress
+from indexer.sources.addresses import BucketAddress, GitAddress
 from indexer.sources.git import Git, read_repository, version
 from tests.indexer.pipeline.incremental import Work
 from tests.indexer.server import Site, redirect
@@ -57,12 +57,13 @@ def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
         "git+https://", "git+https://code.test", "git+https://code.test/docs?x", "git+https://code.test/docs@",
         "git+https://code.test/docs@--upload-pack=x", "git+https://code.test/docs@a..b",
         "git+https://code.test/docs@a:b", "git+https://code.test/docs@refs/heads/*", "git+file://host/docs",
-        "git+file:///",
+        "git+file:///", "s3:docs", "s3:///a", "s3://docs:80/a", "s3://docs/a?x", "s3://docs/a//b", "s3://docs/%2e%2e/b",
+        "s3://docs/./b", "s3://docs/a%0Ab",
     ],
 )  # fmt: skip
 def test_addresses_that_are_none(source: str) -> None:
-    with pytest.raises(SourceError):
-        GitAddress.read(source)
+    with pytest.raises(SourceError, match=r": (write (git\+|s3)|what follows the last @|a prefix has no)"):
+        (GitAddress if source.startswith("git") else BucketAddress).read(source)
 
 
 def test_files_of_a_branch_a_tag_or_a_commit_are_read_and_not_the_worktree(

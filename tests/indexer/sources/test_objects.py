@@ -11,7 +11,6 @@ from indexer.config import CrawlLimits, Scope
 from indexer.errors import SourceError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import BucketAddress
 from indexer.sources.bucket import read_objects
 from tests.indexer.files import zipped
 from tests.indexer.pipeline.incremental import Work
@@ -44,18 +43,6 @@ def read(source: str, limits: CrawlLimits = LIMITS) -> dict[str, Item]:
 def reasons(source: str, limits: CrawlLimits = LIMITS) -> dict[str, str]:
     found = {url.removeprefix("s3://docs/"): item for url, item in read(source, limits).items()}
     return {url: item.reason for url, item in found.items() if isinstance(item, Skip | Failure)}
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "s3:docs", "s3:///a", "s3://docs:80/a", "s3://docs/a?x", "s3://docs/a//b", "s3://docs/%2e%2e/b",
-        "s3://docs/./b", "s3://docs/a%0Ab",
-    ],
-)  # fmt: skip
-def test_addresses_that_are_none(source: str) -> None:
-    with pytest.raises(SourceError, match=r"write s3://BUCKET/PREFIX|a prefix has no"):
-        BucketAddress.read(source)
 
 
 def test_objects_are_read_and_afterwards_only_what_has_changed(each: Store, work: Work) -> None:
