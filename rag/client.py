@@ -14,14 +14,12 @@ import msgspec
 
 from rag import messages
 from rag.errors import ClientError, Refused, Rejected, Unavailable
-from rag.insights.store import What
 from rag.messages import AnswerInWords, Change, Document, Job
-from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest, parameters_of
-from rag.query.results import Answer, Suggestion
+from rag.query.request import DEFAULT_COLLECTION, Filter, SearchRequest
+from rag.query.results import Answer
 
 T = TypeVar("T")
 Work = TypeVar("Work", Change, Job)
-Params = Mapping[str, str] | tuple[tuple[str, str], ...]  # of an address; as pairs, a name may come twice
 
 API = "/api/v1"
 BUSY = (429, 503)
@@ -104,24 +102,9 @@ class Client:
         """
         return self._ask(f"{API}/search", Answer, _fields(query, options))
 
-    def suggest(
-        self, typed: str, *, collection: str = DEFAULT_COLLECTION, k: int = SUGGESTED, filter: Filter | None = None
-    ) -> list[Suggestion]:
-        """Return titles and headings that go on as was typed, likeliest first."""
-        params = (("q", typed), ("collection", collection), ("k", str(k)), *parameters_of(filter))
-        return self._ask(f"{API}/suggest", messages.Suggestions, params=params).suggestions
-
     def answer(self, query: str, **options: Any) -> AnswerInWords:
         """Have an answer written from the hits; its `citations` number them. Only where the server is set up for it."""
         return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
-
-    def feedback(self, search_id: str, feedback: What, hit: str | None = None) -> None:
-        """Say what became of a search: of one of its hits that it was opened, good or bad; `none` takes that back.
-
-        Only where the server keeps what people ask: else the `search_id` of answers is None.
-        """
-        with self._stream("POST", f"{API}/feedback", {"search_id": search_id, "feedback": feedback, "hit": hit}):
-            pass
 
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by its id, which hits have in `document`."""
@@ -191,7 +174,9 @@ class Client:
             raise ClientError(f"job {work.id} is {work.state}: {work.error or 'the log of the server says why'}")
         return work
 
-    def _ask(self, path: str, kind: type[T], body: Any = None, *, params: Params | None = None, verb: str = "") -> T:
+    def _ask(
+        self, path: str, kind: type[T], body: Any = None, *, params: Mapping[str, str] | None = None, verb: str = ""
+    ) -> T:
         with self._stream(verb or ("GET" if body is None else "POST"), path, body, params) as response:
             content = response.read()
         return self._decode(content, kind)
@@ -205,7 +190,12 @@ class Client:
 
     @contextmanager
     def _stream(
-        self, method: str, path: str, body: Any = None, params: Params | None = None, accept: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        accept: str = "application/json",
     ) -> Iterator[httpx.Response]:
         """Send a request, again where the server is busy and says for how long; give the open answer."""
         headers = {"Accept": accept}

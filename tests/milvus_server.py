@@ -1,14 +1,18 @@
 """Milvus Lite as a server in a process of its own, which tests kill, stop and start again like a cluster's."""
 
+import multiprocessing
 import os
 import signal
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from tests.forked import Forked, fork
+# from a process which has imported what takes most of the time
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["milvus_lite.adapter.grpc.server"])
 
 
 def _serve(folder: Path, port: int) -> None:
@@ -30,7 +34,7 @@ class MilvusServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.port = _free_port()
-        self._process: Forked | None = None
+        self._process: ForkServerProcess | None = None
         if not self._answers():  # somebody else may have taken the port by then
             self.port = _free_port()
             self.start()
@@ -45,9 +49,10 @@ class MilvusServer:
 
     def _answers(self) -> bool:
         """Start, and wait until it answers; return whether it has not ended before."""
-        self._process = fork(_serve, self._folder, self.port)
+        self._process = _CONTEXT.Process(target=_serve, args=(self._folder, self.port))
+        self._process.start()
         until = time.monotonic() + 60
-        while self._process.poll() is None:
+        while self._process.exitcode is None:
             assert time.monotonic() < until, "the Milvus server does not answer"
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -61,17 +66,19 @@ class MilvusServer:
         """End it at once, as if the machine had gone."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(timeout=30)
+            self._process.join(timeout=30)
             self._process = None
 
     def hang(self) -> None:
         """Go on accepting connections, and answer nothing."""
         assert self._process is not None
+        assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def wake(self) -> None:
         """Answer again."""
         assert self._process is not None
+        assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGCONT)
 
 

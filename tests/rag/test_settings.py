@@ -183,7 +183,7 @@ def test_what_a_file_cannot_say(tmp_path: Path, text: str, error: str) -> None:
 def test_a_file_is_read_in_linear_time(tmp_path: Path) -> None:
     check_linear(
         lambda text: configured(tmp_path, text),
-        lambda size: "".join(f"[[source]]\npath = 'x{number}'\n" for number in range(size)),
+        lambda count: "".join(f"[[source]]\npath = 'x{number}'\n" for number in range(count)),
         2_000,
     )
 

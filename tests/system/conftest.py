@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.error
@@ -10,11 +11,10 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-from tests.forked import Forked, start, start_anew
 from tests.web.test_server import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,34 +26,12 @@ PAGES = {
 
 
 def run(
-    *arguments: str | Path, stdin: str | None = None, python: str | Path | None = None, **environ: str
+    *arguments: str | Path, stdin: str | None = None, python: str | Path = sys.executable, **environ: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end, in a process that is forked, or by a Python that is started for it."""
-    with (
-        tempfile.TemporaryFile("w+") as given,
-        tempfile.TemporaryFile("w+") as out,
-        tempfile.TemporaryFile("w+") as err,
-    ):
-        given.write(stdin or "")
-        given.seek(0)
-        process = _start([*map(str, arguments)], (given, out, err), os.environ | environ, python)
-        try:
-            status = process.wait(timeout=300)
-        finally:
-            process.kill()
-        return subprocess.CompletedProcess([*map(str, arguments)], status, read(out), read(err))
-
-
-def _start(
-    line: list[str], streams: tuple[IO[str], IO[str], IO[str]], environ: dict[str, str], python: str | Path | None
-) -> Forked | subprocess.Popen[str]:
-    return start_anew(python, line, streams, environ) if python else start(line, streams, environ)
-
-
-def read(written: IO[str]) -> str:
-    """Return what processes have written to a file so far."""
-    written.seek(0)
-    return written.read()
+    """Run the command line to its end."""
+    line = [python, "-m", "rag.commands.cli", *arguments]
+    environment = os.environ | environ
+    return subprocess.run(line, input=stdin, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def request(url: str, body: object = None) -> tuple[int, Any]:
@@ -76,16 +54,20 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = 600) -> 
 
 
 @contextmanager
-def serving(index: Path, *flags: str, python: str | Path | None = None) -> Iterator[str]:
+def serving(index: Path, *flags: str, python: str | Path = sys.executable) -> Iterator[str]:
     """Serve an index until the block ends; give the base url once the server is ready."""
     port = free_port()
-    line = ["serve", "--index", str(index), "--port", str(port), *flags]
+    line = [python, "-m", "rag.commands.cli", "serve", "--index", index, "--port", str(port), *flags]
     url = f"http://127.0.0.1:{port}"
-    with open(os.devnull, "r+") as null, tempfile.TemporaryFile("w+") as said:
-        process = _start(line, (null, null, said), dict(os.environ), python)
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(line, stdout=log, stderr=log)
+
+        def read() -> str:
+            log.seek(0)
+            return log.read()
 
         def ready() -> bool:
-            assert process.poll() is None, read(said)
+            assert process.poll() is None, read()
             try:
                 return request(f"{url}/readyz")[0] == 200
             except OSError:
@@ -97,8 +79,8 @@ def serving(index: Path, *flags: str, python: str | Path | None = None) -> Itera
         finally:
             process.terminate()
             process.wait(timeout=60)
-            assert process.returncode == 0, read(said)
-            assert "Traceback" not in read(said)
+            assert process.returncode == 0, read()
+            assert "Traceback" not in read()
 
 
 @pytest.fixture(scope="session")

@@ -6,14 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 
 import anyio
 import pytest
 
 from embedder.config import EmbedderConfig
 from embedder.engines.plan import Plan
-from tests.system.conftest import request, run, serving, wait_for, write_pages
+from tests.system.conftest import request, run, serving
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
 
@@ -46,19 +45,6 @@ def test_export_and_import(index, tmp_path):
 
 def precision_of(index):
     return json.loads(run("doctor", "--index", index, "--json").stdout)["embedder"]["precision"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["search", "x", "--index", "INDEX", "--collection", "faq"], "no collection 'faq'; there are: default"),
-        (["search", "x", "--index", "INDEX", "--model", "TMP/none"], "no model at"),
-        (["serve", "--index", "TMP/none"], "there is no index"),
-    ],
-)
-def test_bad_input(arguments, told, index, tmp_path):
-    places = {"INDEX": str(index), "TMP": str(tmp_path)}
-    refused(run(*(re.sub("INDEX|TMP", lambda place: places[place[0]], argument) for argument in arguments)), told)
 
 
 def test_tools_on_an_index(index):
@@ -96,55 +82,6 @@ def test_a_copied_package_serves_without_a_compiler_and_a_damaged_one_is_refused
     victim = max(folder.iterdir(), key=lambda path: path.stat().st_size)
     victim.write_bytes(victim.read_bytes()[:-1])
     refused(run("search", "x", "--index", index, "--cache-dir", copy), f"{victim} is damaged")
-
-
-def done(*arguments):
-    """Run a verb that ends well; gives its JSON."""
-    ended = run(*arguments, "--json")
-    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
-    return json.loads(ended.stdout)
-
-
-def test_publish_serve_switch_lose_and_regain(tmp_path, fresh_milvus):
-    source, index, place = tmp_path / "source", tmp_path / "index", fresh_milvus.place("docs")
-    source.mkdir()
-    write_pages(source)
-    built = done("index", source, "--index", index, "--store", place)
-    assert built["store"]["generation"] == built["generation"]
-    found = done("search", "dead tuples", "--index", tmp_path / "none", "--store", place)
-    assert (found["generation"], found["hits"][0]["title"]) == (built["generation"], "Vacuum")
-    with serving(tmp_path / "none", "--store", place, "--workers", "2", "--deadline", "2") as url:
-        answers, stop = [], threading.Event()
-
-        def ask():
-            while not stop.wait(0.05):  # to ask without a pause would only slow down what is waited for
-                answers.append(request(f"{url}/api/v1/search", {"query": "dead tuples", "k": 1}))
-
-        def served_by_all(generation):
-            last = answers[-20:]
-            return len(last) == 20 and {body.get("generation") for _, body in last} == {generation}
-
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        (source / "new.md").write_text("# New\n\na fresh page\n", encoding="utf-8")
-        newest = done("index", "--index", index, "--store", place)["generation"]
-        wait_for(lambda: served_by_all(newest), "the new generation")
-        report = done("rollback", "--store", place)
-        assert (report["generation"], report["before"]) == (built["generation"], newest)
-        wait_for(lambda: served_by_all(built["generation"]), "the older generation")
-        stop.set()
-        for thread in threads:
-            thread.join()
-        assert {status for status, _ in answers} == {200}
-        for leave, return_ in ((fresh_milvus.kill, fresh_milvus.start), (fresh_milvus.hang, fresh_milvus.wake)):
-            leave()
-            wait_for(lambda: request(f"{url}/readyz")[0] == 503, "the server to notice")
-            status, problem = request(f"{url}/api/v1/search?q=vacuum")
-            assert (status, problem["status"]) == (503, 503)
-            assert place in problem["detail"]
-            return_()
-            wait_for(lambda: request(f"{url}/api/v1/search?q=vacuum")[0] == 200, "the server to answer again")
 
 
 FORBIDDEN = {"transformers", "sentence_transformers", "langchain", "langchain_core", "langchain_community", "bs4"}

@@ -3,7 +3,6 @@
 import http.client
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -62,8 +61,7 @@ def test_what_is_too_much_is_refused_at_once_and_nothing_else(running: Running) 
 
 @pytest.mark.model
 def test_a_killed_worker_is_replaced_and_the_others_go_on(index: Path) -> None:
-    # whose process is found by its name
-    with serving(index, "--workers", "2", python=sys.executable) as url, ThreadPoolExecutor(4) as pool:
+    with serving(index, "--workers", "2") as url, ThreadPoolExecutor(4) as pool:
         search = f"{url}/api/v1/search?q=partial+index"
         server = next(
             pid for pid in children(os.getpid()) if "rag.commands.cli" in Path(f"/proc/{pid}/cmdline").read_text()
