@@ -374,17 +374,6 @@ class BuildRequest(Request):
     collection: Name = DEFAULT_COLLECTION
 
 
-class Progress(Struct):
-    """The work that a build has done."""
-
-    phase: str
-    pages: Count
-    pages_due: Count
-    chunks_embedded: Count
-    chunks_waiting: Count
-    seconds: Milliseconds
-
-
 class Job(Struct):
     """A build that the server runs or ran."""
 
@@ -393,7 +382,7 @@ class Job(Struct):
     collection: str
     full: bool
     state: Literal["running", "cancelling", "done", "failed", "cancelled"]
-    progress: Progress | None
+    progress: Annotated[dict[str, Any] | None, Meta(description="phase, seconds, and numbers of pages and chunks")]
     ended_at: str | None
     report: Annotated[dict[str, Any] | None, Meta(description="the output of `pilotlight index --json`")]
     error: str | None

@@ -28,7 +28,7 @@ _TOGETHER = 0.2  # seconds for what comes together
 _LOOK = 0.1  # seconds between two looks at what waits
 _IDLE = 60.0  # seconds without work after which the process ends: starting it anew takes one or two
 _LIFE = 100  # builds after which it ends likewise, so that what libraries leak does not add up
-_LONGEST_RETRY = 60.0  # seconds until what was pushed is tried again, which begins with one
+_RETRY = 5.0  # seconds until what was pushed is tried again
 
 log = logging.getLogger("pilotlight")
 
@@ -47,7 +47,7 @@ class PushedBuilder:
         self._make_embedder = make_embedder
         self._embedder: Embedder | None = None
         self._on_published = on_published
-        self._failures: dict[str, tuple[int, float]] = {}  # by collection: how often, and when to try again
+        self._retry: dict[str, float] = {}  # by collection: when to try it again
         self._pause = threading.Event()  # never set: it can be interrupted
 
     def keep(self, is_needed: Callable[[], bool], idle: float = _IDLE) -> None:
@@ -57,7 +57,7 @@ class PushedBuilder:
             due = [
                 (name, folder)
                 for name, folder in pushed_folders(self._settings.index_dir).items()
-                if self._failures.get(name, (0, 0.0))[1] <= time.monotonic() and PushedStore(folder).is_waiting()
+                if self._retry.get(name, 0.0) <= time.monotonic() and PushedStore(folder).is_waiting()
             ]
             if due:
                 self._pause.wait(_TOGETHER)
@@ -97,11 +97,9 @@ class PushedBuilder:
         try:
             report = self.build(folder)
         except (PilotlightError, OSError, sqlite3.Error) as error:
-            times = self._failures.get(name, (0, 0.0))[0] + 1
-            self._failures[name] = (times, time.monotonic() + min(_LONGEST_RETRY, 0.5 * 2**times))
+            self._retry[name] = time.monotonic() + _RETRY
             log.warning("collection %s: %s", name, error)
             PushedStore(folder).trouble(str(error))
             return False
-        self._failures.pop(name, None)
         log.info("collection %s: %s", name, report.line())
         return True
