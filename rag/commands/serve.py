@@ -10,12 +10,13 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeVar
 
 import click
+import msgspec
 
 from embedder.errors import PilotlightError
 from rag.commands.verb import Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import parameters_of
-from rag.serving.access import Key, KeyFile, Part, check_exposure, fields_of_part, reader_names
+from rag.serving.access import Key, KeyFile, Part, check_exposure, reader_names
 from rag.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -170,5 +171,6 @@ def keys(
 
 
 def _facts(key: Key) -> dict[str, Any]:
-    fields = {"name": key.name, "role": key.role, "created": key.created, "origins": list(key.origins)}
-    return fields | fields_of_part(key.part)
+    fields: dict[str, Any] = msgspec.to_builtins(key)
+    del fields["sha256"]
+    return {"origins": [], **fields}

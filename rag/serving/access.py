@@ -8,7 +8,6 @@ Keys are random, so that their SHA-256 cannot be turned back by guessing, and no
 import fcntl
 import hashlib
 import hmac
-import json
 import os
 import re
 import secrets
@@ -18,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
-from msgspec import Meta, MsgspecError, Struct
-from msgspec.json import decode
+from msgspec import Meta, MsgspecError, Struct, json
 
 from indexer.decoding import load_toml
 from indexer.generation.layout import is_collection_name
@@ -128,38 +127,34 @@ class _FollowedFile(Generic[T]):
         return self._seen[1]
 
 
-class _Row(Struct, forbid_unknown_fields=True):
+class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
+    """The record of a key in the file, without the key itself; what it does not have is left out there."""
+
     name: Annotated[str, Meta(pattern=rf"\A{_NAME}\Z")]
-    role: Literal["read", "write"]
+    role: Annotated[str, Meta(pattern=r"\A(read|write)\Z")]
     sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-    created: str
-    origins: tuple[str, ...] = ()
+    created: str  # ISO 8601, UTC
+    origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
     collections: list[str] | None = None
     filter: dict[str, Any] | None = None
     readers: list[str] | None = None
 
+    @cached_property
+    def part(self) -> Part:
+        """What it was made for. Raises FilterError."""
+        collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
+        return Part(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
-class _Content(Struct):
-    version: Literal[1]
-    keys: list[_Row]
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """The record of a key, without the key itself."""
-
-    name: str
-    role: str
-    sha256: str
-    created: str  # ISO 8601, UTC
-    origins: tuple[str, ...] = ()  # whose pages show it, to everybody: it is good for them alone; empty for a secret
-    part: Part = ANYTHING  # what it was made for
-
-    @property
+    @cached_property
     def sees(self) -> Scope:
         """The documents that it reads: with an access list only by its readers, if it is in pages or has a filter."""
         is_passed_on = self.origins or self.part.filter
         return Scope((replace(self.part, readers=self.part.readers or frozenset()) if is_passed_on else self.part,))
+
+
+class _Content(Struct):
+    version: Literal[1]
+    keys: tuple[Key, ...]
 
 
 class KeyFile:
@@ -194,7 +189,10 @@ class KeyFile:
         """Return the keys, oldest first. Raises KeysError if the file cannot be read or is not one of keys."""
         try:
             with self.path.open("rb") as file:
-                keys = tuple(map(_key, decode(file.read(_MOST_BYTES), type=_Content).keys))
+                keys = json.decode(file.read(_MOST_BYTES), type=_Content).keys
+            if any(not all(map(is_origin, key.origins)) or (key.origins and key.role != "read") for key in keys):
+                raise ValueError("origins are those of pages, for a key that reads")
+            below = [key.name for key in keys if not key.part.is_whole and key.role == "write"]
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -203,7 +201,7 @@ class KeyFile:
             raise KeysError(
                 f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
             ) from error
-        if below := [key.name for key in keys if key.role == "write" and not key.part.is_whole]:
+        if below:
             raise KeysError(f"{self.path}: key {below[0]!r} writes below a filter, which was removed: {MUST_BE_WHOLE}")
         return keys
 
@@ -241,7 +239,10 @@ class KeyFile:
         for is_wrong, what in refusals:
             if is_wrong:
                 raise KeysError(what)
-        made = Key(name, role, digest(key), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", origins, part)
+        collections, readers = (None if of is None else sorted(of) for of in (part.collections, part.readers))
+        wanted = part.filter.as_dict() if part.filter else None
+        at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        made = Key(name, role, digest(key), at, origins, collections, wanted, readers)
         with self._changing() as keys:
             if any(other.name == name for other in keys):
                 raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
@@ -273,18 +274,14 @@ class KeyFile:
             os.close(folder)
 
     def _write(self, keys: Iterable[Key]) -> None:
-        rows = []
-        for key in keys:  # what one does not have is left out: earlier versions know none of it
-            row: dict[str, Any] = {"name": key.name, "role": key.role, "sha256": key.sha256, "created": key.created}
-            rows.append(row | ({"origins": list(key.origins)} if key.origins else {}) | fields_of_part(key.part))
         new = None
         try:
             # a temporary file is readable by its owner only
-            with tempfile.NamedTemporaryFile("w", dir=self.path.parent, prefix=self.path.name, delete=False) as file:
+            with tempfile.NamedTemporaryFile(dir=self.path.parent, prefix=self.path.name, delete=False) as file:
                 new = Path(file.name)
                 with suppress(FileNotFoundError):  # others may have been allowed to read it
                     os.fchmod(file.fileno(), stat.S_IMODE(self.path.stat().st_mode))
-                file.write(json.dumps({"version": 1, "keys": rows}, indent=1) + "\n")
+                file.write(json.format(json.encode(_Content(1, tuple(keys))), indent=1) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
             new.replace(self.path)
@@ -293,22 +290,6 @@ class KeyFile:
         finally:
             if new:
                 new.unlink(missing_ok=True)
-
-
-def _key(row: _Row) -> Key:
-    """Read a record of the file. Raises ValueError or FilterError."""
-    if not all(map(is_origin, row.origins)) or (row.origins and row.role != "read"):
-        raise ValueError("origins are those of pages, for a key that reads")
-    collections, readers = (None if names is None else frozenset(names) for names in (row.collections, row.readers))
-    part = Part(collections, Filter.parse(row.filter) or None if row.filter is not None else None, readers)
-    return Key(row.name, row.role, row.sha256, row.created, row.origins, part)
-
-
-def fields_of_part(part: Part) -> dict[str, Any]:
-    """Return what a key is for as its record has it, JSON-ready."""
-    fields: dict[str, Any] = {} if part.collections is None else {"collections": sorted(part.collections)}
-    fields |= {"filter": part.filter.as_dict()} if part.filter else {}
-    return fields | ({} if part.readers is None else {"readers": sorted(part.readers)})
 
 
 def is_origin(text: str) -> bool:
