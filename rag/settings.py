@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from embedder.config import ENGINES, PACKAGED, PRECISIONS, EmbedderConfig, default_folder
 from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, patterns
 from indexer.errors import plain
-from indexer.generation.layout import INSIGHTS, KEYS, collection_dir
+from indexer.generation.manifest import INSIGHTS, KEYS, collection_dir
 from rag.errors import SettingsError
 from rag.removed import refuse_address, refuse_variables
 

@@ -1,2 +1,2 @@
 """An index on disk: written once, then only read. `writer` writes it, `generation` answers from it, `previous` takes
-over from the one before, `layout` names the live one. May import nothing of `crawl`, `read`, `pipeline`, `publish`."""
+over from the one before, `manifest` names its files. May import nothing of `crawl`, `read`, `pipeline`, `publish`."""

@@ -11,18 +11,20 @@ import numpy.typing as npt
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation.documents import DocumentReader
-from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import (
     DOCUMENTS,
+    GENERATIONS,
     LEXICAL,
     ROWS,
     TOKENS,
     VECTORS,
     check_files,
     corrupt,
+    current_id,
+    generation_folder,
     guarded,
     read_manifest,
 )

@@ -1,6 +1,18 @@
-"""The list of what a generation consists of: `manifest.json`, written last, checked first.
+"""Names inside an index folder, which generation of it is live, and what each consists of.
 
-It carries a checksum of itself and is compared byte for byte with what its content would be written as.
+CURRENT              id of the live generation and a line end
+generations/<id>/    published generations, never changed
+building/<id>/       a generation on its way in, or an old one on its way out
+repositories/<hash>/ copies of remote Git repositories that are sources
+lock                 held by the one process that may write
+keys.json            who may use a server
+jobs/<id>/           builds that a server was asked for
+pushed/              documents that were sent to a server, as they came
+insights/            what people have asked a server, where that is kept
+collections/<name>/  a named collection: a folder of the same shape, without collections of its own
+
+`manifest.json` of a generation is written last and checked first. It carries a checksum of itself, and is compared byte
+for byte with what its content would be written as.
 """
 
 import errno
@@ -14,9 +26,34 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from indexer.errors import IndexCorrupt, IndexerError, IndexUnreadable
+from indexer.errors import ConfigError, IndexCorrupt, IndexerError, IndexMissing, IndexUnreadable
 
 Value = TypeVar("Value")
+
+CURRENT = "CURRENT"
+GENERATIONS = "generations"
+BUILDING = "building"
+LOCK = "lock"
+COLLECTIONS = "collections"
+REPOSITORIES = "repositories"
+KEYS = "keys.json"
+JOBS = "jobs"
+PUSHED = "pushed"
+INSIGHTS = "insights"
+NAMES = {
+    CURRENT,
+    f"{CURRENT}.new",
+    GENERATIONS,
+    BUILDING,
+    LOCK,
+    COLLECTIONS,
+    REPOSITORIES,
+    KEYS,
+    JOBS,
+    PUSHED,
+    INSIGHTS,
+}
+DEFAULT = "default"  # the collection that is the index folder itself
 
 SCHEMA_VERSION = 3
 RESTRICTED_VERSION = 4  # as 3, with documents that not everybody may read
@@ -30,6 +67,7 @@ TOKEN_OFFSETS = "token_offsets.npy"  # noqa: S105 - no password
 LEXICAL = "lexical"  # a folder
 LARGEST = 64 * 1024 * 1024  # bytes of a manifest
 _ID = re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}")
+_COLLECTION = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _NAME = re.compile(r"(?:lexical/)?\w[\w.-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PASSING = frozenset(  # errors that say nothing about the file
@@ -197,3 +235,50 @@ def _dump(content: dict[str, Any]) -> bytes:
 
 def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(_dump(content)).hexdigest()
+
+
+# Collections, and the live generation
+
+
+def is_collection_name(name: str) -> bool:
+    """Return whether a collection may have this name; it is then safe as the name of a folder."""
+    return _COLLECTION.fullmatch(name) is not None
+
+
+def collection_dir(index_dir: Path, name: str) -> Path:
+    """Return the folder of a collection, whether or not it is there; raises ConfigError if none can have this name."""
+    if not is_collection_name(name):
+        raise ConfigError(
+            f"a collection cannot be called {name[:80]!r}: 1 to 64 lower-case letters, digits, - and _ are allowed, "
+            "and a letter or digit comes first"
+        )
+    return index_dir if name == DEFAULT else index_dir / COLLECTIONS / name
+
+
+def current_id(index_dir: Path) -> str:
+    """Return the id of the live generation: one small read, cheap enough to do before every query.
+
+    Raises IndexMissing where nothing has been published, IndexCorrupt or IndexUnreadable.
+    """
+    path = index_dir / CURRENT
+    try:
+        with path.open("rb", buffering=0) as file:
+            raw = file.read(100)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise IndexMissing(
+            f"there is no index in {index_dir}; build one with: pilotlight index SOURCE --index {index_dir}"
+        ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    name = raw.decode("ascii", "replace").removesuffix("\n")
+    if not is_generation_id(name):
+        raise corrupt(path, "does not name a generation")
+    return name
+
+
+def generation_folder(index_dir: Path, generation_id: str) -> Path:
+    """Return the folder of a published generation; raises IndexMissing if there is none, even for an invalid id."""
+    folder = index_dir / GENERATIONS / generation_id
+    if not is_generation_id(generation_id) or not folder.is_dir():
+        raise IndexMissing(f"there is no generation {generation_id!r} in {index_dir}")
+    return folder

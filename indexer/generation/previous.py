@@ -17,15 +17,17 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer.filter import access_of
 from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database
-from indexer.generation.layout import GENERATIONS, current_id, generation_folder
 from indexer.generation.manifest import (
     DOCUMENTS,
+    GENERATIONS,
     ROWS,
     TOKENS,
     VECTORS,
     Manifest,
     check_files,
     corrupt,
+    current_id,
+    generation_folder,
     read_manifest,
 )
 from indexer.generation.rows import ROW, TokenReader, read_array

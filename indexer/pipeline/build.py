@@ -18,8 +18,7 @@ from indexer.config import BuildConfig
 from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.layout import GENERATIONS, REPOSITORIES, current_id
-from indexer.generation.manifest import ANALYSIS, TOKENS, read_manifest
+from indexer.generation.manifest import ANALYSIS, GENERATIONS, REPOSITORIES, TOKENS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress

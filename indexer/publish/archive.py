@@ -20,8 +20,18 @@ from typing import Self
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
-from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, current_id, generation_folder
-from indexer.generation.manifest import MANIFEST, FileRecord, Manifest, is_generation_id, read_manifest
+from indexer.generation.manifest import (
+    DEFAULT,
+    GENERATIONS,
+    MANIFEST,
+    FileRecord,
+    Manifest,
+    collection_dir,
+    current_id,
+    generation_folder,
+    is_generation_id,
+    read_manifest,
+)
 from indexer.publish import publish
 from indexer.publish.publish import problems_of, size_of, verify, writer_lock
 from indexer.publish.source_settings import without_leave

@@ -32,31 +32,28 @@ from indexer.errors import (
     IndexUnwritable,
     counted,
 )
-from indexer.generation import layout
 from indexer.generation.generation import Generation
-from indexer.generation.layout import (
+from indexer.generation.manifest import (
     BUILDING,
     COLLECTIONS,
     CURRENT,
     DEFAULT,
     GENERATIONS,
     LOCK,
-    collection_dir,
-    current_id,
-    is_collection_name,
-)
-from indexer.generation.manifest import (
     MANIFEST,
+    NAMES,
     Manifest,
     check_files,
+    collection_dir,
     corrupt,
+    current_id,
+    generation_folder,
+    is_collection_name,
     is_generation_id,
     read_manifest,
     record_file,
 )
 
-_OURS = {BUILDING, CURRENT, f"{CURRENT}.new", GENERATIONS, LOCK, COLLECTIONS, layout.INSIGHTS, layout.JOBS}
-_OURS |= {layout.KEYS, layout.PUSHED, layout.REPOSITORIES}
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
 _BRIEF, _CHANGING = 30.0, 1.0  # seconds that a brief holder is waited for, and one that has no note yet, or any more
 _LOOK = 0.05  # seconds between two tries: flock waits for ever or not at all
@@ -115,7 +112,7 @@ def prepare(index_dir: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
         sync(folder.parent)  # so that a power cut leaves none of them out
-    strangers = sorted({entry.name for entry in index_dir.iterdir()} - _OURS)
+    strangers = sorted({entry.name for entry in index_dir.iterdir()} - NAMES)
     if strangers and not (index_dir / LOCK).exists():
         raise IndexUnwritable(
             f"{index_dir} is not an index and not empty (it has {strangers[0]!r}); name an empty or new folder"
@@ -205,7 +202,7 @@ def roll_back(index_dir: Path, generation_id: str) -> None:
         BuildLocked: another process is writing the index.
         IndexUnwritable: the folder cannot be written.
     """
-    folder = layout.generation_folder(index_dir, generation_id)
+    folder = generation_folder(index_dir, generation_id)
     with disk_errors(index_dir), writer_lock(index_dir):
         if problems := problems_of(verify(folder)):
             raise IndexCorrupt(problems[0])

@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from indexer.decoding import one_line
 from indexer.errors import ParseError, SourceError
-from indexer.generation.layout import BUILDING, GENERATIONS, LOCK
+from indexer.generation.manifest import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, read_list
 from indexer.read.container import with_parts
 from indexer.read.formats import content_type_of, refusal_of

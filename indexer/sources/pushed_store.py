@@ -19,8 +19,7 @@ import msgspec
 
 from indexer.errors import IndexMissing
 from indexer.generation.documents import open_read_only
-from indexer.generation.layout import GENERATIONS, PUSHED, current_id
-from indexer.generation.manifest import DOCUMENTS
+from indexer.generation.manifest import DOCUMENTS, GENERATIONS, PUSHED, current_id
 from indexer.publish.publish import sync
 from indexer.records import Page, Stated
 

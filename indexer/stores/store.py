@@ -6,7 +6,7 @@ A build always writes a generation into the index folder, which remembers pages 
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from indexer.generation.layout import current_id
+from indexer.generation.manifest import current_id
 from indexer.publish.publish import Published, list_generations, roll_back
 
 if TYPE_CHECKING:  # `generation` loads FAISS

@@ -9,8 +9,7 @@ import click
 
 from embedder.errors import PilotlightError
 from indexer.errors import counted
-from indexer.generation.layout import DEFAULT, GENERATIONS, collection_dir, current_id
-from indexer.generation.manifest import read_manifest
+from indexer.generation.manifest import DEFAULT, GENERATIONS, collection_dir, current_id, read_manifest
 from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.publish import disk_errors, drop_collection, list_collections, problems_of
 from rag.commands import models

@@ -14,8 +14,7 @@ from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
 from embedder.text_embedder import Embedder
 from indexer.errors import IndexerError, IndexMissing
-from indexer.generation.layout import DEFAULT, GENERATIONS, current_id
-from indexer.generation.manifest import Manifest, read_manifest
+from indexer.generation.manifest import DEFAULT, GENERATIONS, Manifest, current_id, read_manifest
 from indexer.pipeline.progress import step_timer
 from indexer.publish.publish import list_collections, live_id, size_of
 from rag.errors import CollectionMissing

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, structs
 from indexer.errors import FilterError as FilterError  # for packages that may not look below this one
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
-from indexer.generation.layout import DEFAULT
+from indexer.generation.manifest import DEFAULT
 from rag.decoding import SOMETHING
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from pathlib import Path
 from embedder.errors import PilotlightError
 from embedder.text_embedder import Embedder
 from indexer import memory
-from indexer.generation.layout import GENERATIONS, current_id
-from indexer.generation.manifest import read_manifest
+from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, progress_for
 from indexer.publish.publish import live_id

@@ -11,8 +11,7 @@ from embedder.text_embedder import CrossEncoder, Embedder
 from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.generation.generation import Generation
-from indexer.generation.layout import DEFAULT
-from indexer.generation.manifest import Manifest
+from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Store
 from rag.query.request import Limits

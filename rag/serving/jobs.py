@@ -37,7 +37,7 @@ import msgspec
 from indexer.decoding import one_line
 from indexer.errors import BuildLocked, IndexUnwritable
 from indexer.generation.documents import document_id
-from indexer.generation.layout import (
+from indexer.generation.manifest import (
     COLLECTIONS,
     DEFAULT,
     GENERATIONS,
@@ -47,8 +47,9 @@ from indexer.generation.layout import (
     collection_dir,
     current_id,
     is_collection_name,
+    is_generation_id,
+    read_manifest,
 )
-from indexer.generation.manifest import is_generation_id, read_manifest
 from indexer.publish.publish import check_space, disk_errors, live_id, prepare, writer_lock
 from indexer.read.access_list import readers_of
 from indexer.read.extraction import collect, day_of, language_of

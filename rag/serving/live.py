@@ -12,7 +12,7 @@ from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
 from indexer.filter import Filter
-from indexer.generation.layout import DEFAULT
+from indexer.generation.manifest import DEFAULT
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.headings import FEWEST_TYPED, MOST_TYPED, suggestions

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from embedder.errors import PilotlightError
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreError, StoreUnreachable
-from indexer.generation.layout import DEFAULT, current_id, generation_folder
-from indexer.generation.manifest import TOKENS, read_manifest
+from indexer.generation.manifest import DEFAULT, TOKENS, current_id, generation_folder, read_manifest
 from indexer.generation.previous import scan
 from indexer.pipeline.progress import step_timer
 from indexer.publish.publish import Check, list_collections, verify, writer_lock

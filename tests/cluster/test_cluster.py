@@ -18,7 +18,7 @@ import pytest
 
 from indexer.config import BuildConfig, ChunkConfig
 from indexer.errors import ClusterError, IndexMissing
-from indexer.generation.layout import current_id
+from indexer.generation.manifest import current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.cluster import Cluster, ray_session
 from indexer.pipeline.progress import Progress

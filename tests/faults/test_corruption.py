@@ -15,9 +15,8 @@ import tantivy
 
 from indexer.errors import IndexCorrupt, IndexMissing
 from indexer.generation.generation import Generation
-from indexer.generation.layout import current_id
 from indexer.generation.lexical import vocabulary
-from indexer.generation.manifest import read_manifest
+from indexer.generation.manifest import current_id, read_manifest
 from indexer.publish.publish import problems_of, verify
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever

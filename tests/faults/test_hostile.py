@@ -19,9 +19,8 @@ import tantivy
 from indexer.errors import IndexCorrupt
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
-from indexer.generation.layout import current_id
 from indexer.generation.lexical.lexical_writer import LexicalWriter
-from indexer.generation.manifest import MANIFEST, read_manifest, record_file
+from indexer.generation.manifest import MANIFEST, current_id, read_manifest, record_file
 from indexer.generation.vectors import _new_store
 from tests.faults.conftest import SEGMENT
 

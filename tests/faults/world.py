@@ -11,7 +11,7 @@ import numpy as np
 from indexer.config import BuildConfig
 from indexer.errors import IndexMissing
 from indexer.generation.generation import Generation
-from indexer.generation.layout import BUILDING, CURRENT, GENERATIONS, LOCK, PUSHED
+from indexer.generation.manifest import BUILDING, CURRENT, GENERATIONS, LOCK, PUSHED
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.generation.layout import collection_dir
+from indexer.generation.manifest import collection_dir
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import progress_for
 from rag.query.request import SearchRequest

@@ -130,9 +130,9 @@ def words(text: str) -> re.Pattern[str]:
     return _ASCII_WORD if text.isascii() else _WORD
 
 
-@lru_cache(1)
+@lru_cache(8)  # a passage, its title and headings, which the next one has too
 def found_words(text: str) -> list[str]:
-    """Return what `words` finds in a text; kept for the next one who asks for those of the same passage."""
+    """Return what `words` finds in a text."""
     return words(text).findall(text)
 
 

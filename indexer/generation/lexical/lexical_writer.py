@@ -5,13 +5,12 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
 import tantivy
 
-from indexer.generation.lexical.analysis import found_words, joined_terms, rules_for, words
+from indexer.generation.lexical.analysis import found_words, joined_terms, rules_for
 from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
@@ -60,9 +59,8 @@ class LexicalWriter:
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
-        in_text = found_words(text)
-        entry.add_text("text", _terms_of(title, section, in_text, language))
-        self._vocabulary.add(chain(_repeated_words(title), _repeated_words(section), in_text))
+        entry.add_text("text", terms_of_chunk(title, section, text, language))
+        self._vocabulary.add(chain(*map(found_words, (title, section, text))))
         self._headings.add(row, url.partition("#")[0], title, section)
         self._languages[rules_for(language)] += 1
         for term in terms:
@@ -106,18 +104,8 @@ class LexicalWriter:
 
 def terms_of_chunk(title: str, section: str, text: str, language: str | None = None) -> str:
     """Return the terms by which a chunk is found, in order, with spaces between them."""
-    return _terms_of(title, section, words(text).findall(text), language)
-
-
-def _terms_of(title: str, section: str, in_text: Sequence[str], language: str | None) -> str:
     headings = [section] if section.startswith(title) else [title, section]
-    found = [*map(_repeated_words, headings), in_text]
-    return " ".join(joined_terms(part, language) for part in found)
-
-
-@lru_cache(maxsize=1024)  # chunks of one document, and of one section, have them in common
-def _repeated_words(text: str) -> list[str]:
-    return words(text).findall(text)
+    return " ".join(joined_terms(found_words(part), language) for part in (*headings, text))
 
 
 def day_number(text: str) -> int:

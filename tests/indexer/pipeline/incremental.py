@@ -13,7 +13,7 @@ import numpy as np
 
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
 from indexer.credentials import Credential
-from indexer.generation.layout import current_id
+from indexer.generation.manifest import current_id
 from indexer.generation.vectors import VectorReader
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import BuildReport, Progress

@@ -21,8 +21,7 @@ from indexer.errors import (
     VectorError,
 )
 from indexer.generation.generation import Generation
-from indexer.generation.layout import current_id
-from indexer.generation.manifest import read_manifest
+from indexer.generation.manifest import current_id, read_manifest
 from indexer.pipeline import build as build_module
 from indexer.pipeline.build import build, read_ahead
 from indexer.pipeline.progress import STAGES, BuildReport, Progress, progress_for

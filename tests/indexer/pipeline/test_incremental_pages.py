@@ -11,7 +11,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.errors import SourceError
-from indexer.generation.layout import current_id
+from indexer.generation.manifest import current_id
 from indexer.pipeline import build as build_module
 from indexer.read.parsing import parse
 from indexer.records import Document, Page

@@ -12,8 +12,7 @@ from indexer.config import BuildConfig, ChunkConfig, OcrConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
 from indexer.generation.generation import Generation
-from indexer.generation.layout import current_id
-from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS
+from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, current_id
 from indexer.generation.previous import READER_VERSION, PreviousGeneration, live_sources
 from indexer.pipeline import build as build_module
 from indexer.pipeline import draft

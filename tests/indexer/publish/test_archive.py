@@ -10,8 +10,7 @@ import pytest
 
 from indexer.config import BuildConfig
 from indexer.errors import ArchiveError, IndexCorrupt
-from indexer.generation.layout import current_id
-from indexer.generation.manifest import read_manifest
+from indexer.generation.manifest import current_id, read_manifest
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive

@@ -11,7 +11,7 @@ import pytest
 from indexer.config import BuildConfig
 from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexerError, IndexMissing, IndexUnwritable
 from indexer.generation.generation import Generation
-from indexer.generation.layout import collection_dir, current_id
+from indexer.generation.manifest import collection_dir, current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.publish import (

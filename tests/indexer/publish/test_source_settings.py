@@ -8,8 +8,7 @@ import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.errors import ConfigError
-from indexer.generation.layout import current_id
-from indexer.generation.manifest import Manifest, read_manifest
+from indexer.generation.manifest import Manifest, current_id, read_manifest
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.source_settings import own_of, with_kept
 from tests.indexer.pipeline.incremental import Work, zoo

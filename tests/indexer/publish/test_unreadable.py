@@ -12,7 +12,7 @@ import pytest
 from indexer.config import BuildConfig
 from indexer.errors import IndexUnreadable
 from indexer.generation.generation import Generation
-from indexer.generation.layout import current_id
+from indexer.generation.manifest import current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.archive import export_archive, import_archive

@@ -14,8 +14,7 @@ import pytest
 
 from indexer.errors import ConfigError
 from indexer.generation.generation import Generation
-from indexer.generation.layout import GENERATIONS, collection_dir, current_id
-from indexer.generation.manifest import read_manifest
+from indexer.generation.manifest import GENERATIONS, collection_dir, current_id, read_manifest
 from indexer.publish.publish import writer_lock
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import SOURCE, PushedStore

@@ -11,8 +11,7 @@ from unittest.mock import ANY
 import pytest
 
 from indexer.errors import IndexCorrupt
-from indexer.generation.layout import GENERATIONS
-from indexer.generation.manifest import DOCUMENTS, ROWS, VECTORS
+from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, VECTORS
 from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import drop_collection
 from indexer.stores.store import FolderStore

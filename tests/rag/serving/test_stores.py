@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from indexer.errors import IndexMissing, StoreUnreachable
-from indexer.generation.layout import current_id
+from indexer.generation.manifest import current_id
 from indexer.pipeline.progress import progress_for
 from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
