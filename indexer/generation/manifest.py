@@ -3,7 +3,6 @@
 CURRENT              id of the live generation and a line end
 generations/<id>/    published generations, never changed
 building/<id>/       a generation on its way in, or an old one on its way out
-repositories/<hash>/ copies of remote Git repositories that are sources
 lock                 held by the one process that may write
 keys.json            who may use a server
 jobs/<id>/           builds that a server was asked for
@@ -35,7 +34,7 @@ GENERATIONS = "generations"
 BUILDING = "building"
 LOCK = "lock"
 COLLECTIONS = "collections"
-REPOSITORIES = "repositories"
+REPOSITORIES = "repositories"  # copies that earlier versions kept
 KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"

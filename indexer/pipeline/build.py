@@ -18,7 +18,7 @@ from indexer.config import BuildConfig
 from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.manifest import ANALYSIS, GENERATIONS, REPOSITORIES, TOKENS, current_id, read_manifest
+from indexer.generation.manifest import ANALYSIS, GENERATIONS, TOKENS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
@@ -29,7 +29,6 @@ from indexer.read.parsing import Unwanted, parse
 from indexer.read.reader_process import ReaderPool, most_at_once
 from indexer.records import Document, Failure, Item, Known, Page, PageRecord, Skip
 from indexer.sources.addresses import full_name, refuse_secret
-from indexer.sources.git import Mirrors
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import Reading, read_sources
 from indexer.sources.templates import Templates
@@ -92,10 +91,8 @@ def build(
         if not sources or store.facts().documents or SOURCE in (*sources, *before):
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
         plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
-        mirrors = Mirrors(index_dir / REPOSITORIES, config.credentials)
-        with closing(_Build(folder, embedder, plan, store, mirrors)) as work:
+        with closing(_Build(folder, embedder, plan, store)) as work:
             report = work.run(index_dir)
-        mirrors.keep(sources)
         if last:
             store.settle(last)
         return report
@@ -146,7 +143,6 @@ def remove_sources(
                 if record.source not in removed:
                     draft.remember(record)
             report = draft.publish(index_dir, manifest.fingerprint, without(manifest.settings, removed))
-            Mirrors(index_dir / REPOSITORIES).keep(left)
         if SOURCE in removed:
             store.clear(last)
         return report
@@ -155,11 +151,11 @@ def remove_sources(
 class _Build:
     """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
-    def __init__(self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedStore, mirrors: Mirrors) -> None:
+    def __init__(self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedStore) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._embedder = embedder
         self._pushed = pushed
-        self._mirrors = mirrors
+        self._folder = folder
         self._still_there: set[int] = set()  # documents of the earlier generation
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
@@ -220,7 +216,7 @@ class _Build:
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,
-            mirrors=self._mirrors,
+            scratch=self._folder,
             no_images=plan.ocr.obstacle,
         )
         items = read_sources([source for source in plan.sources if source not in resting], reading)

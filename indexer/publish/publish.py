@@ -42,6 +42,7 @@ from indexer.generation.manifest import (
     LOCK,
     MANIFEST,
     NAMES,
+    REPOSITORIES,
     Manifest,
     check_files,
     collection_dir,
@@ -127,6 +128,7 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
     building = index_dir / BUILDING
     if building.exists():
         shutil.rmtree(building)
+    shutil.rmtree(index_dir / REPOSITORIES, ignore_errors=True)
     building.mkdir()
     (index_dir / GENERATIONS).mkdir(exist_ok=True)
     if size is None:

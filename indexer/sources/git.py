@@ -1,22 +1,21 @@
-"""Pages of repositories, and the copies of remote ones: one commit without its history, updated by what has changed.
+"""Pages of repositories; of remote ones, one commit is fetched without its history.
 
 Git runs without the user's settings, hooks or prompts. Its settings, secrets among them, are in a file that has no
 name: neither arguments nor the environment show them. A file of the same blob as in the build before is not read again.
 """
 
-import hashlib
 import os
 import re
-import shutil
 import signal
 import ssl
 import subprocess
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 from urllib.parse import quote, urlsplit
 
@@ -24,20 +23,20 @@ import certifi
 
 from indexer.config import CrawlLimits
 from indexer.crawl.guard import resolve
-from indexer.credentials import Credential, Session, credential_for
+from indexer.credentials import Session
 from indexer.decoding import one_line
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.read.container import with_parts
 from indexer.records import Item, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.addresses import GitAddress, address_kind
+from indexer.sources.addresses import GitAddress
 from indexer.sources.stored_files import StoredFile, StoredFiles, listing
+from indexer.urls import origin
 
 _TIP = "refs/pilotlight/tip"
 _MIN_VERSION = (2, 37)  # has http.curloptResolve, which holds it to addresses that have been checked
 _BLOCK = 512  # bytes that `ulimit -f` counts in
-_MAX_PACKS = 20  # of updates, after which everything is fetched again, and unneeded objects go
-_LEFTOVERS = "objects/pack/tmp_*"  # of fetches that were cut off
+_UNFINISHED = "objects/pack/tmp_*"
 _SECONDS, _FETCH_SECONDS = 60.0, 3_600.0  # time limits of commands
 _LATE = -signal.SIGKILL
 _SETTINGS = {
@@ -56,8 +55,6 @@ _SETTINGS = {
 }
 _NO_REF = ("couldn't find remote ref", "not our ref")
 _NO_LOGIN = ("could not read Username", "Authentication failed", "error: 401", "error: 403")
-_NO_ANSWER = ("unable to access", "RPC failed", "hung up", "early EOF")
-_OF_SERVER = (*_NO_REF, *_NO_LOGIN, *_NO_ANSWER)  # errors of which the copy is not the cause
 _MEMORY = 1 << 20  # KiB of a command
 _MAX_OUTPUT = 1 << 20  # bytes of what a command says
 _PIECE = 1 << 20  # bytes read at once
@@ -166,75 +163,29 @@ class Git:
         return process.returncode == 0, output.decode("utf-8", "replace").strip(), errors.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrors:
-    """The copies that belong to an index, one for each source, in one folder."""
-
-    folder: Path
-    credentials: Collection[Credential] = ()
-
-    def update(self, address: GitAddress, limits: CrawlLimits) -> Path:
-        """Bring the copy of a repository up to date, and return its folder.
-
-        Raises:
-            SourceError: it cannot be reached or read, or has no such ref. The copy stays as it is.
-            CredentialsError: a secret cannot be used.
-        """
-        if (found := version()) and tuple(map(int, re.findall(r"\d+", found)[:2])) < _MIN_VERSION:
-            raise SourceError(f"git {found} is too old for git+https: it needs {'.'.join(map(str, _MIN_VERSION))}")
-        source, most = address.source, limits.max_total_bytes
-        config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
-        credential = credential_for(source, self.credentials)
-        if credential is not None and credential.cookies:
+def _fetch(address: GitAddress, git: Git, limits: CrawlLimits, session: Session | None) -> None:
+    """Fetch one commit of a remote repository, without its history. Raises SourceError or CredentialsError."""
+    if tuple(map(int, re.findall(r"\d+", version())[:2])) < _MIN_VERSION:
+        raise SourceError(f"git {version()} is too old for git+https: it needs {'.'.join(map(str, _MIN_VERSION))}")
+    source, most = address.source, limits.max_total_bytes
+    config: dict[str, str | Sequence[str]] = {**_network_config(address, limits)}
+    if session is not None:
+        if "cookies" in session.kinds:
             ways = "a repository is read with basic, bearer or headers, not with cookies"
-            raise CredentialsError(f"credentials of {credential.origin}: {ways}")
-        session = Session(credential) if credential else None
-        if session is not None:
-            headers = session.headers(address.remote)
-            config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
-        git = Git(self._place_of(source), protocols="https")
-        if len(list(git.folder.glob("objects/pack/*.pack"))) > _MAX_PACKS:
-            self.drop(source)
-        is_new = not git.folder.exists()
-        git.folder.parent.mkdir(parents=True, exist_ok=True)
-        succeeded, _, errors = git.run("init", "--quiet", "--bare", "--template=")  # repairs one that was cut off, too
-        if not succeeded:
-            raise SourceError(f"{source}: cannot make a copy: {_first_error(errors)}")
-        for leftover in [*git.folder.glob(_LEFTOVERS), *git.folder.rglob("*.lock")]:  # of a fetch that was killed
-            leftover.unlink()
-        options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
-        fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{_TIP}")
-        succeeded, _, errors = git.run(*fetch, config=config, most=most, seconds=_FETCH_SECONDS)
-        if succeeded:
-            return git.folder
-        if any(leftover.stat().st_size >= most for leftover in git.folder.glob(_LEFTOVERS)):
-            self.drop(source)
-            raise SourceError(f"{source}: larger than {most:,} bytes")
-        if is_new or not any(words in errors for words in _OF_SERVER):
-            self.drop(source)
-        if not is_new and not git.folder.exists():  # the copy was damaged
-            return self.update(address, limits)
-        if session is not None:
-            errors = session.redact(errors.encode()).decode()
-        raise SourceError(f"{source}: {_why_not(address, errors, credential)}")
-
-    def drop(self, source: str) -> None:
-        """Remove the copy of a source, and the folder if it is the last one."""
-        shutil.rmtree(self._place_of(source), ignore_errors=True)
-        with suppress(OSError):
-            self.folder.rmdir()
-
-    def keep(self, sources: Iterable[str]) -> None:
-        """Remove the copies of all other sources."""
-        kept = {self._place_of(source) for source in sources if address_kind(source) == "repository"}
-        for entry in self.folder.iterdir() if self.folder.is_dir() else ():
-            if entry not in kept:
-                shutil.rmtree(entry, ignore_errors=True)
-        with suppress(OSError):  # not empty, or never made
-            self.folder.rmdir()
-
-    def _place_of(self, source: str) -> Path:
-        return self.folder / hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+            raise CredentialsError(f"credentials of {origin(address.remote)}: {ways}")
+        headers = session.headers(address.remote)
+        config["http.extraHeader"] = [f"{name}: {value}" for name, value in headers.items()]
+    succeeded, _, errors = git.run("init", "--quiet", "--bare", "--template=")
+    if not succeeded:
+        raise SourceError(f"{source}: cannot make a copy: {_first_error(errors)}")
+    options = ("--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules")
+    fetch = ("fetch", *options, "--", address.remote, f"+{address.ref}:{_TIP}")
+    succeeded, _, errors = git.run(*fetch, config=config, most=most, seconds=_FETCH_SECONDS)
+    if any(part.stat().st_size >= most for part in git.folder.glob(_UNFINISHED)):
+        raise SourceError(f"{source}: larger than {most:,} bytes")
+    if not succeeded:
+        errors = session.redact(errors.encode()).decode() if session else errors
+        raise SourceError(f"{source}: {_why_not(address, errors, has_login=session is not None)}")
 
 
 def _first_error(errors: str) -> str:
@@ -244,13 +195,13 @@ def _first_error(errors: str) -> str:
     return one_line((marked or lines[-1:] or ["it does not say why"])[0])
 
 
-def _why_not(address: GitAddress, errors: str, credential: Credential | None) -> str:
+def _why_not(address: GitAddress, errors: str, *, has_login: bool) -> str:
     """Return what errors of a fetch mean, and what to do."""
     if any(words in errors for words in _NO_REF):
         missing = "commit yet" if address.ref == "HEAD" else f"branch, tag or commit {address.ref}"
         return f"the repository has no {missing}"
     if any(words in errors for words in _NO_LOGIN):
-        if credential is not None:
+        if has_login:
             return "the server does not take the credentials of its origin"
         return "there is no such repository, or it needs a login: describe one under [[credentials]]"
     if "requested URL returned error: 3" in errors:
@@ -283,8 +234,10 @@ def _path() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath)}
 
 
-def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> Generator[Item, None, None]:
-    """Read the files of a commit; a remote repository is fetched first, which needs `mirrors`.
+def read_repository(
+    context: SourceContext, sessions: Mapping[str, Session] | None = None, scratch: Path | None = None
+) -> Generator[Item, None, None]:
+    """Read the files of a commit; a remote repository is fetched first, into a folder in `scratch`.
 
     Raises:
         SourceError: there is no such repository or ref, or it cannot be read.
@@ -293,32 +246,27 @@ def read_repository(context: SourceContext, mirrors: Mirrors | None = None) -> G
     source, address = context.source, GitAddress.read(context.source)
     if not version():
         raise SourceError("reading a repository needs the program git: apt-get install git")
-    if address.is_local:
-        folder = Path(address.remote)
-        folder = folder / ".git" if (folder / ".git").exists() else folder
-        if _leads_elsewhere(folder):
-            raise SourceError(f"{source}: {folder} leads to another repository; name that one")
-        git, ref, mirrors = Git(folder), address.ref, None
-    elif mirrors is None:
-        raise SourceError(f"{source}: there is no folder for a copy of the repository")
-    else:
-        git, ref = Git(mirrors.update(address, context.limits)), _TIP
-    _, commit, _ = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
-    if not commit and mirrors:
-        mirrors.drop(source)
-        raise SourceError(f"{source}: the copy of the repository was damaged and is removed: build again")
-    if not commit and not git.run("rev-parse", "--git-dir")[0]:
-        raise SourceError(f"{source}: {git.folder} is no repository")
-    if not commit:
-        reason = "no commit yet" if ref == "HEAD" else f"no branch, tag or commit {ref}"
-        raise SourceError(f"{source}: the repository has {reason}")
-    try:
-        yield from _read_commit(context, git, address.ref, commit)
-    except SourceError as error:
-        if mirrors is None:
-            raise SourceError(f"{source}: {error}; git fsck says more") from error
-        mirrors.drop(source)
-        raise SourceError(f"{source}: {error}; the copy of the repository is removed: build again") from error
+    with TemporaryDirectory(prefix="repository-", dir=scratch) as copy:
+        if address.is_local:
+            folder, ref = Path(address.remote), address.ref
+            folder = folder / ".git" if (folder / ".git").exists() else folder
+            if _leads_elsewhere(folder):
+                raise SourceError(f"{source}: {folder} leads to another repository; name that one")
+        else:
+            folder, ref = Path(copy), _TIP
+            session = (sessions or {}).get(origin(address.remote))
+            _fetch(address, Git(folder, protocols="https"), context.limits, session)
+        git = Git(folder)
+        _, commit, _ = git.run("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        if not commit and not git.run("rev-parse", "--git-dir")[0]:
+            raise SourceError(f"{source}: {folder} is no repository")
+        if not commit:
+            reason = "no commit yet" if ref == "HEAD" else f"no branch, tag or commit {ref}"
+            raise SourceError(f"{source}: the repository has {reason}")
+        try:
+            yield from _read_commit(context, git, address.ref, commit)
+        except SourceError as error:
+            raise SourceError(f"{source}: {error}{'; git fsck says more' if address.is_local else ''}") from error
 
 
 def _leads_elsewhere(folder: Path) -> bool:

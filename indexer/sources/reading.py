@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 from indexer.config import CrawlLimits
 from indexer.crawl.browser import Browser
@@ -18,7 +19,7 @@ from indexer.source_context import SourceContext
 from indexer.sources.addresses import SCHEME, address_kind
 from indexer.sources.bucket import read_objects
 from indexer.sources.folder import read_path
-from indexer.sources.git import Mirrors, read_repository
+from indexer.sources.git import read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.templates import Items, Templates
 
@@ -30,11 +31,11 @@ class Reading:
     limits: CrawlLimits
     report_due: Callable[[int], None] = lambda _: None  # takes the number of known pages of all sources
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
-    sessions: Mapping[str, Session] = field(default_factory=dict)  # with sites, by origin
+    sessions: Mapping[str, Session] = field(default_factory=dict)  # by origin
     templates: Templates | None = None  # learns the templates of sources, and attaches them to pages
     rested: Collection[str] = ()  # addresses of pages that are indexed without being read
     pushed: PushedStore | None = None
-    mirrors: Mirrors | None = None  # of remote repositories; without them, only local ones are read
+    scratch: Path | None = None  # folder for what is removed once it is read
     no_images: str = OCR_OFF  # why images are not read; empty if they are
 
 
@@ -74,7 +75,7 @@ def _read_one(context: SourceContext, reading: Reading, browser: Browser) -> Ite
         return read_path(context)
     kind = address_kind(source)
     if kind == "repository":
-        return read_repository(context, reading.mirrors)
+        return read_repository(context, reading.sessions, reading.scratch)
     if kind == "bucket":
         return read_objects(context)
     if kind is None:

@@ -239,7 +239,7 @@ def run(work: Work, source: str, *credentials: Credential, **limits: Any) -> Any
     return work.build(source, limits=replace(LIMITS, **limits), credentials=credentials)
 
 
-def test_a_remote_repository_is_fetched_once_and_then_what_has_changed(
+def test_of_a_remote_repository_only_what_has_changed_is_read(
     site: GitSite, repository: Repository, work: Work
 ) -> None:
     source = f"{site.source}/repository/.git@main"
@@ -249,24 +249,7 @@ def test_a_remote_repository_is_fetched_once_and_then_what_has_changed(
     repository.commit(cats__md="# Cats\n\nCats hunt at night.")
     report = run(work, source)
     assert (report.fetched, report.unchanged, report.embedded) == (1, 1, 1)
-    [copy] = (work.index / "repositories").iterdir()
-    assert Git(copy).run("rev-list", "--count", "--all")[1] == "1"  # without history
-    other = repository.folder.parent / "notes.md"
-    other.write_text("# Notes\n\nOf something.")
-    run(work, str(other))
-    assert not (work.index / "repositories").exists()
-
-
-def test_a_damaged_copy_is_made_anew(site: GitSite, repository: Repository, work: Work) -> None:
-    source = f"{site.source}/repository/.git"
-    run(work, source)
-    [copy] = (work.index / "repositories").iterdir()
-    for pack in copy.glob("objects/pack/*.pack"):
-        pack.chmod(0o600)
-        content = pack.read_bytes()
-        pack.write_bytes(content[:20] + bytes(len(content) - 40) + content[-20:])
-    repository.commit(cats__md="# Cats\n\nCats hunt at night.")
-    assert run(work, source).embedded == 1
+    assert list((work.index / "building").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -282,7 +265,7 @@ def test_what_a_server_does_not_have(tmp_path: Path, site: GitSite, work: Work, 
     with pytest.raises(SourceError, match=told) as caught:
         run(work, f"{site.source}{path}")
     assert "\n" not in str(caught.value)
-    assert not (work.index / "repositories").exists()
+    assert list((work.index / "building").iterdir()) == []
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_reached(
