@@ -68,7 +68,6 @@ MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
 _LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
-_BEGUN = {"running", "cancelling"}
 
 log = logging.getLogger("pilotlight")
 
@@ -94,16 +93,16 @@ class JobManager:
         with writing(self._settings.index_dir, folder):
             self._folder.mkdir(exist_ok=True)
             with self._locked():
-                jobs = self.all()
-                if running := [job["id"] for job in jobs if job["state"] in _BEGUN]:
-                    raise JobConflict(f"job {running[0]} is running: wait for it to end, or cancel it")
+                ids = self._ids()
+                if running := next(filter(self._is_begun, ids), None):
+                    raise JobConflict(f"job {running} is running: wait for it to end, or cancel it")
                 try:
                     with writer_lock(folder, is_brief=True):
                         pass
                 except BuildLocked as error:
                     raise JobConflict(str(error)) from error
-                for job in jobs[KEPT - 1 :]:
-                    shutil.rmtree(self._folder / job["id"])
+                for old in ids[KEPT - 1 :]:
+                    shutil.rmtree(self._folder / old)
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
                 at = f"{created:%Y-%m-%dT%H:%M:%SZ}"
@@ -128,15 +127,22 @@ class JobManager:
 
     def all(self) -> list[dict[str, Any]]:
         """Return the jobs that are remembered, newest first."""
-        try:
-            names = sorted(filter(is_generation_id, os.listdir(self._folder)), reverse=True)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
         jobs = []
-        for name in names:
+        for name in self._ids():
             with suppress(JobMissing):  # just begun, or just forgotten
                 jobs.append(self.get(name))
         return jobs
+
+    def _ids(self) -> list[str]:
+        try:
+            return sorted(filter(is_generation_id, os.listdir(self._folder)), reverse=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _is_begun(self, job_id: str) -> bool:
+        """Return whether a job is under way, without reading its report."""
+        folder = self._folder / job_id
+        return _is_held(folder / LOCK) and not (folder / END).exists()
 
     def get(self, job_id: str) -> dict[str, Any]:
         """Return a job, JSON-ready: what was asked for, its state, progress, report and error. Raises JobMissing."""
@@ -159,11 +165,12 @@ class JobManager:
         """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
         self.get(job_id)
         with self._locked():
-            if self.get(job_id)["state"] not in _BEGUN:
+            if not self._is_begun(job_id):
                 raise JobConflict(f"job {job_id} has ended")
-            (self._folder / job_id / CANCEL).touch()
             with suppress(ProcessLookupError):  # its process has this number for as long as it holds its lock
                 os.kill(int((self._folder / job_id / "pid").read_text()), signal.SIGINT)
+            with suppress(OSError):  # the disk is full
+                (self._folder / job_id / CANCEL).touch()
             return self.get(job_id)
 
     @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from threading import Lock
 from typing import Annotated, Any
 
 from flask import Blueprint, Response, current_app, jsonify, url_for
@@ -25,6 +26,7 @@ _PUSH = Annotated[messages.Push, Meta(extra_json_schema={"oneOf": _CONTENT})]
 
 blueprint = Blueprint("documents", __name__, url_prefix="/api/v1")
 jobs = Blueprint("jobs", __name__, url_prefix="/api/v1/index")
+_reading = Lock()  # one export computes at a time: searches wait for the interpreter behind each that does
 
 
 @blueprint.get("/documents/<id>")
@@ -43,13 +45,18 @@ def documents() -> Response:
 
     One document a line, all of one generation. A worker sends 4 exports at once.
     """
-    found = retriever().documents(read_query(messages.InCollection).collection)
+    found = iter(retriever().documents(read_query(messages.InCollection).collection))
     release = take_slot("exports", MOST_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
 
     def lines() -> Iterator[bytes]:
-        for each in found:
-            yield json.dumps(each, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        while True:
+            with _reading:
+                each = next(found, None)
+                line = json.dumps(each, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            if each is None:
+                return
+            yield line
 
     response = Response(lines(), content_type=JSON_LINES)
     response.call_on_close(release)  # whether or not it was sent whole

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,24 @@ def test_exports_are_bounded(client, retriever):
     assert client.get(URL).status_code == 200
     for response in under_way[1:]:
         assert response.data.count(b"\n") == 3
+
+
+def test_one_export_computes_at_a_time(client, retriever, monkeypatch):
+    """The others only send: four that computed held each search for as long as eight without them take."""
+    busy, most = [], []
+
+    def documents(collection, only=None):
+        for number in range(20):
+            busy.append(number)
+            most.append(len(busy))
+            threading.Event().wait(0.001)  # lets the other threads run
+            busy.pop()
+            yield {"number": number}
+
+    monkeypatch.setattr(retriever, "documents", documents)
+    with ThreadPoolExecutor(4) as pool:
+        lines = list(pool.map(lambda _: client.application.test_client().get(URL).data.count(b"\n"), range(4)))
+    assert (lines, max(most)) == ([20] * 4, 1)
 
 
 # Jobs

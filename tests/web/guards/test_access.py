@@ -178,6 +178,12 @@ ROW = {"name": "a", "role": "read", "sha256": "0" * 64, "created": ""}
             {"any_of": [{}]},
             {"readers": "group:x"},
         )
+    ]
+    + [
+        pytest.param(
+            json.dumps({"version": 1, "keys": [ROW | {"name": f"k{number}"} for number in range(12_000)]}).encode(),
+            id="over 1 MB",
+        )
     ],
 )
 def test_a_broken_file_of_keys_opens_nothing(file, content):
