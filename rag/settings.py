@@ -180,7 +180,8 @@ class Settings:
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
     site_name: str = setting("Pilotlight", "name of the search page", group="page")
     examples: str = setting(
-        "", "example questions on the start page, separated by |; empty = headings of the index, none = no questions"
+        "",
+        "example questions on the start page, separated by |; empty = those among the headings, none = no questions",
     )
     originals: bool = setting(False, "let callers who may search download the indexed files of folders")
     keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", group="access")

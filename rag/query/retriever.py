@@ -25,7 +25,7 @@ from indexer.generation.rows import TermHits
 from indexer.stores.store import Searchable
 from rag.decoding import decode
 from rag.errors import FieldError, NotConfigured
-from rag.query.headings import sample_headings
+from rag.query.headings import sample_questions
 from rag.query.ranking import (
     Choice,
     Ranking,
@@ -314,9 +314,9 @@ class Retriever:
         return [replace(hit, explanation=why) for hit, why in zip(hits, explained, strict=True)]
 
     @cached_property
-    def headings(self) -> list[str]:
-        """Headings that could be searched for; see `sample_headings`."""
-        return sample_headings(self.generation)
+    def questions(self) -> list[str]:
+        """Headings that are questions, for a start page."""
+        return sample_questions(self.generation)
 
     def embed_passages(self, texts: list[str]) -> npt.NDArray[np.float32]:
         """Embed one text or more as float32 (n, dim); between two runs, queries of others have their turn."""

@@ -148,9 +148,9 @@ class LiveRetriever(Follower):
         except SourceError as error:
             raise NotThere(str(error)) from error
 
-    def headings(self, collection: str = DEFAULT) -> list[str]:
-        """Return headings from all over the index that are worth asking for, best first. Raises as `search` does."""
-        return self._ask(collection, lambda retriever: retriever.headings)
+    def questions(self, collection: str = DEFAULT) -> list[str]:
+        """Return headings of the index that are questions. Raises as `search` does."""
+        return self._ask(collection, lambda retriever: retriever.questions)
 
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, most: int = SUGGESTED

@@ -100,7 +100,7 @@ class FakeRetriever:
         self.collections = ("default", "notes")
         self.closed = threading.Event()
         self.is_close = True
-        self.asked_headings: list[str] = ["How is a table made?", "Partial Indexes"]
+        self.asked_questions: list[str] = ["How is a table made?"]
         self.suggestions: list[Suggestion] = []
         self.typed: list[tuple[str, str, Filter | None, int]] = []
         self.did_you_mean: str | None = None
@@ -187,9 +187,9 @@ class FakeRetriever:
             raise NotThere("it is not where it was when it was indexed")
         return self.files[id].name, self.files[id].open("rb")
 
-    def headings(self, collection: str = "default") -> list[str]:
+    def questions(self, collection: str = "default") -> list[str]:
         self._check(collection)
-        return self.asked_headings
+        return self.asked_questions
 
     def suggest(
         self, typed: str, collection: str = "default", filter: Filter | None = None, most: int = 6

@@ -111,9 +111,9 @@ class ScopedRetriever(LiveRetriever):
         """Open the file of a document of the scope."""
         return self._ask_within(collection, filter, lambda inner, only: inner.original(id, collection, only))
 
-    def headings(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
-        """Return headings from all over a collection that the scope has whole; of others, none."""
-        found = self._ask_within(collection, None, lambda inner, _: inner.headings(collection))
+    def questions(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
+        """Return headings of a collection that the scope has whole; of others, none."""
+        found = self._ask_within(collection, None, lambda inner, _: inner.questions(collection))
         return found if self._has_whole(collection) else []
 
     def suggest(

@@ -30,7 +30,6 @@ from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, p
 from web.openapi import HTML, Operation
 from web.pages.snippets import make_section, make_snippet
 
-EXAMPLES = 4
 ALSO = 3  # addresses of the same passage that are shown
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -190,13 +189,13 @@ def index() -> str:
 
 
 def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
-    """Return questions for the start page: the operator's, or headings from all over the index."""
+    """Return questions for the start page: the operator's, or those among the headings of the index."""
     if chosen := [text for part in requests.settings().examples.split("|") if (text := part.strip())]:
         return [] if chosen == ["none"] else chosen
     if not status["ready"]:
         return []
     try:
-        return requests.retriever().headings(collection)[:EXAMPLES]
+        return requests.retriever().questions(collection)
     except (NotReady, NotThere):  # the page says so by its status, or once it is asked
         return []
 

@@ -1,5 +1,6 @@
 """The whole query path on small indexes: what is found, page by page, and what the answer says of it."""
 
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -16,7 +17,6 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.query.headings import sample_headings
 from rag.query.request import MODES, Limits, SearchRequest
 from rag.query.results import as_text, count_facets, split_sentences
 from rag.query.retriever import Retriever
@@ -322,11 +322,11 @@ def test_a_path_is_the_first_folder_below_what_all_share(paths: tuple[str, ...],
     assert pairs([facts(f"https://a.example{path}") for path in paths], "path") == shares
 
 
-def test_they_are_taken_from_all_over_the_index(site) -> None:
-    for number, name in enumerate("alpha beta gamma delta epsilon zeta eta theta iota".split()):
-        (site.source / f"{number}.md").write_text(f"# About {name} in detail\n\nWords of {name}.\n", encoding="utf-8")
+def test_questions_for_the_start_page_are_headings_of_different_documents(site) -> None:
+    for number in range(40):
+        text = f"# {number}. How is {number} made?\n\nWords of {number}.\n\n## About it\n\nMore of {number}.\n"
+        (site.source / f"{number:02}.md").write_text(text, encoding="utf-8")
     site.build()
-    retriever = Retriever(Generation.open(site.index), DummyEmbedder())
-    found = sample_headings(retriever.generation)
-    assert {"About alpha in detail", "About iota in detail"} <= set(found)
-    assert retriever.headings == found
+    found = Retriever(Generation.open(site.index), DummyEmbedder()).questions
+    assert len(found) == len(set(found)) == 4
+    assert all(re.fullmatch(r"How is \d+ made\?", each) for each in found)
