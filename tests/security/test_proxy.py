@@ -2,21 +2,20 @@
 
 import json
 import re
-import shutil
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
 import pytest
 
 from rag.serving.access import KeyFile
+from tests.web.running import NEEDS_NGINX, nginx
 from tests.web.test_server import DEADLINE_S, ROOT, Running, free_port, until
 
-pytestmark = pytest.mark.skipif(shutil.which("nginx", path="/usr/sbin:/usr/bin") is None, reason="nginx is missing")
+pytestmark = NEEDS_NGINX
 HOSTILE = 2000
 QUEUE = 64
 HOST = b"Host: localhost\r\n"
@@ -92,32 +91,13 @@ def configuration(server: Proxied, folder: Path) -> Path:
     return path
 
 
-@contextmanager
-def nginx(server: Proxied, folder: Path) -> Iterator[None]:
-    path = configuration(server, folder)
-    process = subprocess.Popen(["/usr/sbin/nginx", "-c", path, "-p", folder], stderr=subprocess.PIPE, text=True)
-
-    def answers() -> bool:
-        assert process.poll() is None, process.communicate()
-        try:
-            return server.proxy.get("/livez").is_success
-        except httpx.TransportError:
-            return False
-
-    try:
-        until(answers)
-        yield
-    finally:
-        process.terminate()
-        process.communicate(timeout=DEADLINE_S)
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PROXIES", "1")
         made = Proxied(tmp_path_factory.mktemp("server"))
-    with nginx(made, tmp_path_factory.mktemp("nginx")):
+    path = configuration(made, tmp_path_factory.mktemp("nginx"))
+    with nginx(path, lambda: made.proxy.get("/livez").is_success):
         yield made
     made.proxy.close()
     assert made.stop() == (0, "")

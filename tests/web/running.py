@@ -1,10 +1,14 @@
 """The application, served on loopback from a thread."""
 
+import shutil
+import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+import pytest
 from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -12,6 +16,8 @@ from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.rag.conftest import Site, wait_for
+
+NEEDS_NGINX = pytest.mark.skipif(shutil.which("nginx", path="/usr/sbin") is None, reason="nginx is missing")
 
 
 class Quiet(WSGIRequestHandler):
@@ -31,6 +37,27 @@ def running(app: Flask) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def nginx(configuration: Path, answers: Callable[[], bool]) -> Iterator[None]:
+    """Run Debian's nginx until the end of the block, which begins once it answers."""
+    command = ["/usr/sbin/nginx", "-e", f"{configuration}.log", "-c", configuration, "-p", configuration.parent]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def is_there() -> bool:
+        assert process.poll() is None, process.communicate()
+        try:
+            return answers()
+        except httpx.TransportError:
+            return False
+
+    try:
+        wait_for(is_there)
+        yield
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
 
 
 @contextmanager

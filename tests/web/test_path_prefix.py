@@ -1,9 +1,6 @@
 """Below a path of another site: in process, and behind Debian's nginx."""
 
 import re
-import shutil
-import socket
-import subprocess
 
 import httpx
 import pytest
@@ -13,8 +10,8 @@ from rag import Client
 from rag.errors import SettingsError
 from rag.settings import Settings
 from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
-from tests.web.running import running
-from tests.web.test_server import free_port, until
+from tests.web.running import NEEDS_NGINX, nginx, running
+from tests.web.test_server import free_port
 from web.app import create_app
 
 ADDRESS = re.compile(r'(?:href|src|action|data-api)="(/[^"]*)"')
@@ -90,40 +87,28 @@ http {{
 
 
 @pytest.fixture
-def nginx(found, tmp_path):
+def proxy(found, tmp_path):
     """Address of an nginx that takes /search off an address, and leaves /docs/find in it."""
-    program = shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin")
-    if program is None:
-        pytest.skip("nginx is not installed")
     with running(create_app(found, Settings(proxies=1), FakeJobs())) as server:
         port = free_port()
         ports = dict.fromkeys(("stripped", "whole"), server.rpartition(":")[2])
         (tmp_path / "nginx.conf").write_text(NGINX.format(folder=tmp_path, port=port, **ports))
-        process = subprocess.Popen([program, "-e", str(tmp_path / "error.log"), "-c", str(tmp_path / "nginx.conf")])
-
-        def listens() -> bool:
-            assert process.poll() is None, (tmp_path / "error.log").read_text()
-            with socket.socket() as probe:
-                return probe.connect_ex(("127.0.0.1", port)) == 0
-
-        try:
-            until(listens)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(timeout=30)
+        address = f"http://127.0.0.1:{port}"
+        with nginx(tmp_path / "nginx.conf", lambda: httpx.get(address, trust_env=False).status_code > 0):
+            yield address
 
 
+@NEEDS_NGINX
 @pytest.mark.parametrize("prefix", ["/search", "/docs/find"])
-def test_behind_nginx(nginx, prefix):
-    base = nginx + prefix
+def test_behind_nginx(proxy, prefix):
+    base = proxy + prefix
     with httpx.Client(trust_env=False, headers={"Accept": "text/html"}) as browser:
         page = browser.get(f"{base}/", params={"q": "fsync"})
         addresses = set(ADDRESS.findall(page.text))
         assert addresses
         assert all(address.startswith(prefix + "/") for address in addresses)
         leads = [address for address in addresses if "/api/" not in address and "/document/" not in address]
-        assert {browser.get(nginx + address.replace("&amp;", "&")).status_code for address in leads} == {200}
+        assert {browser.get(proxy + address.replace("&amp;", "&")).status_code for address in leads} == {200}
         [server] = browser.get(f"{base}/openapi.json").json()["servers"]
         assert server["url"] == f"{prefix}/"
         started = browser.post(f"{base}/api/v1/index", json={})

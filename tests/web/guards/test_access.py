@@ -167,6 +167,7 @@ ROW = {"name": "a", "role": "read", "sha256": "0" * 64, "created": ""}
 @pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"\xff", b'{"version": 2, "keys": []}', b'{"version": 1, "keys": [{"name": "x"}]}']
+    + [b'{"version": 1, "keys": [' + b" " * 2_000_000 + b"]}"]
     + [
         json.dumps({"version": 1, "keys": [ROW | wrong]}).encode()
         for wrong in (
