@@ -270,30 +270,33 @@ class _Styles:
         return default
 
 
+class _Level(NamedTuple):
+    """A level of a list."""
+
+    start: int = 1
+    form: str = "bullet"
+    text: str = ""  # with `%1` for the number of the outermost level
+
+
 class _Numbering:
     """The lists of a document, which count as its paragraphs are read in order."""
 
     def __init__(self, root: Any, styles: _Styles) -> None:
         self._styles = styles
-        abstracts = {
-            abstract.get(f"{W}abstractNumId"): {
-                _number(level.get(f"{W}ilvl"), 0): tuple(
-                    _value(level.find(W + name)) for name in ("start", "numFmt", "lvlText")
-                )
-                for level in abstract.iterchildren(f"{W}lvl")
-            }
-            for abstract in root.iterchildren(f"{W}abstractNum")
-        }
-        self._levels = {
-            used.get(f"{W}numId", ""): abstracts.get(_value(used.find(f"{W}abstractNumId")), {})
-            for used in root.iterchildren(f"{W}num")
-        }
-        self._starts = {  # by list and level, where a list starts otherwise than others of its kind
-            (used.get(f"{W}numId"), _number(change.get(f"{W}ilvl"), 0)): _value(change.find(f"{W}startOverride"))
-            for used in root.iterchildren(f"{W}num")
-            for change in used.iterchildren(f"{W}lvlOverride")
-        }
-        self._counts: defaultdict[str, list[int | None]] = defaultdict(lambda: [None] * _MOST_LEVELS)
+        abstracts: defaultdict[str, list[_Level]] = defaultdict(lambda: [_Level()] * _MOST_LEVELS)
+        for abstract in root.iterchildren(f"{W}abstractNum"):
+            levels = abstracts[abstract.get(f"{W}abstractNumId", "")]
+            for level in abstract.iterchildren(f"{W}lvl"):
+                start, form, text = (_value(level.find(W + name)) for name in ("start", "numFmt", "lvlText"))
+                levels[_depth(level.get(f"{W}ilvl"))] = _Level(_number(start, 1), form, text)
+        self._levels: defaultdict[str, list[_Level]] = defaultdict(lambda: [_Level()] * _MOST_LEVELS)
+        for used in root.iterchildren(f"{W}num"):
+            levels = self._levels[used.get(f"{W}numId", "")] = [*abstracts[_value(used.find(f"{W}abstractNumId"))]]
+            for change in used.iterchildren(f"{W}lvlOverride"):
+                if start := _value(change.find(f"{W}startOverride")):
+                    place = _depth(change.get(f"{W}ilvl"))
+                    levels[place] = levels[place]._replace(start=_number(start, 1))
+        self._counts: dict[str, list[int]] = {}
 
     def label(self, properties: Any) -> str | None:
         """Count a list item, and return what stands before it: empty for a bullet, None for what is no list item."""
@@ -304,25 +307,23 @@ class _Numbering:
         identity = _value(used.find(f"{W}numId")) if used is not None else "0"
         if identity == "0":  # a list is turned off
             return None
-        levels, counts = self._levels.get(identity, {}), self._counts[identity]
-        place = min(_number(_value(used.find(f"{W}ilvl")), place), _MOST_LEVELS - 1)
-        _, form, text = levels.get(place, ("", "bullet", ""))
-        if form == "bullet":
+        levels = self._levels[identity]
+        place = _depth(_value(used.find(f"{W}ilvl")), place)
+        if levels[place].form == "bullet":
             return ""
+        before = [level.start - 1 for level in levels]
+        counts = self._counts.setdefault(identity, before)
+        counts[place:] = [counts[place] + 1, *before[place + 1 :]]
 
-        def count_of(place: int) -> int:
-            start = self._starts.get((identity, place)) or levels.get(place, ("1",))[0]
-            return _number(start, 1)
+        def counter(found: re.Match[str]) -> str:
+            other = int(found[1]) - 1
+            return _written(max(counts[other], levels[other].start), levels[other].form)
 
-        count = counts[place]
-        counts[place] = count_of(place) if count is None else count + 1
-        counts[place + 1 :] = [None] * (_MOST_LEVELS - place - 1)
+        return re.sub("%([1-9])", counter, levels[place].text[:100])
 
-        def counter(match: re.Match[str]) -> str:
-            other = int(match[1]) - 1
-            return _written(counts[other] or count_of(other), levels.get(other, ("", "decimal"))[1])
 
-        return re.sub("%([1-9])", counter, text[:100])
+def _depth(text: str | None, default: int = 0) -> int:
+    return min(_number(text, default), _MOST_LEVELS - 1)
 
 
 def _written(count: int, form: str) -> str:

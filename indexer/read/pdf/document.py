@@ -4,12 +4,12 @@ PDFium reads it, the engine of a browser: fast, and fuzzed every day. Text outsi
 invisible text stays, because scanned pages carry their recognised text that way.
 """
 
-import ctypes
 import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -113,23 +113,10 @@ def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
 
 def _bookmarks(document: Any) -> Iterator[Bookmark]:
     """Yield the bookmarks in order; those that lead in a circle are followed once."""
-    seen: set[int] = set()
-    todo = [(pdfium.FPDFBookmark_GetFirstChild(document, None), 0)]
-    while todo:
-        mark, level = todo.pop()
-        key = ctypes.cast(mark, ctypes.c_void_p).value if mark else None
-        if key is None or key in seen or len(seen) >= _MOST_BOOKMARKS:
-            continue
-        seen.add(key)
-        destination = pdfium.FPDFBookmark_GetDest(document, mark)
-        page = pdfium.FPDFDest_GetDestPageIndex(document, destination) if destination else -1
-        buffer = ctypes.create_string_buffer(min(2_000, pdfium.FPDFBookmark_GetTitle(mark, None, 0)))
-        pdfium.FPDFBookmark_GetTitle(mark, buffer, len(buffer))
-        text = buffer.raw[: len(buffer) // 2 * 2].decode("utf-16-le", "replace")
-        yield Bookmark(" ".join(text.partition("\x00")[0].split()), level, page)
-        todo.append((pdfium.FPDFBookmark_GetNextSibling(document, mark), level))
-        if level < 7:
-            todo.append((pdfium.FPDFBookmark_GetFirstChild(document, mark), level + 1))
+    for mark in islice(document.get_toc(max_depth=8), _MOST_BOOKMARKS):
+        destination = mark.get_dest()
+        page = destination.get_index() if destination else None
+        yield Bookmark(" ".join(mark.get_title()[:1_000].split()), mark.level, -1 if page is None else page)
 
 
 def _by_outline(bookmarks: Sequence[Bookmark], pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:

@@ -111,10 +111,6 @@ def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> i
         lines = min(map(len, texts))
         if lines < _MIN_LINES or any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
             continue
-        low = max(min(unit.base for unit in side) for side in texts)
-        high = min(max(unit.base for unit in side) for side in texts)
-        if high - low < (_MIN_LINES - 1) * typical_pitch(left):
-            continue
         widths[0].extend(unit.right - unit.left for unit in left)
         widths[1].extend(unit.right - unit.left for unit in right)
         total += lines
@@ -304,8 +300,6 @@ def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
         tables, own = ruled(own, rules)
         for column in in_order([*in_boxes, *tables, *own]):
             blocks += _blocks_of(unruled(column))
-        for turned in page.turned:
-            blocks += laid_out(turned, ())
     return blocks + [Block("text", note) for note in page.notes]
 
 

@@ -210,7 +210,7 @@ Style = Callable[[int], tuple[bool, bool]]  # of a character: whether it is bold
 
 @dataclass(slots=True)
 class Page:
-    """What is on a page in one direction, as it is seen when the page is turned so that it is upright.
+    """What is on a page, as it is seen when the page is turned so that most of its words are upright.
 
     Where it is read from right to left, places are those in a mirror: what is read first is left.
     """
@@ -219,8 +219,7 @@ class Page:
     lines: list[Line] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
-    turned: list["Page"] = field(default_factory=list)  # what runs in other directions than most of the page
-    notes: list[str] = field(default_factory=list)  # texts that have no place on it
+    notes: list[str] = field(default_factory=list)  # texts that have no place on it, or run in other directions
     is_picture: bool = False  # shows something, but has no text
 
 
@@ -234,27 +233,21 @@ def read_page(document: Any, index: int) -> Page:
         is_picture = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
         if text:  # has no places
             return Page(text, notes=[*(box[0] for box in boxes), *opened], is_picture=is_picture)
-        slanted = " ".join(word.text for word in frames.pop(None, (False, []))[1])
-        if not frames:
-            frames = {pdfium.FPDFPage_GetRotation(page) % 4: (False, [])}
-        made: list[Page] = []
-        for turn, (from_the_right, words) in sorted(frames.items(), key=lambda frame: -len(frame[1][1])):
-            a, b, c, d = _TURNS[turn or 0]
-            drawn = list(drawn_lines(page, (a, b, c, d)) if words and (not made or len(words) >= 6) else ())
-            if from_the_right:
-                drawn = [
-                    Rule(-line.right, -line.left, line.y) if isinstance(line, Rule) else line._replace(x=-line.x)
-                    for line in drawn
-                ]
-            words = spaced_words(words)
-            if not made:
-                words += _filled(boxes, _TURNS[turn or 0], from_the_right, sorted(word.size for word in words))
-            west, south, east, north = page.get_bbox()
-            low, high = sorted((c * west + d * south, c * east + d * north))
-            made.append(Page("", lines_of(words), drawn, (low, high)))
-        made[0].turned, made[0].is_picture = made[1:], is_picture
-        made[0].notes = [slanted, *opened] if slanted else opened
-        return made[0]
+        turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
+        from_the_right, words = frames.pop(turn, (False, []))
+        others = [" ".join(word.text for word in other) for _, other in frames.values()]
+        a, b, c, d = _TURNS[turn or 0]
+        drawn = list(drawn_lines(page, (a, b, c, d)) if words else ())
+        if from_the_right:
+            drawn = [
+                Rule(-line.right, -line.left, line.y) if isinstance(line, Rule) else line._replace(x=-line.x)
+                for line in drawn
+            ]
+        words = spaced_words(words)
+        words += _filled(boxes, (a, b, c, d), from_the_right, sorted(word.size for word in words))
+        west, south, east, north = page.get_bbox()
+        low, high = sorted((c * west + d * south, c * east + d * north))
+        return Page("", lines_of(words), drawn, (low, high), [*others, *opened], is_picture)
     return Page()
 
 
@@ -388,9 +381,7 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
             left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
         if last == (x.value, y.value) and glyphs[turn]:  # a part of a ligature, or printed again
             one = glyphs[turn][-1]
-            things = [pdfium.FPDFText_GetTextObject(text_page, each) for each in (place - 1, place)]
-            is_one_object = len({ctypes.addressof(thing.contents) for thing in things if thing}) == 1
-            if one.text != found[0] or is_one_object:
+            if one.text != found[0]:
                 glyphs[turn][-1] = one._replace(text=one.text + found[0], right=max(one.right, right))
             continue
         last = x.value, y.value

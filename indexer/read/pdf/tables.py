@@ -222,23 +222,16 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[Line]) -> Ta
         by_row[box.top].append(box)
     spanned = {row for box in boxes if box.bottom - box.top > 1 for row in range(box.top, box.bottom)}
     rows: list[list[Cell]] = []
-    bold: list[bool] = []
     for number, row in enumerate(by_row):
         texts = [[box.text for box in row]]
         cells = [rows_of(box.lines) for box in row]
         lengths = set(map(len, cells))
         if number not in spanned and len(lengths) == 1 and max(lengths) > _TEXT_LINES:  # rows that no line parts
             texts = [[" ".join(line.text for line in part) for part in parts] for parts in zip(*cells, strict=True)]
-        for one in texts:
-            rows.append(
-                [Cell(text, box.bottom - box.top, box.right - box.left) for text, box in zip(one, row, strict=True)]
-            )
-            bold.append(all(line.is_bold for box in row for line in box.lines))
+        spans = [(box.bottom - box.top, box.right - box.left) for box in row]
+        rows += ([Cell(text, *span) for text, span in zip(one, spans, strict=True)] for one in texts)
     grid = spread(rows)
-    end = bold.index(False) if False in bold else 0
-    begin = next((place for place in range(end) if len(grid[place]) > 1), end)
-    if begin == end:
-        begin, end = find_head(grid, by_numbers=True)
+    begin, end = find_head(grid, by_numbers=True)
     if end - begin > 1:
         grid[begin:end] = [column_names(grid[begin:end])]
         end = begin + 1
