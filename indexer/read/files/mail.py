@@ -58,7 +58,6 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _is_shown(part: Message) -> bool:
-    """Return whether a part is text within its message, and no file that comes with it."""
     try:
         name, is_file = part.get_filename(), part.get_content_disposition() == "attachment"
     except _TROUBLE:
@@ -68,7 +67,6 @@ def _is_shown(part: Message) -> bool:
 
 
 def _parts_of(part: Message) -> list[Message]:
-    """Return the parts that a part is made of, or none."""
     parts = part.get_payload()
     return cast(list[Message], parts) if isinstance(parts, list) else []
 

@@ -147,13 +147,11 @@ def _balanced(source: str, start: int, end: int, environment: Environment) -> in
 
 
 def _spend(environment: Environment, characters: int) -> bool:
-    """Count characters that were looked at in vain; return whether more may be."""
     environment["budget"] = environment.get("budget", _BUDGET) - characters
     return bool(environment["budget"] >= 0)
 
 
 def _first(found: re.Match[str] | None) -> str:
-    """Return the group that matched; empty for no match."""
     return next((group for group in found.groups() if group is not None), "") if found else ""
 
 
@@ -255,7 +253,6 @@ def read_fence(
 
 
 def _without_options(lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines of a directive after its options, in colons or as YAML."""
     first = 0
     if lines and lines[0].strip() == "---":
         first = next((place for place, line in enumerate(lines[1:50], 2) if line.strip() == "---"), 0)
@@ -346,7 +343,6 @@ def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> boo
 
 
 def _go_past(state: StateBlock, start: int, place: int, end: int) -> None:
-    """Go on in the line after the one in which a place is."""
     state.line = start + 1
     while state.line < end and state.eMarks[state.line - 1] < place:
         state.line += 1

@@ -55,8 +55,6 @@ _emojize(":tada:", language="alias")  # its table is a file, and readers open no
 
 
 class _Mark(NamedTuple):
-    """What a mark stands for, and the place after it."""
-
     end: int
     text: str = ""
     html: str = ""
@@ -65,7 +63,6 @@ class _Mark(NamedTuple):
 
 
 def _read_mark(state: StateInline, silent: bool) -> bool:
-    """Read the mark at a place, if one is there: a rule of the parser."""
     for pattern, rule in _RULES.get(state.src[state.pos], ()):
         found = pattern.match(state.src, state.pos, state.posMax)
         if found and (mark := rule(found, state.env)):
@@ -279,7 +276,6 @@ def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
 
 
 def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
-    """Return the fields of the front matter, where it ends, and whether it is TOML."""
     fields: Any = {}
     end, is_toml = 0, False
     with suppress(ValueError, RecursionError):

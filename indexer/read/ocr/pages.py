@@ -142,7 +142,6 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
 
 
 def _checked(answer: Mapping[str, Any]) -> _Found:
-    """Return the untrusted answer of a reader process for a page; raises ParseError."""
     try:
         confidence = min(100.0, max(0.0, float(answer["confidence"])))
         lines, left_out = int(answer["lines"]), int(answer["left_out"])

@@ -52,7 +52,6 @@ class Tesseract:
     """The engine with its languages; it decides word by word which language it is."""
 
     def __init__(self, folder: str, languages: str) -> None:
-        """Load the data of languages such as `eng+deu` from a folder; raises RuntimeError."""
         import tesserocr
 
         self._level = tesserocr.RIL
@@ -124,7 +123,6 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
 
 def _mean(lines: Iterable[Line]) -> float:
-    """Return the mean confidence of lines, by their length; 0 for none."""
     weights = [(len(line.text), line.confidence) for line in lines]
     total = sum(length for length, _ in weights)
     return sum(length * confidence for length, confidence in weights) / total if total else 0.0
@@ -191,7 +189,6 @@ def _check(image: Any) -> None:
 
 
 def _grey(image: Any) -> Any:
-    """Return an image in grey, with what is transparent in white."""
     if image.mode in ("I;16", "I;16L", "I;16B", "I;16N"):
         image = image.convert("I").point(lambda value: value * (1 / 256))
     if image.has_transparency_data:

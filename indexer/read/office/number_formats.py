@@ -19,13 +19,12 @@ BUILT_IN = {  # by number, as ECMA-376 has them; those of dates follow the count
 _LONGEST = 255  # characters of a format, as in Excel
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|'
-    r"(?P<field>y+|m+|d+|h+|s+|\[(?:h+|m+|s+)\])|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
+    r"(?P<field>y+|m+|d+|h+|s+)|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL,
 )
-# conditions, powers of ten, thousands that are left out
-_PLAIN = re.compile(r"\[[<>=]|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
-_ELAPSED, _SECONDS = re.compile(r"\[(h+|m+|s+)\]"), {"h": 3600, "m": 60, "s": 1}
+# conditions, powers of ten, thousands that are left out, hours beyond a day
+_PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _EPOCH = datetime(1899, 12, 30)  # day 0 of workbooks
 _LAST_DAY = 2_958_466  # the end of the year 9999
 _EXACT, _LONGEST_INTEGER = 1e15, 1e21  # between them, digits are written that are not known
@@ -42,7 +41,7 @@ class _Part(NamedTuple):
     """The part of a format for positive numbers, negative ones, zero, or texts; an empty one is for plain numbers."""
 
     text: str | None = None  # of a part that has nothing else
-    dates: str = ""  # as strftime has it, with hours, minutes or seconds since day 0 as `[h]`
+    dates: str = ""  # as strftime has it
     form: str = ""  # of numbers, as Python has it
     before: str = ""
     after: str = ""
@@ -70,13 +69,10 @@ def _plain(value: float) -> str:
 
 
 def _dated(value: date | datetime | time | timedelta, code: str) -> str:
-    dates = _parts(code)[0].dates
     if isinstance(value, timedelta):
-        if dates and timedelta(0) <= value < timedelta(_LAST_DAY):
-            return _moment(_EPOCH + value, dates)
         minutes, seconds = divmod(abs(round(value.total_seconds())), 60)
         return f"{'-' * (value < timedelta(0))}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-    if dates:
+    if dates := _parts(code)[0].dates:
         return _moment(datetime.combine(_EPOCH, value) if isinstance(value, time) else value, dates)
     if isinstance(value, datetime | time):
         has_seconds = value.second or value.microsecond
@@ -87,8 +83,6 @@ def _dated(value: date | datetime | time | timedelta, code: str) -> str:
 def _moment(moment: date, dates: str) -> str:
     if isinstance(moment, datetime):
         moment = min(moment, datetime.max - timedelta(seconds=1)) + timedelta(milliseconds=500)
-        seconds = int((moment - _EPOCH).total_seconds())
-        dates = _ELAPSED.sub(lambda unit: str(seconds // _SECONDS[unit[1][0]]).zfill(len(unit[1])), dates)
     return moment.strftime(dates)
 
 
@@ -113,7 +107,6 @@ def _number(value: float, code: str) -> str:
 
 @lru_cache(maxsize=512)
 def _parts(code: str) -> tuple[_Part, ...]:
-    """Return the parts of a format."""
     parts: list[list[tuple[str, str]]] = [[]]
     for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_LONGEST]):
         kind = token.lastgroup
@@ -146,7 +139,6 @@ def _part(tokens: list[tuple[str, str]]) -> _Part:
 
 
 def _dates(tokens: list[tuple[str, str]]) -> str:
-    """Return a format of dates as strftime has it."""
     names = ["", *(text.lower() for kind, text in tokens if kind == "field"), ""]
     pieces: list[str] = []
     place = 0  # of the last field
@@ -162,6 +154,5 @@ def _dates(tokens: list[tuple[str, str]]) -> str:
                 name = name.replace("m", "n")
             elif name[0] == "h" and any(kind == "half" for kind, _ in tokens):
                 name = name.replace("h", "i")
-            is_elapsed = name[0] == "["
-            pieces.append(name if is_elapsed else _FIELDS.get(name) or _LONG_FIELDS.get(name[0]) or _FIELDS[name[0]])
+            pieces.append(_FIELDS.get(name) or _LONG_FIELDS.get(name[0]) or _FIELDS[name[0]])
     return " ".join("".join(pieces).split())

@@ -103,7 +103,6 @@ def _filled(sheet: _Sheet) -> Iterator[list[str]]:
 
 
 def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
-    """Yield the sheets of an XLSX or XLS file that are shown."""
     names, codes = _parts(package) if package is not None else ([], {})
     try:
         book = CalamineWorkbook.from_filelike(BytesIO(body))
@@ -173,7 +172,6 @@ def _parts(package: Package) -> tuple[list[str], dict[int, str]]:
 
 
 def _find_hidden(sheet: _Sheet, data: bytes, left: int) -> None:
-    """Find the rows and columns that are not shown."""
     place = -1
     for tag in _ROW_OR_COLUMN.finditer(data) if b"hidden" in data else ():
         attributes = dict(_ATTRIBUTE.findall(tag[2]))
@@ -243,7 +241,6 @@ _HIDDEN = ("collapse", "filter")  # visibility of rows and columns
 
 
 def _ods_sheets(root: Any) -> Iterator[_Sheet]:
-    """Yield the sheets of an ODS file that are shown."""
     etree.strip_elements(root, *_LEFT_OUT, with_tail=False)
     for gap in root.iter(*_GAPS):
         gap.text = " "

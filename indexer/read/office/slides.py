@@ -44,7 +44,6 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tuple[str, list[str]]]:
-    """Yield the kind of placeholder and the lines of all that shows text, in the order they were laid down."""
     for child in children(node):
         names = next((part.find(f"{_P}cNvPr") for part in child.iterchildren(*_PROPERTIES)), None)
         if names is not None and names.get("hidden") in ("1", "true"):

@@ -44,16 +44,12 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 @dataclass(slots=True)
 class _Cell:
-    """A cell of a table while its rows are read."""
-
     html: str
     columns: int = 1
     rows: int = 1
 
 
 class _Walker:
-    """Writes the parts of a document as HTML."""
-
     def __init__(self, package: Package, main: str) -> None:
         self._package = package
         self._relations = package.relations(main)
@@ -113,7 +109,6 @@ class _Walker:
         return f"<{tag}>{text}</{tag}>{beside}"
 
     def _table(self, table: Any) -> str:
-        """Return a table whose cells name the rows and columns that they span."""
         rows: list[tuple[str, list[_Cell]]] = []
         above: dict[int, _Cell] = {}  # by column: cells that may go on below
         for row in _within(table, f"{W}tr"):
@@ -182,7 +177,6 @@ class _Walker:
                 yield from self._inline(child)
 
     def _field(self, mark: Any) -> Iterator[str]:
-        """Follow the begin, the result and the end of a field; boxes and lists of a form say what is chosen."""
         kind = mark.get(f"{W}fldCharType")
         if kind == "begin" and len(self._fields) < 30:
             box, choice = (mark.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
@@ -201,7 +195,6 @@ class _Walker:
 
 
 def _within(node: Any, wanted: str) -> Iterator[Any]:
-    """Yield the rows of a table, or the cells of a row, whatever stands around each."""
     for child in children(node):
         if child.tag == wanted:
             yield child
@@ -210,7 +203,6 @@ def _within(node: Any, wanted: str) -> Iterator[Any]:
 
 
 def _value(element: Any) -> str:
-    """Return the `w:val` of an element; empty without one."""
     return element.get(f"{W}val", "") if element is not None else ""
 
 
@@ -242,8 +234,6 @@ class _Style(NamedTuple):
 
 
 class _Styles:
-    """The styles of a document, with what they inherit."""
-
     def __init__(self, root: Any) -> None:
         self._styles: dict[str, _Style] = {}
         for style in root.iterchildren(f"{W}style"):
@@ -271,8 +261,6 @@ class _Styles:
 
 
 class _Level(NamedTuple):
-    """A level of a list."""
-
     start: int = 1
     form: str = "bullet"
     text: str = ""  # with `%1` for the number of the outermost level

@@ -209,7 +209,6 @@ class _Draft:
 
 
 def _sections(pages: Sequence[Sequence[Block]], headings: Mapping[Place, Level]) -> tuple[Section, ...]:
-    """Return the sections below headings; without any, one for each page."""
     above: list[Level] = []
     drafts: list[_Draft] = []
     for page, blocks in enumerate(pages):

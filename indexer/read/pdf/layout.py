@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from indexer.read.pdf.lines import HYPHEN, Line, joint, rows_of
+from indexer.read.pdf.lines import HYPHEN, Line, joint, merged, rows_of
 from indexer.read.pdf.page import Page
-from indexer.read.pdf.tables import Table, boxed, ruled, unruled
+from indexer.read.pdf.tables import Table, boxed, ruled
 
 _MIN_LINES = 3  # of text side by side that make columns
 _MOST = 24  # places that are tried for a gap
@@ -223,7 +223,6 @@ def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
 
 
 def _is_page_number(text: str, page: int, count: int) -> bool:
-    """Return whether a row is nothing but the number of its page, as `2` or `Page 2 of 3`."""
     numbers = [int(digits[:6]) for digits in _DIGITS.findall(text)]
     letters = sum(map(str.isalpha, text))
     return (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
@@ -299,12 +298,20 @@ def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
         in_boxes, own, rules = boxed(own, page.drawn)
         tables, own = ruled(own, rules)
         for column in in_order([*in_boxes, *tables, *own]):
-            blocks += _blocks_of(unruled(column))
+            blocks += _blocks_of(_whole_lines(column))
     return blocks + [Block("text", note) for note in page.notes]
 
 
+def _whole_lines(column: Sequence[Unit]) -> list[Unit]:
+    found: list[Unit] = []
+    for _, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
+        run = list(units)
+        lines = [unit for unit in run if isinstance(unit, Line)]
+        found += map(merged, rows_of(lines)) if lines else run
+    return found
+
+
 def _blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
-    """Yield the blocks of a column, from the top down."""
     pitch = typical_pitch(column)
     lines = [unit for unit in column if isinstance(unit, Line)]
     ends = sorted(line.right for line in lines)
@@ -334,13 +341,11 @@ def _blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
 
 
 def _is_item(text: str) -> bool:
-    """Return whether a line begins with the mark of an item."""
     mark, _, rest = text.partition(" ")
     return bool(rest) and bool(_ITEM.fullmatch(mark))
 
 
 def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
-    """Return whether a line begins another paragraph than the one before it belongs to."""
     last = run[-1]
     step = last.base - line.base
     if step > 1.25 * max(pitch, 1.05 * line.size) or step < -line.size:
@@ -370,6 +375,8 @@ def _is_stop(line: Line) -> bool:
 def _is_wrapped(line: Line, after: Line, right: float) -> bool:
     """Return whether a line goes on in the next because its first word would not have fitted."""
     word = after.words[0]
+    if line.is_row or after.is_row:
+        return False
     return line.right + 0.25 * line.size + (word.right - word.left) > right - 2.0 * line.size or (
         not _is_stop(line) and word.text[0].islower()
     )
@@ -399,7 +406,6 @@ def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
 
 
 def _code(run: Sequence[Line]) -> str:
-    """Return lines of code with their spaces, as far as places tell them."""
     widths = sorted((word.right - word.left) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
     left = min(line.left for line in run)

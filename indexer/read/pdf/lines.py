@@ -101,7 +101,6 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
 
 
 def _once(row: Sequence[Glyph]) -> list[Glyph]:
-    """Return a row without letters that are printed again next to where they stand."""
     found: list[Glyph] = []
     for glyph in row:
         if glyph.text not in (other.text for other in found[-3:] if glyph.left - other.left <= 0.15 * glyph.size):
@@ -227,6 +226,7 @@ class Line(NamedTuple):
     size: float
     is_bold: bool = False
     is_fixed: bool = False
+    is_row: bool = False  # whether pieces of it are far apart, as the cells of a table are
 
     @property
     def text(self) -> str:
@@ -363,8 +363,11 @@ def line_of(words: Sequence[Word], base: float, size: float) -> Line:
 
 def merged(row: Sequence[Line]) -> Line:
     """Return the pieces of one line as one, where the longest of them stands."""
+    if len(row) == 1:
+        return row[0]
     big = max(row, key=lambda line: len(line.text))
-    return row[0] if len(row) == 1 else line_of([word for line in row for word in line.words], big.base, big.size)
+    is_row = any(after.left - line.right > 2.5 * after.size for line, after in pairwise(row))
+    return line_of([word for line in row for word in line.words], big.base, big.size)._replace(is_row=is_row)
 
 
 def rows_of(lines: Iterable[Line]) -> list[list[Line]]:

@@ -92,7 +92,6 @@ def _line(start: Point, end: Point) -> Rule | Upright | None:
 
 
 def _sides(path: Any, parts: int, matrix: Matrix) -> Iterator[Rule | Upright]:
-    """Yield the straight strokes of a path, or the narrow boxes that are filled by it."""
     fill, stroke = ctypes.c_int(), ctypes.c_int()
     pdfium.FPDFPath_GetDrawMode(path, fill, stroke)
     x, y = ctypes.c_float(), ctypes.c_float()
@@ -117,7 +116,6 @@ def _sides(path: Any, parts: int, matrix: Matrix) -> Iterator[Rule | Upright]:
 
 
 def _placed(thing: Any, outer: Matrix) -> Matrix:
-    """Return the matrix of an object that stands where `outer` puts it."""
     own = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
     pdfium.FPDFPageObj_GetMatrix(thing, own)
     m, n, o, p, q, r = outer
@@ -327,7 +325,6 @@ def _turn(a: float, b: float, c: float, d: float) -> int | None:
 
 
 def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
-    """Return the words on the visible page as PDFium parts them, by the direction that they run in."""
     west, south, east, north = edges
     x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
     at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
@@ -356,7 +353,6 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
 
 
 def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | None, list[Glyph]]:
-    """Return the letters on the visible page, by the direction that they run in."""
     west, south, east, north = edges
     x, y = ctypes.c_double(), ctypes.c_double()
     matrix, box = pdfium.FS_MATRIX(), pdfium.FS_RECTF()

@@ -1,4 +1,4 @@
-"""Find the tables of a page: by the cells drawn around their texts, by horizontal lines, or by the space between."""
+"""Find the tables of a page: by the cells drawn around their texts, or by horizontal lines and the space between."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 from typing import TypeVar
 
 from indexer import notes
-from indexer.read.pdf.lines import Line, Word, joint, line_of, merged, rows_of
+from indexer.read.pdf.lines import Line, Word, joint, line_of, rows_of
 from indexer.read.pdf.page import Rule, Upright
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
@@ -51,8 +51,6 @@ def _table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[Line])
 
 @dataclass(slots=True)
 class _Box:
-    """A cell: from its upper left place to the one below its lower right place."""
-
     top: int
     left: int
     bottom: int
@@ -98,7 +96,6 @@ def _middle(line: Line) -> float:
 
 
 def _whole(strokes: Iterable[S]) -> list[S]:
-    """Return drawn lines, with those joined that continue each other."""
     found: list[S] = []
     for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
         start, end, at = found[-1] if found else stroke
@@ -110,7 +107,6 @@ def _whole(strokes: Iterable[S]) -> list[S]:
 
 
 def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tuple[list[Rule], list[Upright]]]:
-    """Yield the horizontal and vertical lines that hang together by touching each other."""
     uprights = sorted(uprights, key=lambda line: line.x)
     if not rules or not uprights or len(rules) + len(uprights) > 5_000:
         return
@@ -142,7 +138,6 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
 
 
 def _places(values: Sequence[float]) -> list[float]:
-    """Return values in order, with those that are nearly the same as one."""
     found: list[list[float]] = []
     for value in sorted(values):
         if not found or value - found[-1][-1] > _ALIKE:
@@ -198,7 +193,6 @@ def _sides(lines: Sequence[tuple[float, float, float]], across: Sequence[float],
 
 
 def _fill(boxes: Sequence[_Box], lines: Sequence[Line], xs: Sequence[float], ys: Sequence[float]) -> list[Line]:
-    """Put the text inside a grid into its cells, and return its lines."""
     home = {(row, column): box for box in boxes
             for row in range(box.top, box.bottom) for column in range(box.left, box.right)}  # fmt: skip
     downwards = [-y for y in ys]
@@ -298,43 +292,7 @@ def _keep_within(lines: Sequence[Line], borders: Sequence[float]) -> bool:
     return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
 
 
-def unruled(column: Sequence[Line | Table]) -> list[Line | Table]:
-    """Return a column with the rows that are cells side by side as tables, and the pieces of other rows joined."""
-    found: list[Line | Table] = []
-    run: list[list[Line]] = []
-
-    def close() -> None:
-        end = max((place for place, row in enumerate(run, 1) if len(row) > 1), default=0)
-        table = _spaced_table([line for row in run[:end] for line in row]) if end >= 3 else None
-        found.extend([table] if table else map(merged, run[:end]))
-        found.extend(map(merged, run[end:]))
-        run.clear()
-
-    for is_table, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
-        if is_table:
-            close()
-            found.extend(units)
-            continue
-        for row in rows_of(unit for unit in units if isinstance(unit, Line)):
-            is_item = len(row) == 2 and len(row[0].words) == 1 and len(row[0].text) <= 5
-            is_item = is_item and row[1].left - row[0].right < 2.5 * row[1].size
-            is_several = len(row) > 1 and not is_item
-            if not is_several and not (run and _is_cell_below(row[0], run[-1])):
-                close()
-            if is_several or run:
-                run.append(row)
-            else:
-                found.append(merged(row))
-    close()
-    return found
-
-
-def _is_cell_below(line: Line, row: Sequence[Line]) -> bool:
-    is_near = row[0].base - line.base <= 1.6 * line.size
-    return is_near and any(abs(line.left - cell.left) <= 0.5 * line.size for cell in row[1:])
-
-
-def _spaced_table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] = ()) -> Table | None:
+def _spaced_table(lines: Sequence[Line], groups: Sequence[Sequence[Line]]) -> Table | None:
     """Return lines as a table; None where no white space runs through them. Groups are parted by drawn lines."""
     rows = rows_of(lines)
     borders = _borders(rows, max(line.size for line in lines))
@@ -351,14 +309,11 @@ def _spaced_table(lines: Sequence[Line], groups: Sequence[Sequence[Line]] = ()) 
     else:
         for row in rows:
             own = _cells(row, borders)
-            if cells and not own[0] and cells[-1][0] and _is_cell_below(row[0], [row[0], *row]):
+            if cells and not own[0] and cells[-1][0]:
                 cells[-1] = _as_one([cells[-1], own])
             else:
                 cells.append(own)
-    if len(split) > 1:
-        heads = 1 if is_grid else len(split[0]) if len(split[0]) <= 3 else 0
-    else:
-        heads = int(all(line.is_bold for line in rows[0]) and not all(line.is_bold for line in lines))
+    heads = 1 if is_grid else len(split[0]) if len(split) > 1 and len(split[0]) <= 3 else 0
     return _table_of(cells, heads, lines)
 
 
