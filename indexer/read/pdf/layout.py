@@ -240,8 +240,7 @@ def are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str,
 
 
 HYPHENS = ("-", "\u2010")
-_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)([-\u2010]){HYPHEN}([^\W\d_]+)")
-_INSIDE = re.compile(r"[^\W\d_]\u2010[^\W\d_]")
+_PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{HYPHEN}([^\W\d_]+)")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
 _INDENT = 0.6  # of the size: a first line that begins further in than this
@@ -254,24 +253,21 @@ class Hyphens:
         """Count the spellings of the words that are parted in these texts, with and without a hyphen."""
         texts = list(texts)
         parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
-        wanted = {(a + hyphen + b).casefold() for a, _, b in parted for hyphen in ("", "-")}
+        wanted = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
         self._counts: Counter[str] = Counter()
         if wanted:
             words = (word for text in texts for word in _SPELLING.findall(text.casefold().replace("\u2010", "-")))
             self._counts.update(word for word in words if word in wanted)
-
-        # programs that part words by U+2010 leave the hyphens that an author wrote as they are
-        self._has_own = any(sign == "\u2010" for _, sign, _ in parted) and not any(map(_INSIDE.search, texts))
 
     def resolved(self, text: str) -> str:
         """Return a text with the words whole that were parted at the ends of its lines."""
         return _PARTED.sub(self._whole, text).replace(HYPHEN, "") if HYPHEN in text else text
 
     def _whole(self, match: re.Match[str]) -> str:
-        first, sign, second = match.groups()
+        first, second = match.groups()
         with_hyphen, without = (self._counts[(first + hyphen + second).casefold()] for hyphen in ("-", ""))
         around = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
-        is_own = second[0].isupper() or "-" in around or (sign == "-" and self._has_own)
+        is_own = second[0].isupper() or "-" in around
         stays = is_own if with_hyphen == without else with_hyphen > without
         return f"{first}-{second}" if stays else first + second
 

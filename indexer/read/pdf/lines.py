@@ -193,7 +193,6 @@ def _plain(text: str) -> str:
 # letters apart, or a word of which each letter is printed twice
 APART = re.compile(r"(?<!\S)(?:[^\W\d_] [^\W\d_] [^\W\d_]{1,2}(?!\S)|([^\W\d_])\1(?!\1)([^\W\d_])\2)")
 _MIN_PIECES = 3  # of a spaced word
-_USUAL_SPACE = (0.2, 0.7)  # of the size: gaps as wide as an ordinary space
 _JUMP = 0.12  # of the size: gaps between words are wider by this than those between letters
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_MIN_PIECES},}}")
@@ -250,7 +249,7 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
             while end < run.end() and _gap(words[end - 1], words[end]) is not None:
                 end += 1
             if end - first >= _MIN_PIECES:
-                found += [*words[done:first], *_join_letters(words, first, end)]
+                found += [*words[done:first], *_join_letters(words[first:end])]
                 done = end
             first = end
     return [*found, *words[done:]]
@@ -263,31 +262,23 @@ def _gap(word: Word, after: Word) -> float | None:
     return gap if abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size else None
 
 
-def _join_letters(words: Sequence[Word], first: int, end: int) -> Sequence[Word]:
+def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
     """Return a run of short words, joined where the gaps between them show that they are letters of longer ones."""
-    run = words[first:end]
     size = max(word.size for word in run)
     if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_SYMBOL.search(word.text) for word in run):
         return run
     gaps = [after.left - word.right for word, after in pairwise(run)]
     ordered = sorted(gaps)
-    jumps = [(b - a, a, (a + b) / 2) for a, b in pairwise(ordered) if b - a >= _JUMP * size and b >= 1.4 * a]
-    _, widest, limit = max(jumps, default=(0.0, ordered[-1], ordered[-1] + _JUMP * size))
+    jumps = [(b - a, a) for a, b in pairwise(ordered) if b - a >= _JUMP * size and b >= 1.4 * a]
+    _, widest = max(jumps, default=(0.0, ordered[-1]))
     if ordered[0] < 0.02 * size or widest - ordered[0] > 0.25 * size:
-        return run
-    # letter spacing comes after each letter, so the space after the last one is the wider one
-    after = _gap(words[end - 1], words[end]) if end < len(words) else None
-    before = _gap(words[first - 1], words[first]) if first else None
-    if (before is not None and before < ordered[0]) or ((before if after is None else after) or limit) < limit:
         return run
     groups = [[run[0]]]
     for gap, word in zip(gaps, run[1:], strict=True):
         if gap > widest:
             groups.append([])
         groups[-1].append(word)
-    is_alone = not jumps and before is None and after is None
-    has_usual_gaps = _USUAL_SPACE[0] * size <= ordered[len(ordered) // 2] <= _USUAL_SPACE[1] * size
-    least = 5 if is_alone and has_usual_gaps else _MIN_PIECES
+    least = _MIN_PIECES if jumps else 5
     texts = ["".join(word.text for word in group) for group in groups]
     if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
         return run
