@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Sequence
 from html import escape
 
 _W = (
@@ -191,6 +192,11 @@ def pdf(*pages: str, title: str = "", trailer: str = "") -> bytes:
             "/Resources << /Font << /F1 3 0 R >> >> >>",
             f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream",
         ]
+    return pdf_of(objects, f"/Info 4 0 R {trailer}")
+
+
+def pdf_of(objects: Sequence[str], trailer: str = "") -> bytes:
+    """A PDF of objects that are numbered from 1."""
     out, offsets = bytearray(b"%PDF-1.4\n"), []
     for number, content in enumerate(objects, start=1):
         offsets.append(len(out))
@@ -199,7 +205,7 @@ def pdf(*pages: str, title: str = "", trailer: str = "") -> bytes:
     out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
     out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
     size = len(objects) + 1
-    out += f"trailer\n<< /Size {size} /Root 1 0 R /Info 4 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n".encode()
+    out += f"trailer\n<< /Size {size} /Root 1 0 R {trailer} >>\nstartxref\n{start}\n%%EOF\n".encode()
     return bytes(out)
 
 

@@ -102,14 +102,13 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 def to_html(text: str) -> str:
     """Return what a page of this text shows between the tags of its body."""
-    for name in dict.fromkeys(_NAMED_DIRECTIVE.findall(text)):
-        if len(_learned) < _MOST_NAMES and name not in _learned and name.lower() not in en.directives:
+    for name in {*_NAMED_DIRECTIVE.findall(text)} - _learned - {*en.directives}:
+        if len(_learned) < _MOST_NAMES:
             directives.register_directive(name, _Unknown)
             _learned.add(name)
-    for name in dict.fromkeys(before or after for before, after in _NAMED_ROLE.findall(text)):
-        role = f":{name}:"
-        if len(_learned) < _MOST_NAMES and role not in _learned and name.lower() not in en.roles:
+    for name in {before or after for before, after in _NAMED_ROLE.findall(text)} - {*en.roles}:
+        if len(_learned) < _MOST_NAMES and f":{name}:" not in _learned:
             roles.register_local_role(name, _role)
-            _learned.add(role)
+            _learned.add(f":{name}:")
     parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
     return str(parts["html_body"])

@@ -62,13 +62,6 @@ def is_installed() -> bool:
     return all(find_spec(name) is not None for name in ("tesserocr", "PIL"))
 
 
-def languages() -> tuple[str, ...]:
-    """Return the languages of which there is data, in the folder that has most of them."""
-    names = [sorted({path.stem for path in folder.glob(f"*{_SUFFIX}")} - {"osd"}) for folder in _folders()]
-    most = max(names, key=len)
-    return tuple(most)
-
-
 def _folders() -> list[Path]:
     """Return the folders that may have data, the first to be looked at first; all languages are read from one."""
     own = os.environ.get("TESSDATA_PREFIX")

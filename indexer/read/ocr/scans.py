@@ -6,7 +6,7 @@ are loaded before the process is confined.
 
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -106,26 +106,19 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     if engine is None:
         raise ParseError("no OCR engine is loaded")
 
-    def read(image: Raster) -> tuple[list[Line], list[Line]]:
-        lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
-        return lines, [line for line in lines if line.confidence >= OCR_CONFIDENCE]
-
-    found, sure = read(image)
-    if 2 * len(sure) < len(found):  # as of a page that lies upside down; Tesseract turns others by itself
-        turned = read(image._replace(pixels=image.pixels[::-1]))
-        if _mean(turned[0]) > _mean(found):
-            found, sure = turned
+    found = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
+    sure = [line for line in found if line.confidence >= OCR_CONFIDENCE]
     # an empty line before a paragraph, and words whole that were divided at a line end
     text = "".join(f"\n\n{line.text}" if line.begins else f"\n{line.text}" for line in sure).strip()
     text = _WRAPPED.sub(" ", _HYPHEN.sub("", text))
-    counts = {"lines": len(found), "left_out": len(found) - len(sure), "confidence": _mean(sure)}
-    return {"text": text, "language": detect_language(text), **counts}
-
-
-def _mean(lines: Iterable[Line]) -> float:
-    weights = [(len(line.text), line.confidence) for line in lines]
-    total = sum(length for length, _ in weights)
-    return sum(length * confidence for length, confidence in weights) / total if total else 0.0
+    length = sum(len(line.text) for line in sure)
+    return {
+        "text": text,
+        "language": detect_language(text),
+        "lines": len(found),
+        "left_out": len(found) - len(sure),
+        "confidence": sum(len(line.text) * line.confidence for line in sure) / max(1, length),
+    }
 
 
 def of_image(body: bytes, page: int) -> tuple[Raster, int]:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from indexer.read.office.drawings import DRAWN, M, children, drawn, linear, readable
-from indexer.read.office.zipped import Package, main_part, properties
+from indexer.read.office.zipped import DRAWN, M, Package, children, drawn, linear, main_part, properties, readable
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Extraction, Section
 

@@ -5,7 +5,6 @@ DOCX miss insertions and content controls, or show hidden text.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
@@ -15,8 +14,8 @@ from lxml import etree
 
 from indexer import notes
 from indexer.read.html.main_content import extract
-from indexer.read.office.drawings import DELETED, DRAWN, M, W, children, drawn, linear, readable, text_of_symbol
-from indexer.read.office.zipped import Package, main_part, properties
+from indexer.read.office import zipped
+from indexer.read.office.zipped import DRAWN, M, Package, W, children, drawn, linear
 from indexer.records import Extraction
 
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
@@ -34,10 +33,10 @@ _SIGNS = {
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a DOCX file; raises ParseError."""
     package = Package(body)
-    main = main_part(package, "word/document.xml")
+    main = zipped.main_part(package, "word/document.xml")
     markup = "".join(_Walker(package, main).blocks(package.xml(main)))
     markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
-    title, declared = properties(package)
+    title, declared = zipped.properties(package)
     found = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or found.title, found.sections, declared)
 
@@ -54,10 +53,9 @@ class _Walker:
         self._package = package
         self._relations = package.relations(main)
         names = {kind: name for kind, name in reversed(self._relations.values()) if name in package}
-        kinds = ("styles", "numbering", "footnotes", "endnotes")
-        styles, numbering, *others = (package.xml(names[kind]) if kind in names else _NOTHING for kind in kinds)
+        kinds = ("styles", "footnotes", "endnotes")
+        styles, *others = (package.xml(names[kind]) if kind in names else _NOTHING for kind in kinds)
         self._styles = _Styles(styles)
-        self._numbering = _Numbering(numbering, self._styles)
         # footnotes and endnotes that have not been read, by kind and id
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in others for note in root.iterchildren("*")}
         self._is_hidden = False  # whether the style of the open paragraph hides its text
@@ -88,7 +86,6 @@ class _Walker:
         is_hidden = found is not None and bool(self._styles.inherited(found, "hidden"))
         self._is_hidden, self._after, self._fields = is_hidden, [], []
         carried, self._carried = self._carried, ""
-        label = None if found is None else self._numbering.label(found)
         text = carried + "".join(self._inline(paragraph))
         beside = "".join(self._after)
         self._is_hidden, self._after, self._fields = outer
@@ -96,15 +93,13 @@ class _Walker:
             return f"<p>{text}</p>{beside}"
         frame = found.find(f"{W}framePr")
         is_large_letter = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
-        if is_large_letter or any(found.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
+        if is_large_letter or any(found.find(f"{W}rPr/{mark}") is not None for mark in zipped.DELETED):
             self._carried = text
             return beside
         outline = _value(found.find(f"{W}outlineLvl"))
         level = _number(outline, _NO_HEADING) if outline else self._styles.inherited(found, "level", _NO_HEADING)
-        if level >= _NO_HEADING and label == "":
+        if level >= _NO_HEADING and self._styles.is_item(found):
             return f"<ul><li>{text}</li></ul>{beside}"
-        if label and text.strip():
-            text = f"{escape(label)} {text}"
         tag = f"h{min(level + 1, 6)}" if level < _NO_HEADING else "p"
         return f"<{tag}>{text}</{tag}>{beside}"
 
@@ -148,7 +143,7 @@ class _Walker:
             if tag == _TEXT and is_shown:
                 text = child.text or ""
                 fonts = None if text.isascii() else node.find(f"{W}rPr/{W}rFonts")
-                yield escape(readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
+                yield escape(zipped.readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag == _RUN and is_shown:
                 found, hidden = child.find(f"{W}rPr"), self._is_hidden
                 if found is not None:
@@ -157,7 +152,7 @@ class _Walker:
                 if not hidden:
                     yield from self._inline(child)
             elif tag == _FIELD:
-                yield from self._field(child)
+                self._field(child.get(f"{W}fldCharType", ""))
             elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
@@ -170,23 +165,15 @@ class _Walker:
             elif tag in _SIGNS:
                 yield _SIGNS[tag]
             elif tag == f"{W}sym":
-                yield escape(text_of_symbol(child))
+                yield escape(zipped.text_of_symbol(child))
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
                 yield escape(linear(child))
             else:
                 yield from self._inline(child)
 
-    def _field(self, mark: Any) -> Iterator[str]:
-        kind = mark.get(f"{W}fldCharType")
+    def _field(self, kind: str) -> None:
+        """Follow the begin, the result and the end of a field."""
         if kind == "begin" and len(self._fields) < 30:
-            box, choice = (mark.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
-            if all(self._fields) and box is not None:
-                checked, default = (_switch(box.find(W + name)) for name in ("checked", "default"))
-                yield "☒" if (default if checked is None else checked) else "☐"
-            elif all(self._fields) and choice is not None:
-                entries = [_value(entry) for entry in choice.iterchildren(f"{W}listEntry")]
-                place = _value(choice.find(f"{W}result")) or _value(choice.find(f"{W}default"))
-                yield escape("".join(entries[_number(place, 0) :][:1]))
             self._fields.append(False)
         elif kind == "separate" and self._fields:
             self._fields[-1] = True
@@ -221,9 +208,6 @@ _HEADING = re.compile(  # the name or id of a style, as programs write it in the
     "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
     "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
 )
-_MOST_LEVELS = 9  # of a list
-_ROMAN = tuple(zip((1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
-                   "m cm d cd c xc l xl x ix v iv i".split(), strict=True))  # fmt: skip
 
 
 class _Style(NamedTuple):
@@ -259,69 +243,9 @@ class _Styles:
             identity = style.based_on
         return default
 
-
-class _Level(NamedTuple):
-    start: int = 1
-    form: str = "bullet"
-    text: str = ""  # with `%1` for the number of the outermost level
-
-
-class _Numbering:
-    """The lists of a document, which count as its paragraphs are read in order."""
-
-    def __init__(self, root: Any, styles: _Styles) -> None:
-        self._styles = styles
-        abstracts: defaultdict[str, list[_Level]] = defaultdict(lambda: [_Level()] * _MOST_LEVELS)
-        for abstract in root.iterchildren(f"{W}abstractNum"):
-            levels = abstracts[abstract.get(f"{W}abstractNumId", "")]
-            for level in abstract.iterchildren(f"{W}lvl"):
-                start, form, text = (_value(level.find(W + name)) for name in ("start", "numFmt", "lvlText"))
-                levels[_depth(level.get(f"{W}ilvl"))] = _Level(_number(start, 1), form, text)
-        self._levels: defaultdict[str, list[_Level]] = defaultdict(lambda: [_Level()] * _MOST_LEVELS)
-        for used in root.iterchildren(f"{W}num"):
-            levels = self._levels[used.get(f"{W}numId", "")] = [*abstracts[_value(used.find(f"{W}abstractNumId"))]]
-            for change in used.iterchildren(f"{W}lvlOverride"):
-                if start := _value(change.find(f"{W}startOverride")):
-                    place = _depth(change.get(f"{W}ilvl"))
-                    levels[place] = levels[place]._replace(start=_number(start, 1))
-        self._counts: dict[str, list[int]] = {}
-
-    def label(self, properties: Any) -> str | None:
-        """Count a list item, and return what stands before it: empty for a bullet, None for what is no list item."""
-        used, place = properties.find(f"{W}numPr"), 0
-        if used is None:  # a numbered heading
-            used = self._styles.inherited(properties, "numbering")
-            place = self._styles.inherited(properties, "level", 0)
-        identity = _value(used.find(f"{W}numId")) if used is not None else "0"
-        if identity == "0":  # a list is turned off
-            return None
-        levels = self._levels[identity]
-        place = _depth(_value(used.find(f"{W}ilvl")), place)
-        if levels[place].form == "bullet":
-            return ""
-        before = [level.start - 1 for level in levels]
-        counts = self._counts.setdefault(identity, before)
-        counts[place:] = [counts[place] + 1, *before[place + 1 :]]
-
-        def counter(found: re.Match[str]) -> str:
-            other = int(found[1]) - 1
-            return _written(max(counts[other], levels[other].start), levels[other].form)
-
-        return re.sub("%([1-9])", counter, levels[place].text[:100])
-
-
-def _depth(text: str | None, default: int = 0) -> int:
-    return min(_number(text, default), _MOST_LEVELS - 1)
-
-
-def _written(count: int, form: str) -> str:
-    """Return a number in one of Word's forms; one of a form that is not known is written in digits."""
-    if form in ("lowerLetter", "upperLetter") and 0 < count <= 780:
-        digits = chr(ord("a") + (count - 1) % 26) * ((count - 1) // 26 + 1)
-    elif form in ("lowerRoman", "upperRoman") and 0 < count < 4000:
-        digits = ""
-        for size, digit in _ROMAN:
-            digits, count = digits + digit * (count // size), count % size
-    else:
-        return "" if form == "none" else f"{count:02}" if form == "decimalZero" else str(count)
-    return digits.upper() if form.startswith("upper") else digits
+    def is_item(self, properties: Any) -> bool:
+        """Return whether a paragraph is an item of a list; the numbers that Word gives items are not counted."""
+        numbering = properties.find(f"{W}numPr")
+        if numbering is None:
+            numbering = self.inherited(properties, "numbering")
+        return numbering is not None and _value(numbering.find(f"{W}numId")) != "0"  # which turns a list off

@@ -7,19 +7,18 @@ invisible text stays, because scanned pages carry their recognised text that way
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import pypdfium2
 import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.pdf.layout import HYPHENS, NEAR, Block, Edge, Hyphens, are_twins, edges_of, ends_of, laid_out, running
+from indexer.read.pdf.layout import HYPHENS, Block, Hyphens, read_pages
 from indexer.read.pdf.lines import HYPHEN
-from indexer.read.pdf.page import Page, read_page
 from indexer.records import Declared, Extraction, Section, Whole
 
 _MOST_PAGES = 20_000
@@ -39,14 +38,6 @@ Place = tuple[int, int]  # page and block on it, from 0
 Level = tuple[int, str]  # 0 is the outermost; the heading's text
 
 
-class Bookmark(NamedTuple):
-    """An entry of the outline."""
-
-    title: str
-    level: int  # 0 is the outermost
-    page: int  # from 0; -1 where it leads nowhere
-
-
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a PDF file; raises ParseError."""
     try:
@@ -64,7 +55,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         if pdfium.FPDFDoc_GetAttachmentCount(document):
             notes.add("a file attached to a PDF was not read")
         pages, scanned, length = [], list[int](), 0
-        for blocks in _pages(document, scanned):
+        for blocks in read_pages(document, scanned):
             length += sum(len(block.text) for block in blocks)
             if length > _LONGEST:
                 raise ParseError(f"more than {_LONGEST:,} characters of text")
@@ -74,7 +65,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
             for place, block in enumerate(blocks):
                 if HYPHEN in block.text:
                     blocks[place] = replace(block, text=hyphens.resolved(block.text), head=hyphens.resolved(block.head))
-        headings = _by_outline(list(_bookmarks(document)), pages)
+        headings = _by_outline(document, pages)
         if len(headings) < 3:
             headings = _by_type(pages)
         title = document.get_metadata_value("Title").strip()
@@ -90,53 +81,26 @@ def read(body: bytes, charset: str | None) -> Extraction:
         document.close()
 
 
-def _pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
-    """Yield the blocks of each page; only those near it are in memory with all their words.
-
-    Pages that have no text but show something are added to `scanned`.
-    """
-    count = len(document)
-    near: dict[int, tuple[Page, list[Edge], Counter[tuple[str, str, int]]]] = {}
-    for index in range(count + NEAR):
-        if index < count:
-            page = read_page(document, index)
-            if page.is_picture:
-                scanned.append(index + 1)
-            near[index] = page, edges_of(page), ends_of(page)
-        number = index - NEAR
-        if number >= 0:
-            page, _, ends = near[number]
-            twins = [each for each, other in near.items() if each != number and are_twins(ends, other[2])]
-            yield laid_out(page, running(number, {each: other[1] for each, other in near.items()}, twins, count))
-            near.pop(number - NEAR, None)
-
-
-def _bookmarks(document: Any) -> Iterator[Bookmark]:
-    """Yield the bookmarks in order; those that lead in a circle are followed once."""
-    for mark in islice(document.get_toc(max_depth=8), _MOST_BOOKMARKS):
-        destination = mark.get_dest()
-        page = destination.get_index() if destination else None
-        yield Bookmark(" ".join(mark.get_title()[:1_000].split()), mark.level, -1 if page is None else page)
-
-
-def _by_outline(bookmarks: Sequence[Bookmark], pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
+def _by_outline(document: Any, pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
     """Return the blocks that bookmarks lead to: on the page of each, the first one that says its title."""
     found: dict[Place, Level] = {}
-    on_page: defaultdict[int, list[Bookmark]] = defaultdict(list)
-    for mark in bookmarks:
-        if mark.title and 0 <= mark.page < len(pages):
-            on_page[mark.page].append(mark)
+    on_page: defaultdict[int, list[Level]] = defaultdict(list)
+    for mark in islice(document.get_toc(max_depth=8), _MOST_BOOKMARKS):
+        destination = mark.get_dest()
+        number = destination.get_index() if destination else None
+        if number is not None and number < len(pages):
+            on_page[number].append((mark.level, mark.get_title()[:1_000]))
     for page, marks in on_page.items():
         places: defaultdict[str, list[int]] = defaultdict(list)
         for place, block in enumerate(pages[page]):
             for key in _keys(block.text) if block.is_short else ():
                 places[key].append(place)
         after = -1
-        for mark in marks:
-            known = (place for key in _keys(mark.title) for place in places.get(key, ()) if (page, place) not in found)
+        for level, title in marks:
+            known = (place for key in _keys(title) for place in places.get(key, ()) if (page, place) not in found)
             place = min(known, key=lambda place: (place <= after, place), default=-1)
             if place >= 0:
-                found[page, place] = mark.level, " ".join(pages[page][place].text.split())
+                found[page, place] = level, " ".join(pages[page][place].text.split())
                 after = place
     return found
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from indexer.read.pdf.lines import HYPHEN, Line, joint, merged, rows_of
-from indexer.read.pdf.page import Page
+from indexer.read.pdf.page import Page, read_page
 from indexer.read.pdf.tables import Table, boxed, ruled
 
 _MIN_LINES = 3  # of text side by side that make columns
@@ -18,7 +18,7 @@ _ALIKE = 3.0  # points between left edges that are one
 _MIN_CARD = 6  # pieces of lines on each side of a strip
 _SAME_BASE = 0.7  # points between base lines that are one
 _FULL = 0.55  # share of a column's width that half its lines have
-NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
+_NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
 _SHARE = 0.17  # of the height, at each edge
 _SAME_HEIGHT = 6.0  # points between heights that are one
 _DIGITS = re.compile(r"\d+")
@@ -26,7 +26,7 @@ _DIGITS = re.compile(r"\d+")
 Unit = Line | Table
 
 
-def in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
+def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
     """Return columns and parts of them in reading order; within each, units from the top down."""
     split = (_gap(units) or _strip(units)) if depth < 3 else None
     if split is None:
@@ -34,7 +34,7 @@ def in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
     found: list[list[Unit]] = []
     spanning, bands = _bands(units, *split)
     for place, (left, right) in enumerate(bands):
-        found += in_order(left, depth + 1) + in_order(right, depth + 1)
+        found += _in_order(left, depth + 1) + _in_order(right, depth + 1)
         if place < len(spanning):
             if left or right or not found or not place:
                 found.append([])
@@ -122,7 +122,7 @@ def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> i
     return total if is_full or (usual[0] >= _FULL * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
 
 
-def typical_pitch(units: Sequence[Unit]) -> float:
+def _typical_pitch(units: Sequence[Unit]) -> float:
     """Return the distance that most lines of a column have from the next, in points."""
     bases = sorted(unit.base for unit in units)
     steps = sorted(b - a for a, b in pairwise(bases) if b - a > 1.0)
@@ -159,8 +159,7 @@ class Edge(NamedTuple):
     lines: tuple[int, ...]  # identities of its lines
 
 
-def edges_of(page: Page) -> list[Edge]:
-    """Return the rows at both edges of a page."""
+def _edges_of(page: Page) -> list[Edge]:
     bottom, top = page.height
     reach = _SHARE * (top - bottom)
     rows = rows_of(page.lines)
@@ -181,7 +180,7 @@ def edges_of(page: Page) -> list[Edge]:
     return found
 
 
-def running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int) -> set[int]:
+def _running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int) -> set[int]:
     """Return the identities of the lines of a page, from 0, that are a running head or foot.
 
     Twins are pages like it, such as a copy: what they have in common is no running head. Of a document of few pages,
@@ -228,12 +227,11 @@ def _is_page_number(text: str, page: int, count: int) -> bool:
     return (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
 
 
-def ends_of(page: Page) -> Counter[tuple[str, str, int]]:
-    """Return the first and last words of the lines of a page with their heights, each with its count."""
+def _ends_of(page: Page) -> Counter[tuple[str, str, int]]:
     return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in page.lines)
 
 
-def are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
+def _are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
     """Return whether most lines of two pages are alike in the same places, as on an invoice and its copy."""
     shorter = min(one.total(), other.total())
     return shorter >= 10 and (one & other).total() > 0.5 * shorter
@@ -286,14 +284,35 @@ class Block:
     goes_on: bool = False  # it ends where its column does, in the middle of a sentence
 
 
-def laid_out(page: Page, heads: Collection[int]) -> list[Block]:
+def read_pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
+    """Yield the blocks of each page; only those near it are in memory with all their words.
+
+    Pages that have no text but show something are added to `scanned`.
+    """
+    count = len(document)
+    near: dict[int, tuple[Page, list[Edge], Counter[tuple[str, str, int]]]] = {}
+    for index in range(count + _NEAR):
+        if index < count:
+            page = read_page(document, index)
+            if page.is_picture:
+                scanned.append(index + 1)
+            near[index] = page, _edges_of(page), _ends_of(page)
+        number = index - _NEAR
+        if number >= 0:
+            page, _, ends = near[number]
+            twins = [each for each, other in near.items() if each != number and _are_twins(ends, other[2])]
+            yield _laid_out(page, _running(number, {each: other[1] for each, other in near.items()}, twins, count))
+            near.pop(number - _NEAR, None)
+
+
+def _laid_out(page: Page, heads: Collection[int]) -> list[Block]:
     """Return the blocks of a page in reading order, without the lines of these identities."""
     blocks = [Block("page", page.text)] if page.text.strip() else []
     if page.lines:
         own = [line for line in page.lines if id(line) not in heads] or page.lines  # all of a page is no head of it
         in_boxes, own, rules = boxed(own, page.drawn)
         tables, own = ruled(own, rules)
-        for column in in_order([*in_boxes, *tables, *own]):
+        for column in _in_order([*in_boxes, *tables, *own]):
             blocks += _blocks_of(_whole_lines(column))
     return blocks + [Block("text", note) for note in page.notes]
 
@@ -308,7 +327,7 @@ def _whole_lines(column: Sequence[Unit]) -> list[Unit]:
 
 
 def _blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
-    pitch = typical_pitch(column)
+    pitch = _typical_pitch(column)
     lines = [unit for unit in column if isinstance(unit, Line)]
     ends = sorted(line.right for line in lines)
     right = ends[len(ends) * 9 // 10] if ends else 0.0
@@ -405,7 +424,7 @@ def _code(run: Sequence[Line]) -> str:
     widths = sorted((word.right - word.left) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
     left = min(line.left for line in run)
-    pitch = typical_pitch(run)
+    pitch = _typical_pitch(run)
     texts: list[str] = []
     for number, line in enumerate(run):
         if number and run[number - 1].base - line.base > 1.6 * pitch:

@@ -235,29 +235,24 @@ def read_page(document: Any, index: int) -> Page:
         from_the_right, words = frames.pop(turn, (False, []))
         others = [" ".join(word.text for word in other) for _, other in frames.values()]
         a, b, c, d = _TURNS[turn or 0]
-        drawn = list(drawn_lines(page, (a, b, c, d)) if words else ())
         if from_the_right:
-            drawn = [
-                Rule(-line.right, -line.left, line.y) if isinstance(line, Rule) else line._replace(x=-line.x)
-                for line in drawn
-            ]
+            a, b = -a, -b
+        drawn = list(drawn_lines(page, (a, b, c, d)) if words else ())
         words = spaced_words(words)
-        words += _filled(boxes, (a, b, c, d), from_the_right, sorted(word.size for word in words))
+        words += _filled(boxes, (a, b, c, d), sorted(word.size for word in words))
         west, south, east, north = page.get_bbox()
         low, high = sorted((c * west + d * south, c * east + d * north))
         return Page("", lines_of(words), drawn, (low, high), [*others, *opened], is_picture)
     return Page()
 
 
-def _filled(boxes: Sequence[Filled], turn: Turn, from_the_right: bool, sizes: Sequence[float]) -> Iterator[Word]:
+def _filled(boxes: Sequence[Filled], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
     """Yield the words of texts in boxes on a page that is turned so, near the sizes that its other words have."""
     a, b, c, d = turn
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
         corners = [(a * x + b * y, c * x + d * y) for x, y in (sides[:2], sides[2:])]
         (west, east), (bottom, top) = (sorted(values) for values in zip(*corners, strict=True))
-        if from_the_right:
-            west, east = -east, -west
         lines = text.splitlines()
         size = min(usual, max(0.8 * (top - bottom), 1.0))
         base = (top + bottom) / 2 - 0.35 * size
@@ -279,9 +274,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     if not text:
         return _simple(text_page) if count else "", {}
     strange = len(_STRANGE.findall(text))  # numbers of glyphs instead of letters, or letters that only a font knows
-    sample = range(0, len(text), 1 + len(text) // 20) if 0 < 5 * strange <= len(text) else ()
-    unmapped = sum(pdfium.FPDFText_HasUnicodeMapError(text_page, place) == 1 for place in sample)
-    if 5 * strange > len(text) or 2 * unmapped > len(sample):
+    if 5 * strange > len(text):
         notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw  # which each of the many calls would look up
     style = _styles(raw)

@@ -7,7 +7,7 @@ from indexer.read.formats import CONTENT_TYPES, content_type_of, effective_type
 from indexer.read.parsing import parse
 from indexer.records import Document, Section, Whole
 from tests.indexer.conftest import make_page
-from tests.indexer.files import MAIL, NOTEBOOK
+from tests.indexer.files import NOTEBOOK
 
 
 def read(name: str, text: str) -> Document:
@@ -86,14 +86,6 @@ def test_notebook() -> None:
     assert document.title == "Cats"
     code = (Whole(13, 21), Whole(23, 26))  # and what it printed
     assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none", wholes=code),)
-
-
-def test_mail() -> None:
-    document = read("a.eml", MAIL)
-    assert (document.title, document.date) == ("Füttern", "2026-05-01")
-    head, text = (section.text for section in document.sections)
-    assert head.startswith("From: Ann <ann@zoo.test>\nTo: bob@zoo.test\nDate: Fri, 1 May 2026")
-    assert text == "The cats are fed."
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,6 @@ def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert find(OcrConfig(languages=("fra",))).engine == f"{tmp_path}\nfra"
     obstacle = find(OcrConfig(languages=("fra", "chi_sim"))).obstacle
     assert obstacle.startswith("OCR has no data for chi_sim: apt-get install tesseract-ocr-chi-sim")
-    assert pages.languages() == ("fra",)
 
 
 @pytest.mark.parametrize("languages", [(), ("../x",)])
@@ -182,12 +181,3 @@ def test_tesseract_reads_both_languages() -> None:
     assert section.text == f"The first line of a paragraph has a hyphen at its end.\n\n{german}\n\n{english}"
     assert int(document.metadata["ocr_confidence"][0]) > 80
     assert document.scans.lines == 4
-
-
-@needs_tesseract
-def test_pages_that_lie_upside_down_are_turned() -> None:
-    image = picture("The quick brown fox jumps over", "the lazy dog and does not", "look back at it even once.")
-    box = ReaderProcess()
-    document = parse(make_page(encoded(image.rotate(180)), "image/png", "http://t.test/a.png"), box, FOUND)
-    box.close()
-    assert document.sections[0].text.startswith("The quick brown fox jumps over the lazy dog")

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+from indexer.read.pdf.document import read
+from tests.indexer.files import pdf_of
+
 
 def text(
     x: float, y: float, words: str, *, size: float = 10, bold: bool = False, fixed: bool = False, mode: int = 0
@@ -89,12 +92,10 @@ def drawn(
     unicode_map += "endbfrange"
     objects.append(f"<< /Length {len(unicode_map)} >>\nstream\n{unicode_map}\nendstream")
     objects += [f"<< /Type /Annot {entries} >>" for entries in annotations]
-    out, offsets = bytearray(b"%PDF-1.4\n"), []
-    for number, content in enumerate(objects, start=1):
-        offsets.append(len(out))
-        out += f"{number} 0 obj\n{content}\nendobj\n".encode("latin-1")
-    start = len(out)
-    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
-    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    out += f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n".encode()
-    return bytes(out)
+    return pdf_of(objects)
+
+
+def read_text(*pages: str, annotations: Sequence[str] = ()) -> str:
+    """Return the headings and texts that are read of pages, without the name of the first page."""
+    sections = read(drawn(*pages, annotations=annotations), None).sections
+    return "\n".join("\n".join((*section.path, section.text)) for section in sections).removeprefix("Page 1\n")

@@ -6,11 +6,12 @@ from collections import Counter
 import pypdfium2
 import pytest
 
+from indexer import notes
 from indexer.read.pdf import page as pages
 from indexer.read.pdf.document import read
 from indexer.read.pdf.layout import Hyphens
 from indexer.records import Whole
-from tests.indexer.read.pdf.drawn import drawn, lines, rule, text
+from tests.indexer.read.pdf.drawn import drawn, lines, read_text, rule, text
 
 LEFT = [f"left line {number} of the running text that fills it" for number in range(8)]
 RIGHT = [f"right line {number} of the running text that fills it" for number in range(8)]
@@ -19,10 +20,6 @@ BODY = [f"Sentence {number} of the text is as long as the page is wide, or nearl
 
 def words(content: str) -> Counter[str]:
     return Counter(re.findall(r"\w+", content))
-
-
-def read_text(*pages: str) -> str:
-    return "\n".join("\n".join((*section.path, section.text)) for section in read(drawn(*pages), None).sections)
 
 
 def test_columns_are_read_one_after_the_other_between_what_spans_them() -> None:
@@ -55,9 +52,9 @@ def test_drawn_cells_hold_several_lines() -> None:
     assert "first | a cell of two lines\nsecond" in read_text("\n".join([*cells, *drawings]))
 
 
-def test_columns_without_drawn_lines_are_a_table() -> None:
+def test_rows_without_drawn_lines_are_lines() -> None:
     rows = [("Mon", "9 h", "open"), ("Tue", "8 h", "closed"), ("Wed", "7 h", "open")]
-    assert "\n".join(map(" | ".join, rows)) in read_text("\n".join(table(*rows)))
+    assert "\n".join(map(" ".join, rows)) in read_text("\n".join(table(*rows)))
 
 
 def test_headings_by_type_lead_to_their_pages() -> None:
@@ -122,7 +119,6 @@ def test_a_sentence_goes_on_after_the_end_of_a_page() -> None:
     [
         (["along a narrow side‐ track until"], "along a narrow sidetrack until"),
         (["along a narrow side‐ track until", "a side‐track"], "along a narrow side-track until"),  # by the program
-        (["a well- known side‐ track until", "the co‐operation"], "a wellknown sidetrack until"),
     ],
 )
 def test_hyphens_of_the_program_and_of_the_author(texts: list[str], expected: str) -> None:
@@ -175,7 +171,7 @@ def test_terms_in_bold_are_read_with_their_texts_in_columns_too() -> None:
         for row, pair in enumerate(card)
         for offset, line in zip((0, 130), pair, strict=True)
     ]
-    found = in_order(read_text("\n".join(drawings)).removeprefix("Page 1"))
+    found = in_order(read_text("\n".join(drawings)))
     assert found == in_order(" ".join(f"{term} {what}" for card in cards for term, what in card))
 
 
@@ -238,3 +234,71 @@ def test_a_letterhead_is_read_once() -> None:
              for place, rows in enumerate(body, start=1)]  # fmt: skip
     found = [section.text for section in read(drawn(*pages), None).sections]
     assert ["Harbour" in one for one in found] == [True] + 5 * [False]
+
+
+Cell = tuple[int, int, int, int, str]  # row and column, how many of them it spans, text
+
+
+def boxed(*cells: Cell, gap: float = 0.0, bold: int = 0) -> str:
+    """A table each cell of which is a box of its own, with a gap between them; the first rows are bold."""
+    parts = []
+    for row, column, rows, columns, words in cells:
+        left, top = 60 + 90 * column + gap, 700 - 20 * row - gap
+        right, bottom = 60 + 90 * (column + columns), 700 - 20 * (row + rows)
+        sides = ((left, top, right, top), (left, bottom, right, bottom),
+                 (left, bottom, left, top), (right, bottom, right, top))  # fmt: skip
+        parts += [rule(*side) for side in sides]
+        parts.append(text(left + 5, (top + bottom) / 2 - 4, words, bold=row < bold))
+    return "\n".join(parts)
+
+
+def outlined(*cells: Cell) -> str:
+    """The same, each box as one outlined rectangle."""
+    boxes = (f"{60 + 90 * column} {700 - 20 * (row + rows)} {90 * columns} {20 * rows} re S"
+             for row, column, rows, columns, _ in cells)  # fmt: skip
+    return "\n".join((*boxes, *boxed(*cells).splitlines()[4::5]))
+
+
+ROWS: tuple[Cell, ...] = (
+    (0, 0, 1, 1, "Zone"), (0, 1, 1, 1, "Ticket"), (0, 2, 1, 1, "Fare"),
+    (1, 0, 2, 1, "Zone 1"), (1, 1, 1, 1, "Day"), (1, 2, 1, 1, "2.50"), (2, 1, 1, 1, "Week"), (2, 2, 1, 1, "9.00"),
+    (3, 0, 1, 1, "Zone 2"), (3, 1, 1, 2, "on request"),
+)  # fmt: skip
+EXPECTED = "Zone | Ticket | Fare\nZone 1 | Day | 2.50\nZone 1 | Week | 9.00\nZone 2 | on request | on request"
+
+
+@pytest.mark.parametrize("page", [boxed(*ROWS), boxed(*ROWS, gap=2.5), outlined(*ROWS)], ids=("joined", "gap", "box"))
+def test_a_cell_is_in_every_row_and_column_that_it_spans(page: str) -> None:
+    [section] = read(drawn(page), None).sections
+    assert section.text == EXPECTED
+    assert section.wholes[0].head == "Zone | Ticket | Fare"
+
+
+@pytest.mark.parametrize("bold", [0, 2])
+def test_several_rows_of_names_are_one(bold: int) -> None:
+    cells: tuple[Cell, ...] = (
+        (0, 0, 2, 1, "Room"), (0, 1, 1, 2, "Price"), (1, 1, 1, 1, "Summer"), (1, 2, 1, 1, "Winter"),
+        (2, 0, 1, 1, "Attic"), (2, 1, 1, 1, "80"), (2, 2, 1, 1, "60"), (3, 0, 1, 1, "Tower"), (3, 1, 1, 2, "70"),
+    )  # fmt: skip
+    assert read_text(boxed(*cells, bold=bold)) == "Room | Price Summer | Price Winter\nAttic | 80 | 60\nTower | 70 | 70"
+
+
+def test_a_cell_that_is_no_rectangle_is_noted_and_no_word_is_lost() -> None:
+    above = [rule(60, 700 + 20 * row, 240, 700 + 20 * row) for row in range(1, 4)]
+    sides = [rule(60, 700, 240, 700), rule(60, 640, 240, 640), rule(60, 640, 60, 760), rule(240, 640, 240, 760),
+             rule(150, 660, 150, 760), rule(60, 680, 150, 680), rule(150, 660, 240, 660)]  # fmt: skip
+    words = [text(x, y, word) for x, y, word in ((65, 685, "a"), (155, 685, "b"), (65, 665, "c"), (155, 645, "d"))]
+    notes.take()
+    assert set("abcd") <= set(read_text("\n".join([*above, *sides, *words])).split())
+    assert any("no rectangles" in note for note in notes.take())
+
+
+def test_boxes_around_text_are_no_table() -> None:
+    sides = [rule(60, y, 400, y) for y in (720, 500)] + [rule(x, 500, x, 720) for x in (60, 400)]
+    words = [text(70, 700 - 12 * row, f"Line {row} of a text that stands in a box") for row in range(6)]
+    assert "|" not in read_text("\n".join([*sides, *words]))
+
+
+def test_many_lines_take_time_in_proportion() -> None:
+    crossing = [rule(10, y / 4, 590, y / 4) for y in range(2_400)] + [rule(x / 4, 1, x / 4, 790) for x in range(2_300)]
+    assert "word" in read_text("\n".join([*crossing, text(100, 100, "word")]))

@@ -1,4 +1,4 @@
-"""Words of PDF pages from their letters: scripts from right to left, letters set apart, letters printed twice."""
+"""Words of PDF pages from their letters, form fields and notes."""
 
 from collections.abc import Callable
 
@@ -6,16 +6,11 @@ import pytest
 
 from indexer import notes
 from indexer.read.pdf.document import read
-from tests.indexer.read.pdf.drawn import drawn, from_the_right, lines, script, text, unmapped
+from tests.indexer.read.pdf.drawn import drawn, from_the_right, lines, read_text, script, text, unmapped
 
 HEBREW = "הנמל נפתח בתשע בבוקר, והכניסה לנמל עולה שקלים"
 ARABIC = "يفتح المكتب في الساعة التاسعة كل يوم"
 BODY = "The words around it are set as they are in most texts."
-
-
-def read_text(*pages: str) -> str:
-    sections = read(drawn(*pages), None).sections
-    return "\n".join("\n".join((*section.path, section.text)) for section in sections).removeprefix("Page 1\n")
 
 
 def seen(x: float, y: float, words: str) -> str:
@@ -124,3 +119,74 @@ def test_a_font_without_a_map_to_letters_is_noted() -> None:
     assert notes.take() == ()
     read(drawn(unmapped(50, 700, "002b0048000300460003004c0051004a")), None)
     assert notes.take() == ("a PDF font that does not say what its letters are: its text may be unreadable",)
+
+
+def field(kind: str, rect: str, more: str) -> str:
+    return f"/Subtype /Widget /FT /{kind} /Rect [{rect}] /F 4 {more}"
+
+
+def note(kind: str, rect: str, contents: str, more: str = "") -> str:
+    return f"/Subtype /{kind} /Rect [{rect}] /Contents ({contents}) {more}"
+
+
+def annotated(page: str, *annotations: str) -> str:
+    return read_text(page, annotations=annotations)
+
+
+LABELS = lines(50, 700, "Name:", "Town:", "Cabin:", step=30)
+STATES = "/AP << /N << /On << >> /Off << >> >> >>"
+
+
+def test_values_stand_behind_their_labels() -> None:
+    found = annotated(
+        LABELS,
+        field("Tx", "150 694 350 712", "/T (name) /V (Ann Smith)"),
+        field("Tx", "150 664 350 682", "/T (town) /V (Kiel am Hafen)"),
+        field("Ch", "150 634 350 652", "/T (cabin) /Ff 131072 /V (u) /Opt [[(u) (Upper deck)] [(l) (Lower deck)]]"),
+    )
+    places = [found.index(words) for words in ("Name:", "Ann Smith", "Town:", "Kiel am Hafen", "Cabin:", "Upper deck")]
+    assert places == sorted(places)
+    assert "Lower" not in found
+
+
+@pytest.mark.parametrize(("state", "expected"), [("On", "☒ Newsletter"), ("Off", "☐ Newsletter")])
+def test_boxes_are_ticked_or_not(state: str, expected: str) -> None:
+    box = field("Btn", "50 697 62 709", f"/T (news) /V /{state} /AS /{state} {STATES}")
+    assert expected in annotated(text(70, 700, "Newsletter"), box)
+
+
+def test_a_text_of_several_lines_stays_in_its_box() -> None:
+    remarks = "We come by boat in the evening, and we bring two dogs which sleep on board."
+    box = field("Tx", "150 640 350 712", f"/T (r) /Ff 4096 /V ({remarks})")
+    found = annotated(f"{text(50, 700, 'Remarks:')}\n{text(50, 600, 'The next line.')}", box)
+    assert remarks in " ".join(found.split())
+    assert found.index("board") < found.index("The next line.")
+
+
+def test_fields_of_a_page_without_text_and_of_a_turned_one() -> None:
+    name = field("Tx", "150 694 350 712", "/T (name) /V <feff05d0> ")
+    assert annotated("", name) == "א"
+    assert "א" in read(drawn(text(50, 700, "Name:"), annotations=[name], turned=90), None).sections[0].text
+
+
+def test_notes_are_read_after_the_page_and_texts_at_their_place() -> None:
+    found = annotated(
+        f"{text(50, 700, 'Plan of the harbour')}\n{text(50, 600, 'The quay is long.')}",
+        note("Text", "300 700 320 720", "How deep is it?"),
+        note("Highlight", "50 598 100 610", "Measure it again."),
+        note("FreeText", "50 640 250 656", "Closed in winter"),
+    )
+    places = [found.index(one) for one in ("Plan", "Closed in winter", "The quay", "How deep", "Measure")]
+    assert places == sorted(places)
+
+
+def test_what_nobody_sees_is_left_out() -> None:
+    found = annotated(
+        LABELS,
+        field("Tx", "150 694 350 712", "/T (a) /Ff 8192 /V (secret99)"),  # a password
+        "/Subtype /Widget /FT /Tx /Rect [150 664 350 682] /F 2 /T (b) /V (hidden99)",
+        note("Text", "300 700 320 720", "unseen99", "/F 2"),
+        note("Link", "50 690 80 710", "tip99"),
+        field("Btn", "50 500 90 520", "/T (c) /Ff 65536 /MK << /CA (Submit99) >>"),
+    )
+    assert "99" not in found
