@@ -66,7 +66,7 @@ WHY = Explanation(
     lexical=Part(score=14.26, rank=1, scaled=1.0, weight=0.5),
     tokens=None,
     fused=0.81,
-    steps=[Step(name="rerank", why="source=wiki × 0.900", score=0.7695)],
+    steps=[Step(name="limit", why="not reranked", score=0.7695)],
     folded=1,
     left_out=2,
 )

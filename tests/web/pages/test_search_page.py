@@ -59,7 +59,7 @@ def test_scores_and_times_are_for_who_asks_for_them(client):
     html = client.get("/?q=index&explain=true").text
     why = dict(re.findall("<dt>(.*)</dt><dd>(.*)</dd>", html))
     assert why["Meaning"] == "0.72, rank 3: 0.62 × 0.50 = 0.310"
-    assert list(why) == ["Meaning", "Words", "Sum", "Boosts", "Place"]
+    assert list(why) == ["Meaning", "Words", "Sum", "Limit", "Place"]
     assert 'href="/?q=index">Hide explanations</a>' in html
     assert '<input type="hidden" name="explain" value="true">' in html
     assert 'href="/?q=index&amp;explain=true&amp;open=chunk-1#hit-1"' in html
