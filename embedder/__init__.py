@@ -6,9 +6,9 @@
 from typing import TYPE_CHECKING, Any
 
 from embedder import cpu
+from embedder.config import EmbedderConfig
 
 if TYPE_CHECKING:
-    from embedder.config import EmbedderConfig
     from embedder.langchain import Embeddings
 
 __all__ = ["EmbedderConfig", "Embeddings"]
@@ -17,10 +17,6 @@ cpu.prepare_torch()
 
 
 def __getattr__(name: str) -> Any:
-    if name == "EmbedderConfig":
-        from embedder.config import EmbedderConfig
-
-        return EmbedderConfig
     if name == "Embeddings":
         from embedder.langchain import Embeddings
 

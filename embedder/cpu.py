@@ -25,8 +25,6 @@ _FOR_TORCH = {
         "GOMP_SPINCOUNT": "1000",
         "LRU_CACHE_CAPACITY": "1024",  # oneDNN primitives kept per thread: one per shape, and shapes are dynamic
     },
-    # Intel OpenMP, where a user preloads it: stop spinning 1 ms after a parallel region
-    "x86_64": {"KMP_BLOCKTIME": "1"},
     "aarch64": {"DNNL_DEFAULT_FPMATH_MODE": "BF16", "THP_MEM_ALLOC_ENABLE": "1"},
 }
 

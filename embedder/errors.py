@@ -51,13 +51,3 @@ class PackageError(EmbedderError):
 
 class CacheError(EmbedderError):
     """The package cache folder is owned by, or writable by, someone else, or no code can be kept or run there."""
-
-
-def causes_of(error: BaseException) -> list[BaseException]:
-    """Return an error and what led to it, the latest first, each once: an error may be its own cause."""
-    found: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in found:
-        found.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return found

@@ -94,9 +94,8 @@ def check_passages(query: Floats, signs: Signs, starts: npt.NDArray[np.int64], c
     """Raise ValueError unless passages are within `signs`, and as wide as the query: a kernel reads what it is told."""
     if signs.ndim != 2 or signs.shape[1] * 8 != query.shape[1] or not signs.flags.c_contiguous:
         raise ValueError(f"the tokens of passages have shape {signs.shape}, not (n, {query.shape[1]} / 8)")
-    if starts.dtype != np.int64 or counts.dtype != np.int32 or starts.shape != counts.shape or counts.ndim != 1:
-        raise ValueError("starts are int64, counts int32, and of one length")
-    if not (starts.flags.c_contiguous and counts.flags.c_contiguous):
-        raise ValueError("starts and counts must be contiguous")
+    for array, kind in ((starts, np.int64), (counts, np.int32)):
+        if array.dtype != kind or array.shape != (len(counts),) or not array.flags.c_contiguous:
+            raise ValueError("starts are int64, counts int32, of one length and contiguous")
     if len(counts) and (starts.min() < 0 or counts.min() < 0 or int((starts + counts).max()) > len(signs)):
         raise ValueError(f"a passage has tokens that are not among the {len(signs):,}")

@@ -28,7 +28,7 @@ from web.guards.limits import SHARED_FOLDER
 from web.openapi import Content, Operation
 
 WORKER_NUMBER = "PILOTLIGHT_WORKER"  # variable of a worker
-STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")
+STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "total")
 SECONDS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),

@@ -15,7 +15,6 @@ from typing import Any
 from docutils.parsers.rst import directives
 from lxml import etree
 
-from embedder.errors import causes_of
 from indexer import decoding, notes
 from indexer.errors import FetchError, ParseError
 from indexer.read.access_list import ACCESS, NOBODY, begins_with_joined_list, begins_with_list
@@ -140,11 +139,15 @@ def _closed(content: Extraction, reader: str, body: bytes) -> Extraction:
 
 def _reason(error: BaseException) -> str:
     """Return why a document cannot be read."""
-    for cause in causes_of(error):
+    cause: BaseException | None = error
+    seen: list[BaseException] = []  # an error may be its own cause
+    while cause is not None and cause not in seen:
         # the parser of XML reports as a fault of the document that it ran out of memory
         is_xml = isinstance(cause, etree.XMLSyntaxError) and cause.code == etree.ErrorTypes.ERR_NO_MEMORY
         if is_xml or isinstance(cause, MemoryError):
             return "reading it takes more memory than is allowed"
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
     if isinstance(error, ParseError | FetchError):  # the latter of a packed file
         return str(error)
     if isinstance(error, RecursionError):

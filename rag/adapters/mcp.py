@@ -18,7 +18,7 @@ from indexer.generation.documents import document_id, is_document_id
 from rag.answer.prompt import delimited, neutralise
 from rag.messages import Document
 from rag.query.request import DEFAULT_COLLECTION, Filter, Mode, SearchRequest
-from rag.query.results import Answer, in_words
+from rag.query.results import Answer
 
 HITS = 5  # unless the caller says
 MOST_HITS = 50
@@ -86,14 +86,9 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         k: Annotated[int, Field(ge=1, le=MOST_HITS, description="passages wanted")] = HITS,
         mode: Annotated[Mode, Field(description="by meaning and words, meaning alone, words alone")] = "hybrid",
         collection: Annotated[str, Field(description="which collection")] = collection,
-        per_document: Annotated[
-            Annotated[int, Field(ge=0)] | None,
-            Field(description="most passages from one document (default: 2); 0 = no limit"),
-        ] = None,
         rerank: Annotated[
             bool, Field(description="whether a second, slower model ranks the best passages, if there is one")
         ] = False,
-        explain: Annotated[bool, Field(description="whether each passage says why it was found")] = False,
         filter: Annotated[
             dict[str, Any] | None,
             Field(description='only documents like this: {"path": "/docs", "language": "en"}; also date, metadata'),
@@ -103,13 +98,10 @@ def make_server(library: Library, collection: str = DEFAULT_COLLECTION) -> MCPSe
         with _errors_told():
             wanted = Filter.parse(filter) if filter else None
             request = SearchRequest(query, k=k, mode=mode, collection=collection, filter=wanted, rerank=rerank)
-            request = msgspec.structs.replace(request, per_document=per_document, explain=explain)
             answer = library.search(request)
         passages = []
         for number, hit in enumerate(answer.hits, 1):
             facts = {"Title": hit.title, "Section": hit.section, "Url": hit.url, "Document": hit.document}
-            if hit.explanation:
-                facts["Why"] = "; ".join(f"{name}: {text}" for name, text in in_words(hit.explanation))
             passages.append(delimited(number, facts, hit.text))
         order = "best first" if answer.close else "none of them close to the question; the nearest first"
         said = f"{counted(len(passages), 'passage')}, {order}." if passages else "Nothing was found."

@@ -16,7 +16,7 @@ from rag.commands import models
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.insights.report import judged_questions, write_dataset
-from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, Limits, SearchRequest, fields_of, key_of
+from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest, fields_of, key_of
 from rag.settings import Settings, did_you_mean
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
     generation = models.published_store(settings).open()
     models.prepare(*plans)
     queue = _rerank_queue(settings)
-    retriever = Retriever(generation, load_embedder(settings), reranker=queue, limits=Limits.of(settings))
+    embedder, synonyms, close = load_embedder(settings), settings.synonyms, settings.close
+    retriever = Retriever(generation, embedder, reranker=queue, synonyms=synonyms, close=close)
     retriever.warm()  # so that the times shown are those of a server
     found = retriever.answer_query(request).as_dict()
     return found, as_text(found)
@@ -183,7 +184,7 @@ def _search_index(
         for side in sides:
             queue = _rerank_queue(side.settings) if side.rerank else None
             with closing(store.open(side.generation)) as generation:
-                retriever = Retriever(generation, embedder, reranker=queue, limits=Limits.of(side.settings))
+                retriever = Retriever(generation, embedder, reranker=queue, synonyms=side.settings.synonyms)
                 run = search_index(retriever, texts, judgements, side)
                 facts = {
                     "side": side.text,

@@ -282,7 +282,6 @@ def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) 
             "difference": round(float(second[NDCG][place] - first[NDCG][place]), 4),
             "a": {name: round(float(values[place]), 4) for name, values in first.items()},
             "b": {name: round(float(values[place]), 4) for name, values in second.items()},
-            "relevant": _ranks(judgements[query_id], a.get(query_id, {}), b.get(query_id, {})),
         }
         for place, (query_id, text) in enumerate(queries.items())
     ]
@@ -336,21 +335,10 @@ def as_text(found: dict[str, Any]) -> str:
 def _changes(title: str, queries: Sequence[dict[str, Any]]) -> Iterator[str]:
     if not queries:
         return
-    more = f", the {_SHOWN} most of {len(queries):,}" if len(queries) > _SHOWN else ""
-    yield from ("", f"{title}{more}")
+    yield from ("", f"{title}: {len(queries):,}")
     for query in queries[:_SHOWN]:
         text = " ".join(query["query"].split())
         yield f"  {query['difference']:+.4f}  {text[:_WIDEST]}{'…' if len(text) > _WIDEST else ''}"
-        moved = [one for one in query["relevant"] if one["a"] != one["b"]] or query["relevant"]
-        ranks = (f"{one['id']} {one['a'] or 'not found'} → {one['b'] or 'not found'}" for one in moved[:3])
-        yield f"           {'; '.join(ranks)}"
-
-
-def _ranks(judged: Mapping[str, int], a: Mapping[str, float], b: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the relevant documents with the rank that each run gives them, from 1, or None."""
-    ranks = [{id: rank for rank, id in enumerate(sorted(run, key=lambda id: -run[id]), start=1)} for run in (a, b)]
-    documents = sorted((-relevance, id) for id, relevance in judged.items() if relevance > 0)
-    return [{"id": id, "relevance": -less, "a": ranks[0].get(id), "b": ranks[1].get(id)} for less, id in documents]
 
 
 def _page(url: str) -> str:

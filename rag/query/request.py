@@ -6,8 +6,7 @@ they stand in addresses and on the command line: `language=en`, `from=2026-01-01
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, structs
 
@@ -19,7 +18,6 @@ from rag.decoding import SOMETHING
 
 if TYPE_CHECKING:
     from indexer.generation.manifest import Manifest
-    from rag.settings import Settings
 
     FilterFields = Filter | Mapping[str, Any] | None
 else:
@@ -49,20 +47,6 @@ METADATA = "meta."  # before a name
 KEYS = (*LISTS, *DAYS, f"{METADATA}NAME")
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Settings of a server that concern a search."""
-
-    per_document: int = 0  # hits from one document, unless the request says
-    synonyms: str = ""  # a file of rules
-    close: float = CLOSE
-
-    @classmethod
-    def of(cls, settings: "Settings") -> Self:
-        """Take them from the settings."""
-        return cls(PER_DOCUMENT, settings.synonyms, settings.close)
-
-
 class _Asked(Struct, frozen=True, forbid_unknown_fields=True):
     query: Query
 
@@ -84,9 +68,6 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     facets: Annotated[bool, Meta(description="whether to count the documents found by source, language and so on")] = (
         False
     )
-    sentences: Annotated[
-        bool, Meta(description="whether to find the nearest sentence in hits that share no word with the query")
-    ] = False
     rerank: Annotated[
         bool, Meta(description="whether a cross-encoder reads the best candidates; takes tens of milliseconds")
     ] = False

@@ -1,7 +1,6 @@
 """Results of a search: the structs whose JSON is the body of the REST answer and of `pilotlight search --json`."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
@@ -22,10 +21,6 @@ if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
 Span = tuple[int, int]
 MOST_SHARES = 10  # values of a facet, the most frequent ones
 FACETS = ("source", "language", "content_type", "path")  # each is also the name of a filter, which takes its values
-_SHORTEST = 12  # characters of a sentence; less is a label or a number
-# An end of a line, or a full stop with what closes around it; scripts without spaces need none after it. A row of full
-# stops, as tables of contents have, is looked at once.
-_END = re.compile(r"""\n+|(?<![.!?…])[.!?…]++["'”’»)\]]*+(?=\s)|[。！？｡]+[」』”）]*""")
 _SAME = 1e-6  # between scores
 _BOUNDS = {"excluded": "without", "required": "only with"}  # in words
 
@@ -86,7 +81,6 @@ class Hit(msgspec.Struct, frozen=True):
     duplicates: Annotated[list[str], Meta(description="urls of passages with the same text, left out for this one")]
     section_text: Annotated[str | None, Meta(description="the passage with its section, for `expand`")] = None
     document: Annotated[str, Meta(description="id of the document, the same in every generation")] = ""
-    sentence: Annotated[Span | None, Meta(description="nearest in meaning, where no word matches")] = None
     more: Annotated[int, Meta(ge=0, description="passages of this document that `per_document` left out")] = 0
     explanation: Annotated[Explanation | None, Meta(description="only with `explain`")] = None
 
@@ -125,7 +119,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     query: str
     hits: list[Hit]
-    # embed, dense, lexical, fuse, rerank, sentences, total
+    # embed, dense, lexical, fuse, rerank, total
     took_ms: Annotated[dict[str, float], Meta(description="milliseconds by stage")]
     generation: str
     next: Annotated[int | None, Meta(description="`offset` of the hits after these, if there are any")] = None
@@ -225,20 +219,6 @@ def _folders_of(url: str) -> list[str]:
 def text_of(hit: Hit) -> str:
     """Return the passage, with those around it in its section where these were asked for."""
     return hit.section_text or hit.text
-
-
-def split_sentences(text: str) -> list[Span]:
-    """Return the spans of the sentences and lines of a text, in order, without white space around them."""
-    found: list[Span] = []
-    start = 0
-    for end in [*(match.end() for match in _END.finditer(text)), len(text)]:
-        piece = text[start:end]
-        left = start + len(piece) - len(piece.lstrip())
-        right = start + len(piece.rstrip())
-        if right - left >= _SHORTEST:
-            found.append((left, right))
-        start = end
-    return found
 
 
 def section_within(title: str, section: str) -> str:

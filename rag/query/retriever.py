@@ -5,14 +5,13 @@ Everything is loaded and warmed beforehand.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import asdict, replace
 
 from embedder.late_interaction import QueryTokens
@@ -37,24 +36,22 @@ from rag.query.ranking import (
     rerank,
     score_tokens,
 )
-from rag.query.request import CLOSE, FURTHEST, RERANKED, Limits, SearchRequest, in_force
+from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
 from rag.query.results import (
     AlsoSearched,
     Answer,
     Hit,
     RerankCounts,
-    Span,
     count_facets,
     explain,
     headed,
-    split_sentences,
 )
-from rag.query.served_model import MAX_TEXTS, WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
+from rag.query.served_model import WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
 from rag.query.synonyms import read_synonyms
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
-_STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "sentences", "total")
+_STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "total")
 _TERM_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10  # of a hit
 _PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
@@ -62,7 +59,6 @@ _JUDGED = 10  # of the best passages, which say whether anything is close
 _CLOSE_WITH_TERMS = 0.8  # of the cosine `close`, where the passage has most words of the query
 _MOST_TERMS = 0.6  # of the words of the query
 _SOME_TERMS = 0.34  # of the words, where there is no cosine: the search was by words alone
-_MOST_SENTENCES = 12  # of a passage
 
 
 @dataclass(slots=True)
@@ -72,7 +68,7 @@ class _Search:
     request: SearchRequest
     only: Filter | None  # the filter of the request, which has the scope of the caller
     terms: LexicalQuery
-    vector: Vector | None
+    vector: Vector | None = None
     tokens: Vector | None = None  # of the query, float32 (tokens, width)
     took: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STAGES, 0.0))
     reranked: RerankCounts | None = None
@@ -93,9 +89,10 @@ class Retriever:
         *,
         batcher: QueryBatcher | None = None,
         reranker: RerankQueue | None = None,
-        limits: Limits | None = None,
+        synonyms: str = "",
+        close: float = CLOSE,
     ) -> None:
-        """Retrievers that share an embedder should share a batcher, and a reranker.
+        """Retrievers that share an embedder should share a batcher, and a reranker; for the others see `Settings`.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -104,9 +101,9 @@ class Retriever:
         check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
-        self.limits = limits or Limits()
         self._batcher = batcher or QueryBatcher(embedder)
-        self._synonyms = read_synonyms(self.limits.synonyms) if self.limits.synonyms else {}
+        self._synonyms = read_synonyms(synonyms) if synonyms else {}
+        self._close = close
         self._reranker = reranker
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
 
@@ -115,7 +112,7 @@ class Retriever:
         for query in WARM_QUERIES:
             self.answer_query(SearchRequest(query, k=10, rerank=self._reranker is not None))
 
-    def answer_query(self, request: SearchRequest, embedded: Vector | QueryTokens | None = None) -> Answer:
+    def answer_query(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
         """Find the passages that answer a query best: tokenize, embed, search, fuse, fetch the k texts, answer.
 
         Duplicates and passages of one document may take the places of others; then the searches go deeper, each time
@@ -123,7 +120,7 @@ class Retriever:
 
         Args:
             request: what is searched for, and how; its collection is of no concern here.
-            embedded: the query's vector, float32 (dim,), or that and its tokens, where the caller has them already.
+            embedded: the query's vector and its tokens, where the caller has them already.
 
         Raises:
             QueryError: the query cannot be answered as asked.
@@ -137,7 +134,7 @@ class Retriever:
         only = in_force(request.only, generation.manifest) if request.filter else None
         # tokenize
         terms = generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
-        search = _Search(request, only, terms, *(embedded if isinstance(embedded, QueryTokens) else (embedded,)))
+        search = _Search(request, only, terms, *(embedded or ()))
         # embed, and search by words meanwhile where that takes longer than waking a thread
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)
         in_background: Future[TermHits] | None = None
@@ -145,7 +142,7 @@ class Retriever:
             in_background = self._threads.submit(copy_context().run, self._search_terms, search, depth)
         vector = None
         if request.mode != "lexical":
-            vector = self._embed(search, with_tokens=generation.tokens is not None)
+            vector = self._embed(search)
         ranking: Ranking | None = None
         while True:
             # dense search ∥ lexical search
@@ -168,11 +165,11 @@ class Retriever:
         # fetch the k texts, answer
         return self._answer(search, ranking, choice, are_all=are_all)
 
-    def _embed(self, search: _Search, *, with_tokens: bool = False) -> Vector:
+    def _embed(self, search: _Search) -> Vector:
         """Return the vector of the query; its tokens come in the same run. The time includes the wait for others."""
-        if search.vector is None or (with_tokens and search.tokens is None):
+        if search.vector is None:
             began = time.perf_counter()
-            if with_tokens:
+            if self.generation.tokens is not None:
                 [(search.vector, search.tokens)] = self._batcher.encode_tokens([search.terms.meaning])
             else:
                 [search.vector] = self._batcher.encode([search.terms.meaning])
@@ -220,7 +217,7 @@ class Retriever:
             ranking,
             self.generation.row_facts(ranking.rows),
             k=k or request.offset + request.k + 1,
-            per_document=self.limits.per_document if request.per_document is None else request.per_document,
+            per_document=PER_DOCUMENT if request.per_document is None else request.per_document,
         )
         if not k:
             search.spent("fuse", began)
@@ -232,13 +229,9 @@ class Retriever:
         stop = request.offset + request.k
         has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
-        close = is_close(terms.asked, judged, self.limits.close)
+        close = is_close(terms.asked, judged, self._close)
         if request.explain:
             hits = self._explain(search, ranking, choice, hits)
-        if request.sentences and not all(hit.highlights for hit in hits):
-            vector, began = self._embed(search), time.perf_counter()
-            hits = mark_sentences(hits, vector, self.embed_passages)
-            search.spent("sentences", began)
         facets = None
         if request.facets:
             documents = np.unique(choice.documents[: ranking.first][:COUNTED])
@@ -318,11 +311,6 @@ class Retriever:
         """Headings that are questions, for a start page."""
         return sample_questions(self.generation)
 
-    def embed_passages(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        """Embed one text or more as float32 (n, dim); between two runs, queries of others have their turn."""
-        starts = range(0, len(texts), MAX_TEXTS)
-        return np.concatenate([self._batcher.encode(texts[start : start + MAX_TEXTS], "document") for start in starts])
-
 
 def _check(request: SearchRequest) -> None:
     """Raise FieldError for a field that REST would refuse too."""
@@ -356,23 +344,3 @@ def coverage(words: Sequence[Terms], hit: Hit) -> float:
     terms = TERMS[rules_for(hit.language)]
     found.update(*(terms[hit.text[start:end]] for start, end in hit.highlights))
     return sum(not found.isdisjoint(forms) for forms in words) / len(words)
-
-
-def mark_sentences(hits: list[Hit], query: Vector, encode: Callable[[list[str]], Vector]) -> list[Hit]:
-    """Return the hits; those without a word of a query get the sentence nearest to it, if there are two to choose from.
-
-    Args:
-        hits: of a page.
-        query: unit vector, float32 (dim,).
-        encode: embeds documents as unit vectors, float32 (n, dim); called once for all passages, or not at all.
-    """
-    candidates: list[list[Span]] = []
-    for hit in hits:
-        found = [] if hit.highlights else split_sentences(hit.text)[:_MOST_SENTENCES]
-        candidates.append(found if len(found) > 1 else [])
-    sentences = [hit.text[start:end] for hit, found in zip(hits, candidates, strict=True) for start, end in found]
-    likeness = iter((encode(sentences) @ query).tolist() if sentences else ())
-    return [
-        replace(hit, sentence=max(found, key=lambda _: next(likeness))) if found else hit
-        for hit, found in zip(hits, candidates, strict=True)
-    ]

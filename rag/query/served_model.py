@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -30,21 +30,20 @@ MAX_TOKENS = 2048  # of a run
 _LATER_TOKENS = 256  # of a run that can wait: some tens of milliseconds, for which a query that comes meanwhile waits
 _SPECIAL = 2  # tokens that a model adds to a text
 _RERANK_SHARE = 0.7  # of the time left that a search may spend on reranking: the hits are still to be fetched and sent
-_RERANK_TEXTS = 4  # of a run, between two looks at the clock
 
 Vector = npt.NDArray[np.float32]
 
 
+@dataclass(slots=True, eq=False)
 class _Ticket:
     """One text, and what became of it."""
 
-    __slots__ = ("end", "error", "result", "role", "text", "with_tokens")
-
-    def __init__(self, text: str, role: Role, end: float, with_tokens: bool) -> None:
-        self.text, self.role, self.with_tokens = text, role, with_tokens
-        self.end = end  # when its caller stops waiting
-        self.result: Vector | QueryTokens | None = None
-        self.error: Exception | None = None
+    text: str
+    role: Role
+    end: float  # when its caller stops waiting
+    with_tokens: bool
+    result: Vector | QueryTokens | None = None
+    error: Exception | None = None
 
 
 class QueryBatcher:
@@ -75,7 +74,11 @@ class QueryBatcher:
         """Embed queries with their tokens, in the same run. Raises as `encode` does."""
         return cast("list[QueryTokens]", self._run(queries, "query", later=later, with_tokens=True))
 
-    def bound(self, text: str) -> int:
+    def runs(self, texts: Sequence[str]) -> Iterator[slice]:
+        """Yield slices of texts that can wait, for `encode`; see `runs`."""
+        return runs([self._bound(text) for text in texts])
+
+    def _bound(self, text: str) -> int:
         """Return the most tokens a text can have, each of a character or more: counting would tokenise twice."""
         return min(len(text) + _SPECIAL, self.embedder.max_length)
 
@@ -123,7 +126,7 @@ class QueryBatcher:
         while queue and len(batch) < MAX_TEXTS:
             ticket = queue[0]
             if ticket.end > now:  # its thread has not gone yet
-                tokens += self.bound(ticket.text)
+                tokens += self._bound(ticket.text)
                 if batch and (tokens > MAX_TOKENS or ticket.role != batch[0].role):
                     break
                 batch.append(ticket)
@@ -168,41 +171,39 @@ class RerankQueue:
     def score_best(self, query: str, texts: Sequence[str]) -> Vector:
         """Return the logits of as many texts as there is time for, from the first one on, float32 (m,)."""
         end = time.monotonic() + _RERANK_SHARE * deadline.remaining()
-        rows = self.model.pairs(query, texts)
-        parts = [np.empty(0, np.float32)]
-        with self._turn(end, urgent=True) as ours:
-            for start in range(0, len(rows), _RERANK_TEXTS):
-                if not ours or time.monotonic() >= end:
-                    break
-                parts.append(self.model.logits(rows[start : start + _RERANK_TEXTS]))
-        return np.concatenate(parts)
+        return self._score(self.model.pairs(query, texts), end, urgent=True)
 
     def score(self, rows: Sequence[list[int]]) -> Vector:
         """Return the logits of pairs, float32 (n,), behind all searches. Raises DeadlinePassed if its turn is late."""
-        parts = [np.empty(0, np.float32)]
-        for run in runs([len(row) for row in rows]):
-            with self._turn(deadline.end(), urgent=False) as ours:
-                if not ours:
-                    raise DeadlinePassed
-                parts.append(self.model.logits(rows[run]))
-        return np.concatenate(parts)
+        logits = self._score(rows, deadline.end(), urgent=False)
+        if len(logits) < len(rows):
+            raise DeadlinePassed
+        return logits
 
-    @contextmanager
-    def _turn(self, end: float, *, urgent: bool) -> Iterator[bool]:
-        """Have the model to oneself; gives whether it came to that before `end`."""
+    def _score(self, rows: Sequence[list[int]], end: float, *, urgent: bool) -> Vector:
+        """Return the logits of the first pairs, as many as there is time for; each run of them waits for its turn."""
+        parts = [np.empty(0, np.float32)]
         with self._changed:
             self._urgent += urgent
-            left = None if math.isinf(end) else max(0.0, end - time.monotonic())
-            ours = self._changed.wait_for(lambda: not self._busy and (urgent or not self._urgent), left)
-            self._urgent -= urgent
-            self._busy |= ours
-            self._changed.notify_all()  # that one less is waiting
         try:
-            yield ours
+            for run in runs([len(row) for row in rows]):
+                with self._changed:
+                    left = None if math.isinf(end) else max(0.0, end - time.monotonic())
+                    is_free = self._changed.wait_for(lambda: not self._busy and (urgent or not self._urgent), left)
+                    if not is_free or left == 0:
+                        break
+                    self._busy = True
+                try:
+                    parts.append(self.model.logits(rows[run]))
+                finally:
+                    with self._changed:
+                        self._busy = False
+                        self._changed.notify_all()
         finally:
             with self._changed:
-                self._busy &= not ours
+                self._urgent -= urgent
                 self._changed.notify_all()
+        return np.concatenate(parts)
 
 
 class Embedding(NamedTuple):
@@ -238,17 +239,14 @@ class ServedModel:
         """Embed texts after all queries that wait. Raises NotThere for another model's name, or DeadlinePassed."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r} here; there are: {self.name}", "model")
-        vectors = np.empty((len(texts), self.embedder.dimension), np.float32)
-        for run in runs([self.batcher.bound(text) for text in texts]):
-            vectors[run] = self.batcher.encode(texts[run], role, later=True)
+        made = [one for run in self.batcher.runs(texts) for one in self.batcher.encode(texts[run], role, later=True)]
+        vectors = np.array(made, np.float32).reshape(-1, self.embedder.dimension)
         return Embedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, with their tokens. Raises DeadlinePassed."""
-        found: list[QueryTokens] = []
-        for run in runs([self.batcher.bound(query) for query in queries]):
-            found += self.batcher.encode_tokens(queries[run], later=True)
-        return found
+        slices = self.batcher.runs(queries)
+        return [one for run in slices for one in self.batcher.encode_tokens(queries[run], later=True)]
 
 
 def runs(sizes: Sequence[int]) -> Iterator[slice]:
@@ -272,9 +270,7 @@ def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> 
     fields = differing_fields(built, fingerprint)
     if not fields:
         return
-    details = "; ".join(
-        f"{name}: index {_short(built.get(name))}, here {_short(fingerprint.get(name))}" for name in fields
-    )
+    details = "; ".join(f"{name}: index {built.get(name)!r:.16}, here {fingerprint.get(name)!r:.16}" for name in fields)
     flags = ""  # of the model that made the generation, as far as its manifest has them
     if isinstance(made := manifest.settings.get("model"), dict):
         made = made | {"precision": built.get("precision", "")}
@@ -285,8 +281,3 @@ def check_fingerprint(manifest: Manifest, fingerprint: Mapping[str, object]) -> 
         f"index generation {manifest.id} was built by another embedder ({details}): use the settings it was built "
         f"with{flags}, or build an index with these settings in another folder (--index) and serve that"
     )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 16 else f"{text[:13]}…"

@@ -14,7 +14,6 @@ from indexer.generation.generation import Generation
 from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Store
-from rag.query.request import Limits
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue, ServedModel
 from rag.serving.store_access import older_ids, stores_of
@@ -196,7 +195,8 @@ class Follower:
                 self.model.embedder,
                 batcher=self.model.batcher,
                 reranker=self.reranker,
-                limits=Limits.of(settings),
+                synonyms=settings.synonyms,
+                close=settings.close,
             )
             retriever.warm()
         except PilotlightError:

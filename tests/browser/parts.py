@@ -28,7 +28,6 @@ def several(query: str) -> list[Hit]:
             section="",
             text="Es ist kalt. Schnee fällt auf die Hügel.",
             highlights=[],
-            sentence=(13, 40),
             language="de",
             duplicates=["https://docs.example/docs/16/teil.html"],
         ),

@@ -1,43 +1,14 @@
 """What can be done with a hit, and what a hostile one cannot do."""
 
 import re
-import threading
 
 import pytest
-from msgspec.structs import replace
 from playwright.sync_api import expect
 
-from rag.query.results import Hit
 from tests.browser.parts import EVIL, LONG, box, titles
 from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
-
-
-def test_the_sentence_nearest_in_meaning_comes_after_the_hits(page, retriever):
-    unmarked = make_hit(1, text="It is cold. Snow falls on the hills.", highlights=[], url="https://a.example/1")
-    found = [unmarked, make_hit(2, url="https://a.example/2")]
-
-    def answer(query: str) -> list[Hit]:
-        asked = retriever.requests[-1].sentences
-        if asked:
-            release.wait(20)
-        return [replace(found[0], sentence=(12, 36)) if asked else found[0], found[1]]
-
-    release = threading.Event()
-    retriever.hits = answer
-    page.goto("/")
-    box(page).fill("winter")
-    expect(titles(page)).to_have_count(2)
-    expect(page.locator("mark.near")).to_have_count(0)
-    release.set()
-    expect(page.locator("mark.near")).to_have_text("Snow falls on the hills.")
-    expect(page).to_have_url(re.compile(r"\?q=winter$"))
-    retriever.hits = [make_hit()]
-    box(page).fill("index")
-    expect(titles(page)).to_have_count(1)
-    page.wait_for_load_state("networkidle")
-    assert not retriever.requests[-1].sentences
 
 
 def test_a_file_opens_in_the_page_at_its_passage(page, plain_page, retriever):

@@ -34,7 +34,7 @@ from web.app import create_app
 @pytest.fixture
 def retriever():
     found = FakeRetriever()
-    found.hits = [make_hit(n, highlights=[(0, 1)], sentence=(2, 9), text=f"passage {n} \u2028 ü") for n in range(1, 8)]
+    found.hits = [make_hit(n, highlights=[(0, 1)], text=f"passage {n} \u2028 ü") for n in range(1, 8)]
     return found
 
 
@@ -55,7 +55,6 @@ def test_search_gives_what_the_retriever_gave(client, retriever):
     answer = client.search("a", k=3, facets=True)
     assert answer == retriever.search(SearchRequest("a", k=3, facets=True))
     assert answer.hits[0].highlights == [(0, 1)]
-    assert answer.hits[0].sentence == (2, 9)
     assert client.search("a", explain=True).hits[0].explanation == WHY
 
 
@@ -66,7 +65,6 @@ def test_every_option_arrives(client, retriever):
         "expand": "section",
         "offset": 2,
         "facets": True,
-        "sentences": True,
         "explain": True,
     }
     fields = {"language": ["en"], "date": {"from": "2026-01-01"}}

@@ -186,7 +186,7 @@ def simply(*requests: tuple[str, str, Any]) -> Callable[[Site], Asked]:
     return lambda _: list(requests)
 
 
-FACETS = {"facets": True, "explain": True, "sentences": True, "k": 50, "per_document": 0, "expand": "section"}
+FACETS = {"facets": True, "explain": True, "k": 50, "per_document": 0, "expand": "section"}
 HISTORY = [{"question": "What does the blue team say of bluegamma?", "answer": "The index is cold [1]."}]
 # what is asked of every operation; each must be here
 PLAIN = (

@@ -79,7 +79,7 @@ def document_of(hit: Hit) -> dict[str, Any]:
     return {"id": hit.document, **shared, "source": "site", "fetched_at": moment, "passages": [passage]}
 
 
-IDLE = ("lexical", "fuse", "rerank", "sentences")  # stages that take no time here
+IDLE = ("lexical", "fuse", "rerank")  # stages that take no time here
 
 
 class FakeRetriever:

@@ -62,7 +62,6 @@ class PageFields(Request):
     collection: Collection = DEFAULT_COLLECTION
     offset: Annotated[int, Meta(ge=0, le=FURTHEST, description="hits to skip")] = 0
     per_document: Annotated[int, Meta(ge=0, le=MAX_K)] | None = None
-    sentences: bool = False
     explain: bool = False
     open: Annotated[str, Meta(description="id of a passage to show with its whole section")] = ""
 
@@ -183,8 +182,7 @@ def index() -> str:
         day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search = structs.replace(search, facets=True, expand="section" if opened else "none")
-    repeats = bool(opened) or search.sentences  # what is shown already, with more of it
-    answer = requests.run(search, via=None if repeats else "page")
+    answer = requests.run(search, via=None if opened else "page")  # which repeats what is shown, with more of it
     return render_template("page.html", **g.form, **_shown(answer, asked), opened=opened, asked=asked)
 
 
@@ -208,7 +206,6 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
         "filter": search.only.as_dict() if search.only else None,
     }
     bounds = (("Only with", answer.required), ("Without", answer.excluded))
-    unmarked = answer.close and not search.sentences and any(not hit.highlights for hit in answer.hits)
     return {
         "state": "answer" if answer.hits else "none",
         "pages": _pages(answer.hits, asked),
@@ -221,7 +218,6 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
         "question": question if g.form["answers"] else None,
         "next": answer.next,
         "search_id": answer.search_id,
-        "unmarked": unmarked,
     }
 
 
@@ -259,7 +255,7 @@ def _passage(hit: Hit, asked: PageSearch) -> dict[str, Any]:
         "link": _link(hit, asked),
         "section": section,
         "why": list(in_words(hit.explanation)) if hit.explanation else [],  # the steps to its score
-        "snippet": make_snippet(hit.text, hit.highlights, hit.sentence, is_code=is_code),
+        "snippet": make_snippet(hit.text, hit.highlights, is_code=is_code),
         "whole": whole or None,  # with its section, where that was asked for
         "citation": BIDI_CONTROLS.sub("", citation),
         "also": [asked.places.link_to(url) for url in hit.duplicates[:ALSO]],

@@ -18,7 +18,6 @@ LEAD_CHARS = 110  # above that, shown before the first match
 LONGEST_WORD = 120  # characters without a space that are kept whole: an address, a path
 CELL = " | "  # between the cells of a row
 MARK = Markup("<mark>")
-NEAR = Markup('<mark class="near">')  # a sentence that is near in meaning, but has no word of the query
 SHAPES = {  # what can be wider than the page is reached by keys, to be scrolled
     "text": Markup("<p>{}</p>"),
     "table": Markup('<div class="rows" tabindex="0"><table>{}</table></div>'),
@@ -57,30 +56,27 @@ class TextBlock(NamedTuple):
 def make_snippet(
     text: str,
     highlights: Iterable[Span],
-    sentence: Span | None = None,
     *,
     is_code: bool = False,
     size: int = SNIPPET_CHARS,
 ) -> Markup:
     """Cut about `size` characters around the richest run of matches and mark the matches in it.
 
-    It begins and ends where a sentence, a row or a line of code does; a longer one is cut between words. Where nothing
-    matches, `sentence` is marked instead. `is_code` says that the text is of a file of source code.
+    It begins and ends where a sentence, a row or a line of code does; a longer one is cut between words. `is_code`
+    says that the text is of a file of source code.
     """
     text = text.rstrip()
-    spans, opening = merge_spans(highlights, len(text)), MARK
-    if not spans and sentence:
-        spans, opening = merge_spans([sentence], len(text)), NEAR
+    spans = merge_spans(highlights, len(text))
     blocks = split_blocks(text, is_code=is_code)
     start, end = (0, len(text)) if len(text) <= size else _window(text, blocks, spans, size)
-    return _render(text, blocks, spans, (start, end), opening)
+    return _render(text, blocks, spans, (start, end))
 
 
 def make_text(text: str, highlights: Iterable[Span] = (), *, is_code: bool = False) -> Markup:
     """Show a text whole, with the spans that match marked."""
     text = text.rstrip()
     spans = merge_spans(highlights, len(text))
-    return _render(text, split_blocks(text, is_code=is_code), spans, (0, len(text)), MARK)
+    return _render(text, split_blocks(text, is_code=is_code), spans, (0, len(text)))
 
 
 def make_section(section: str, text: str, highlights: Iterable[Span], *, is_code: bool = False) -> Markup:
@@ -110,20 +106,20 @@ def merge_spans(spans: Iterable[Span], length: int) -> list[Span]:
     return merged
 
 
-def mark(text: str, spans: Iterable[Span], start: int, end: int, opening: Markup = MARK) -> Markup:
+def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
     """Escape text[start:end] with the parts that lie in sorted, disjoint `spans` inside <mark>."""
     pieces: list[Markup] = []
     position = start
     for span_start, span_end in spans:
         left, right = max(span_start, start), min(span_end, end)
         if left < right:
-            pieces += [escape(text[position:left]), opening, escape(text[left:right]), Markup("</mark>")]
+            pieces += [escape(text[position:left]), MARK, escape(text[left:right]), Markup("</mark>")]
             position = right
     pieces.append(escape(text[position:end]))
     return Markup("").join(pieces)
 
 
-def _render(text: str, blocks: Iterable[TextBlock], spans: list[Span], shown: Span, opening: Markup) -> Markup:
+def _render(text: str, blocks: Iterable[TextBlock], spans: list[Span], shown: Span) -> Markup:
     """Return the blocks of a stretch, each an element; what is cut off at either end is said by an ellipsis."""
     start, end = shown
     parts = [TextBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
@@ -135,11 +131,11 @@ def _render(text: str, blocks: Iterable[TextBlock], spans: list[Span], shown: Sp
             for line_start, line_end in _lines(text, part.start, part.end):
                 row, position = Markup(""), line_start
                 for cell in text[line_start:line_end].split(CELL):
-                    row += ROW_CELL.format(mark(text, spans, position, position + len(cell), opening))
+                    row += ROW_CELL.format(mark(text, spans, position, position + len(cell)))
                     position += len(cell) + len(CELL)
                 inner += ROW.format(row)
         else:
-            inner, cut = mark(text, spans, part.start, part.end, opening), CUT
+            inner, cut = mark(text, spans, part.start, part.end), CUT
         gap = {"code": "\n", "table": ""}.get(part.kind, " ")
         if part is parts[0] and text[:start].strip():
             inner = cut + gap + inner

@@ -62,7 +62,7 @@
   function show(page) {
     const fresh = page.getElementById("results");
     const open = facets.querySelector("details")?.open;
-    for (const name of ["state", "marks", "search"]) results.dataset[name] = fresh.dataset[name] ?? "";
+    for (const name of ["state", "search"]) results.dataset[name] = fresh.dataset[name] ?? "";
     for (const id of ["results", "facets", "narrowed", "skip"]) {
       part(id).replaceChildren(...page.getElementById(id).childNodes);
     }
@@ -70,7 +70,6 @@
     count.textContent = page.getElementById("count").textContent.trim();
     document.title = page.title;
     dress();
-    mark();
     if (fresh.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
   }
 
@@ -79,7 +78,6 @@
     content.querySelector("h2").textContent = title;
     content.querySelector("p").textContent = message;
     results.dataset.state = "failure";
-    results.dataset.marks = "";
     results.replaceChildren(content);
     facets.replaceChildren();
     part("skip").replaceChildren();
@@ -128,25 +126,6 @@
   function search() {
     remember(address());
     return load();
-  }
-
-  // the sentence nearest in meaning takes longer to find than all hits together, so they are shown before
-  async function mark() {
-    const url = results.dataset.marks;
-    const mine = turn;
-    if (!url) return;
-    results.dataset.marks = "";
-    let fresh = null;
-    try {
-      fresh = (await fetchPage(url, request.signal)).page;
-    } catch {
-      // then nothing is marked
-    }
-    if (!fresh || mine !== turn) return;
-    for (const hit of results.querySelectorAll(".hit")) {
-      const [text, marked] = [hit, fresh.getElementById(hit.id)].map((one) => one?.querySelector(".text:not(.whole)"));
-      if (text && marked?.querySelector(".near")) text.replaceChildren(...marked.childNodes);
-    }
   }
 
   // --- the list as the popup of a combobox: a grid, as its rows hold links and buttons
@@ -323,7 +302,6 @@
   box.setAttribute("role", "combobox");
   box.setAttribute("aria-autocomplete", "list");
   dress();
-  mark();
   box.value ||= new URL(location.href).searchParams.get("q") ?? ""; // not in the page of a server too busy to look
   if (results.dataset.state === "waiting") timer = setTimeout(load, RETRY_MS);
 })();

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from indexer.generation.generation import Generation
-from rag.query.request import Limits, SearchRequest
+from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, in_words
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue
@@ -84,7 +84,7 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     lines = [f"## Part {n}\n\nVacuum {' '.join(f'word{n}x{place}' for place in range(99))}." for n in range(6)]
     (site.source / "long.md").write_text("# Long\n\n" + "\n\n".join(lines))
     site.build()
-    answer = Retriever(Generation.open(site.index), DummyEmbedder(), limits=Limits(per_document=2)).answer_query(
+    answer = Retriever(Generation.open(site.index), DummyEmbedder()).answer_query(
         SearchRequest("vacuum reclaims storage", explain=True)
     )
     whys = {hit.title: hit.explanation for hit in answer.hits}

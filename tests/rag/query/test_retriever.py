@@ -17,8 +17,8 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag import deadline
 from rag.errors import DeadlinePassed
-from rag.query.request import MODES, Limits, SearchRequest
-from rag.query.results import as_text, count_facets, split_sentences
+from rag.query.request import MODES, SearchRequest
+from rag.query.results import as_text, count_facets
 from rag.query.retriever import Retriever
 from rag.serving.live import LiveRetriever
 from rag.settings import load
@@ -30,7 +30,7 @@ WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa".split()
 
 
 def opened(site, **limits):
-    return Retriever(Generation.open(site.index), DummyEmbedder(), limits=Limits(**limits))
+    return Retriever(Generation.open(site.index), DummyEmbedder(), **limits)
 
 
 def ask(retriever, query, **options):
@@ -68,7 +68,7 @@ def test_the_right_passage_is_first(retriever):
     assert answer.hits[1].scores["lexical"] is None
     assert answer.generation == retriever.generation.manifest.id
     took = answer.took_ms
-    assert list(took) == ["embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"]
+    assert list(took) == ["embed", "dense", "lexical", "fuse", "rerank", "total"]
     assert took["total"] >= took["embed"] + took["dense"] - 0.002
 
 
@@ -158,21 +158,6 @@ def test_facets_count_documents(many):
     assert {share["value"] for share in first["content_type"]} <= {"text/plain", "text/markdown"}
 
 
-def test_a_sentence_is_marked_where_no_word_matches_and_a_vector_spares_the_model(site):
-    (site.source / "birds.md").write_text("# Birds\n\nSparrows sing at dawn. Owls hunt at night.\n", encoding="utf-8")
-    site.build()
-    retriever = opened(site)
-    hits = ask(retriever, "owls", k=4, sentences=True).hits
-    assert hits[0].highlights
-    assert hits[0].sentence is None
-    vector = retriever.embedder.encode(["owls hunt"], role="query")[0]
-    answer = retriever.answer_query(SearchRequest("zebra", k=4, sentences=True), vector)
-    hit = next(hit for hit in answer.hits if "Owls" in hit.text)
-    assert hit.text[slice(*hit.sentence)] == "Owls hunt at night."
-    assert answer.took_ms["embed"] == 0
-    assert all(hit.sentence is None for hit in ask(retriever, "zebra", k=4).hits)
-
-
 @pytest.fixture
 def secret(site):
     (site.source / "secret.md").write_text("# Secret\n\nThe ceratops of max_wal_senders stay hidden, as does vacxum.\n")
@@ -260,29 +245,6 @@ def test_one_search_takes_few_calls_in_few_modules(site: Site) -> None:
     assert len(answer.get_json()["hits"]) == 10
     assert sum(calls.values()) <= MOST_CALLS, calls
     assert len(calls) <= MOST_MODULES, calls
-
-
-@pytest.mark.parametrize(
-    ("text", "sentences"),
-    [
-        (
-            "It burns gas. The flame is small! Is it lit now?",
-            ["It burns gas.", "The flame is small!", "Is it lit now?"],
-        ),
-        ("“It is always lit.” So he said, again.", ["“It is always lit.”", "So he said, again."]),
-        ("Version 17.2 of the manual. Ok.", ["Version 17.2 of the manual."]),
-        ("A heading line\n\n  an item of it\n", ["A heading line", "an item of it"]),
-        (
-            "小さな火はいつも燃えています。水をかけてはいけません！",
-            ["小さな火はいつも燃えています。", "水をかけてはいけません！"],
-        ),
-        ("no end of a sentence", ["no end of a sentence"]),
-        ("...", []),
-        ("", []),
-    ],
-)
-def test_sentences_and_lines_are_told_apart(text: str, sentences: list[str]) -> None:
-    assert [text[start:end] for start, end in split_sentences(text)] == sentences
 
 
 def facts(url: str, source: str = "https://a.example/", language: str | None = "en") -> DocumentFacts:

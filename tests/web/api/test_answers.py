@@ -68,7 +68,7 @@ def test_whole_answer(client, retriever):
     assert body["answer"] == "Over a subset [2]. Also [1]."
     assert [found["number"] for found in body["citations"]] == [2, 1]
     assert (body["query"], len(body["hits"]), body["finish_reason"]) == ("why?", 2, "stop")
-    stages = {"embed", "dense", "lexical", "fuse", "rerank", "sentences", "total"}
+    stages = {"embed", "dense", "lexical", "fuse", "rerank", "total"}
     assert set(body["took_ms"]) == stages | {"first_token", "answer"}
     assert retriever.calls == [("why?", 2, "dense")]
     assert retriever.requests[0].collection == "notes"

@@ -60,7 +60,7 @@ def test_searches_of_every_way_are_kept(kept):
     kept.client.post(SEARCH, json={"query": "post", "collection": "notes"})
     batch = kept.client.post(f"{SEARCH}/batch", json={"queries": [{"query": "one"}, {"query": "two"}]}).get_json()
     assert len({each["search_id"] for each in batch["answers"]}) == 2
-    for address in ("/?q=a&open=chunk-1", "/?q=a&sentences=true", "/?q=a&offset=10", f"{SEARCH}?q=a&offset=10"):
+    for address in ("/?q=a&open=chunk-1", "/?q=a&offset=10", f"{SEARCH}?q=a&offset=10"):
         assert kept.client.get(address).status_code == 200  # repeats or goes on: no search of its own
     page = kept.client.get("/?q=va", headers={"X-Pilotlight-Typing": "1"}).text  # counts once it was seen
     assert told(kept.client, search_id=page.partition('data-search="')[2][:32], feedback="seen") == 204

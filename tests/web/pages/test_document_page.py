@@ -113,14 +113,6 @@ def test_the_richest_run_of_matches_wins():
     assert "<mark>partial</mark> <mark>index</mark> on <mark>fsync</mark>" in snippet
 
 
-def test_a_sentence_is_marked_only_where_no_word_is():
-    text = "Filler words go on. " * 60 + "Here & now it is said. " + "More filler follows. " * 60
-    span = (text.index("Here"), text.index(" More"))
-    assert 'go on. <mark class="near">Here &amp; now it is said.</mark> More filler' in make_snippet(text, [], span)
-    assert "near" not in make_snippet(text, [(0, 6)], span)
-    assert make_snippet("Short one.", [], (6, 400)) == '<p>Short <mark class="near">one.</mark></p>'
-
-
 def test_code_keeps_its_lines():
     html = make_text(CODE, [(CODE.index("SELECT"), CODE.index("SELECT") + 6)])
     assert "<p>The example makes a table and asks it:</p>" in html
