@@ -27,44 +27,6 @@ def module(name: str) -> ModuleType:
     return importlib.import_module(f"benchmark.{name}")
 
 
-class FakePeer:
-    def __init__(self, name: str, precision: str, error: Exception | None = None) -> None:
-        self.name, self.precision, self._error = name, precision, error
-
-    def load(self) -> None:
-        if self._error:
-            raise self._error
-
-    def embed(self, texts):
-        return np.tile(np.array([0.6, 0.8], dtype=np.float32), (len(texts), 1))
-
-
-def test_ratios_are_to_the_best_peer_and_never_to_ourselves():
-    kinds = [("LangChain eager", "fp32"), ("OpenVINO", "bf16"), ("OpenVINO", "int8"), ("Pilotlight native", "int8")]
-    loaded = {f"{name} {precision}": (FakePeer(name, precision), 1.0) for name, precision in kinds}
-    times = zip(loaded, ([8.0, 8.0], [2.0, 2.0], [1.0, 1.0], [0.5, 0.5]), strict=True)
-    ours = module("embed").compare("1 × 15 tokens", dict(times), loaded)[-1]
-    assert (ours["best_float_peer"], ours["best_peer"]) == ("OpenVINO bf16", "OpenVINO int8")
-    assert (ours["vs_best_float"], ours["vs_best_any"], ours["vs_langchain"]) == (4.0, 2.0, 16.0)
-
-
-@pytest.mark.parametrize("only", [(), ("native",)])
-def test_a_contestant_that_cannot_run_gets_a_row_and_the_others_run(only):
-    missing = ImportError("No module named 'openvino'", name="openvino")
-    peers = [
-        FakePeer("SentenceTransformer eager", "fp32"),  # the reference
-        FakePeer("OpenVINO", "fp32", missing),
-        FakePeer("ONNX Runtime", "int8", RuntimeError("no such\n  operator")),
-        FakePeer("Pilotlight native", "bf16"),
-    ]
-    loaded, rows = module("embed").load(peers, only, ["a", "b"])
-    assert list(loaded) == ["SentenceTransformer eager fp32", "Pilotlight native bf16"]
-    assert only or rows == [
-        {"contestant": "OpenVINO fp32", "note": "not installed: openvino"},
-        {"contestant": "ONNX Runtime int8", "note": "does not run: no such operator"},
-    ]
-
-
 ROWS = [
     {"name": "1 × 8 tokens", "contestant": "LangChain eager fp32", "median_ms": 9.0},
     {"name": "1 × 8 tokens", "contestant": "Pilotlight native bf16", "median_ms": 0.3, "tokens_per_s": 99},

@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -42,14 +41,6 @@ def test_sets_of_features(machine, features, isa, isas):
     assert cpu.isa_of(machine, set(features.split())) == isa
 
 
-def test_this_machine():
-    found = cpu.detect()
-    assert 1 <= found.cores <= (os.cpu_count() or 1)
-    assert found.name
-    assert found.isa in found.isas
-    assert found.isas[-1] == "generic"
-
-
 class FakeLibc:
     """A C library whose processor has every feature, active in the leaves where `active` says so."""
 
@@ -63,13 +54,6 @@ class FakeLibc:
         self.calls.append(arguments)
         ctypes.set_errno(self.refusal)
         return -1 if self.refusal else 0
-
-
-def test_what_the_system_does_not_let_programs_use_is_not_there(monkeypatch):
-    libc = FakeLibc(active=0)
-    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: libc)
-    assert cpu._read_x86() == (frozenset(), 0, ())
-    assert libc.calls == []
 
 
 def test_amx_needs_permission(monkeypatch):
@@ -174,17 +158,3 @@ def test_what_torch_is_told_never_overrides_the_user():
 def test_importing_embedder_sets_the_environment_and_imports_no_torch():
     code = "import os, sys, embedder, embedder.config; print('torch' in sys.modules, os.environ['LRU_CACHE_CAPACITY'])"
     assert child(code).stdout.split() == ["False", "1024"]
-
-
-def test_doctor_says_what_is_used(monkeypatch, request):
-    monkeypatch.delenv("PILOTLIGHT_ISA", raising=False)
-    cpu.detect.cache_clear()  # of what the variable said
-    request.addfinalizer(cpu.detect.cache_clear)
-    code = "from rag.commands.cli import main; raise SystemExit(main(['doctor', '--json']))"
-    free = json.loads(child(code).stdout)
-    assert free["cpu"]["isas"] == list(cpu.detect().isas)
-    assert free["embedder"]["engine"] == "native"
-    forced = json.loads(child(code, PILOTLIGHT_ISA="generic").stdout)
-    assert (forced["cpu"]["isa"], forced["embedder"]["precision"]) == ("generic", "fp32")
-    text = child("from rag.commands.cli import main; raise SystemExit(main(['doctor']))").stdout
-    assert f"  {'isas':<24} {json.dumps(list(cpu.detect().isas))}\n" in text

@@ -13,7 +13,6 @@ from embedder.engines.build_worker import write_weights
 from embedder.engines.plan import Plan
 from embedder.errors import ModelError
 from embedder.model.checkpoint import read_head
-from embedder.model.encoder import load_module
 from embedder.model.spec import read_cross_encoder
 from tests.embedder.conftest import WORDS, config_of, save_tokenizer
 
@@ -135,19 +134,6 @@ def test_a_folder_that_sentence_transformers_saved(make_cross_encoder, theirs, s
     CrossEncoder(str(plain), device="cpu", activation_fn=torch.nn.Identity()).save_pretrained(str(tmp_path / "saved"))
     model = start(tmp_path / "saved", "eager")
     assert np.abs(model.activated(logits(model)) - theirs(plain)).max() < 1e-3
-
-
-def test_a_module_with_types_exports_for_every_size(make_cross_encoder, theirs):
-    """As `aot` does it; what follows the export is the same for every model."""
-    spec = read_cross_encoder(make_cross_encoder("bert"))
-    module = load_module(spec)
-    sizes = {0: torch.export.Dim("batch", min=1, max=99), 1: torch.export.Dim("sequence", min=2, max=spec.max_length)}
-    ids = torch.zeros(2, 8, dtype=torch.int64)
-    with torch.no_grad():
-        program = torch.export.export(module, (ids, torch.ones_like(ids)), dynamic_shapes={"ids": sizes, "mask": sizes})
-        ids = torch.randint(0, 2 * 64, (3, 30))
-        mask = torch.ones_like(ids)
-        assert torch.allclose(program.module()(ids, mask), module(ids, mask), atol=1e-5)
 
 
 def test_pairs_are_cut_to_the_length_of_the_model(make_cross_encoder, start):

@@ -131,17 +131,6 @@ def test_errors_come_back_as_they_were(make_model: Callable[[str], Path], tmp_pa
     assert left(plan) == []
 
 
-def test_a_model_that_changes_meanwhile_is_not_built(make_model: Callable[[str], Path], tmp_path: Path) -> None:
-    folder = make_model("bert")
-    plan = Plan(EmbedderConfig(model=str(folder), engine="aot", cache_dir=tmp_path / "cache"))
-    key = plan.package_key
-    assert key is not None
-    config = folder / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"hidden_act": "relu"}))
-    with pytest.raises(PackageError, match="has just been changed: try again"):
-        ensure_package(plan, key)
-
-
 @pytest.mark.parametrize(
     ("script", "told"),
     [

@@ -122,22 +122,3 @@ def test_another_interface_is_told(compiled, monkeypatch, name, value):
     monkeypatch.setattr(library, name, value)
     with pytest.raises(PackageError, match=r"has a library with another interface .*: remove it to build it again"):
         library.load_library(compiled)
-
-
-def test_no_interface_is_told(tmp_path):
-    source, target = tmp_path / "empty.cpp", tmp_path / library.LIBRARY
-    source.write_text("int nothing;")
-    subprocess.run(["g++", "-shared", "-fPIC", str(source), "-o", str(target)], check=True)
-    with pytest.raises(PackageError, match=rf"{tmp_path} has a library .* \(none, not \["):
-        library.load_library(target)
-
-
-@pytest.mark.skipif(library.architecture() != "x86_64", reason="AVX-512's intrinsics are x86-64's")
-def test_the_expanded_example_is_what_the_macros_expand_to():
-    header = library.SOURCES / "tile_avx512.h"
-    line = ["g++", "-E", "-P", "-mavx512f", "-x", "c++", "-"]
-    program = f'#include "{header}"\nEXAMPLE PL_TILE(2, PL_STEP_FP32)'
-    done = subprocess.run(line, input=program, capture_output=True, text=True, check=True).stdout
-    expanded = "".join(re.findall(r'"(.*?)"', done.partition("EXAMPLE")[2].partition(": [a]")[0]))
-    shown = header.read_text().partition("PL_TILE(2, PL_STEP_FP32), two")[2].partition(": [a]")[0]
-    assert re.findall(r'^//\s+"([^"]*)"', shown, re.MULTILINE) == [one for one in expanded.split(r"\n\t") if one]

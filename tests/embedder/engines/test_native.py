@@ -15,7 +15,7 @@ from embedder import cpu
 from embedder.engines import library
 from embedder.engines import native as kernel
 from embedder.engines.build_worker import write_weights
-from embedder.errors import ModelError, PackageError
+from embedder.errors import ModelError
 from embedder.model.encoder import load_module
 from embedder.model.spec import read_spec
 from tests.embedder.engines.kernels import (
@@ -133,12 +133,6 @@ def test_calls_from_many_threads_get_their_own_vectors(make_model, start):
 
 
 @needs_kernels
-def test_a_token_without_weights_is_told(make_model, start):
-    with pytest.raises(ModelError, match=r"tokenizer\.json has tokens"):
-        start(make_model("bert")).encode([[5, 64]])
-
-
-@needs_kernels
 def test_engines_come_and_go(make_model, start):
     model = make_model("bert")
     before = threading.active_count()
@@ -154,12 +148,6 @@ def test_a_text_longer_than_the_positions_is_told(make_model, start):
         assert engine.encode([[5] * longest]).shape == (1, 64)
         with pytest.raises(ModelError, match=f"a text of {longest + 1} tokens is longer than the {longest} that"):
             engine.encode([[5], [5] * (longest + 1)])
-
-
-@needs_kernels
-def test_an_instruction_set_without_kernels_is_told(make_model, start):
-    with pytest.raises(PackageError, match="has no kernels for power11"):
-        start(make_model("bert"), isa="power11")
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import time
 
 import pytest
 
-from embedder.config import default_folder
 from embedder.engines import package
-from embedder.engines.package import check_private, ensure, open_private, package_folder
+from embedder.engines.package import check_private, ensure, open_private
 from embedder.engines.plan import PackageKey
 from embedder.errors import CacheError, PackageError
 
@@ -33,13 +32,6 @@ def test_built_once_and_found_again(tmp_path, built):
     assert ensure(tmp_path / "cache", KEY, never) == built.parent
     assert [p.name for p in built.parent.parent.iterdir()] == [KEY.folder_name]  # no leftovers
     assert built.parent.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(PackageKey)])
-def test_every_field_changes_the_place(tmp_path, field):
-    value = getattr(KEY, field)
-    other = dataclasses.replace(KEY, **{field: value + 1 if isinstance(value, int) else value + "x"})
-    assert package_folder(tmp_path, other) != package_folder(tmp_path, KEY)
 
 
 def test_a_package_of_another_machine_is_refused_by_name(built, tmp_path):
@@ -119,15 +111,6 @@ def test_a_full_disk_leaves_the_package_before_it_usable(small_disk):
     assert ensure(small_disk / "cache", KEY, build) == before
 
 
-def test_the_folder_is_made_private(tmp_path):
-    assert open_private(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
-
-
-def test_follows_xdg(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "pilotlight"
-
-
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
 def test_writable_by_others_is_refused(tmp_path, mode):
     tmp_path.chmod(mode)
@@ -146,9 +129,3 @@ def test_a_link_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with pytest.raises(CacheError, match="symbolic link"):
         open_private(tmp_path / "link")
-
-
-def test_a_file_in_the_way_is_named(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(CacheError, match="cannot be used"):
-        open_private(tmp_path / "file" / "cache")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
 from embedder.engines.library import find_compiler
-from embedder.engines.pytorch import TorchEngine, compile_module, group_by_length, pad
+from embedder.engines.pytorch import TorchEngine, compile_module, group_by_length
 
 
 class Words(nn.Module):
@@ -66,9 +66,3 @@ def test_batches_hold_every_text_once_within_the_budget_and_with_little_padding(
     assert sum(padded) < 1.05 * sum(lengths)
     assert group_by_length([9000], budget=4096) == [[0]]
     assert group_by_length([]) == []
-
-
-def test_padding_is_on_the_right_and_masked() -> None:
-    ids, mask = pad([[101, 7, 102], [101, 102]], 9)
-    assert ids.tolist() == [[101, 7, 102], [101, 102, 9]]
-    assert mask.tolist() == [[1, 1, 1], [1, 1, 0]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from embedder.model.checkpoint import angle_table, relative_position_bias
+from embedder.model.checkpoint import relative_position_bias
 from embedder.model.encoder import Encoder, ModernEncoder, TransformersEncoder, load_module
 from embedder.model.spec import read_spec, shape_of
 from tests.embedder.engines.kernels import KINDS, ODD_MODERN
@@ -68,16 +68,3 @@ def test_position_bias_table_is_that_of_the_reference():
     buckets = MPNetEncoder.relative_position_bucket(relative)
     table = torch.randn(32, 3, generator=torch.Generator().manual_seed(2))
     assert np.array_equal(relative_position_bias(table.numpy(), length), table[buckets].permute(2, 0, 1).numpy())
-
-
-@pytest.mark.parametrize("theta", [10_000.0, 160_000.0])
-def test_angles_of_rotary_positions_are_those_of_the_reference(theta):
-    """Rounded once, so they differ from those of torch by one in the last place at most."""
-    from transformers import ModernBertConfig
-    from transformers.models.modernbert.modeling_modernbert import ModernBertRotaryEmbedding
-
-    angles = {"full_attention": {"rope_theta": theta, "rope_type": "default"}}
-    config = ModernBertConfig(hidden_size=128, num_attention_heads=2, num_hidden_layers=1, rope_parameters=angles)
-    cosines, sines = ModernBertRotaryEmbedding(config)(torch.zeros(1), torch.arange(8192)[None], "full_attention")
-    expected = torch.cat([cosines[0, :, :32], sines[0, :, :32]], -1).numpy()
-    assert np.abs(angle_table(theta, 8192, 64) - expected).max() < 1e-7

@@ -7,7 +7,6 @@ from embedder.config import PACKAGED, locate
 from embedder.errors import ModelError, RemoteCodeRefused
 from embedder.model.encoder import load_module
 from embedder.model.spec import read_spec
-from tests.embedder.conftest import save_modules
 
 
 @pytest.fixture
@@ -20,13 +19,6 @@ def test_packaged_model_is_read_from_its_own_files():
     spec = read_spec(locate(PACKAGED))
     assert (spec.name, spec.dimension, spec.max_length) == (PACKAGED, 384, 256)
     assert (spec.pooling, spec.normalize, spec.query_prompt) == (("mean",), True, "")
-
-
-@pytest.mark.parametrize(("mode", "pooling"), [("cls_token", "cls"), ("max_tokens", "max"), ("lasttoken", "lasttoken")])
-def test_pooling(folder, mode, pooling):
-    save_modules(folder, pooling=mode, normalize=False)
-    spec = read_spec(folder)
-    assert (spec.pooling, spec.normalize) == ((pooling,), False)
 
 
 def test_pooling_as_newer_sentence_transformers_write_it(folder):
@@ -46,11 +38,6 @@ def test_prompts_and_length(folder):
     spec = read_spec(folder)
     assert (spec.query_prompt, spec.document_prompt) == ("q: ", "p: ")
     assert (spec.max_length, spec.lowercase) == (32, True)
-
-
-def test_length_never_passes_the_positions(folder):
-    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 5000}')
-    assert read_spec(folder).max_length == 66
 
 
 def test_fingerprint_changes_with_weights_and_prompts(folder):

@@ -84,9 +84,7 @@ def test_the_test_looks_at_every_choice_of_signs_or_at_a_sample():
     assert p_value(np.array([0.3])) == 1
     assert p_value(np.full(10, 0.1)) == pytest.approx(2 / 2**10)  # all or none of them turned
     assert p_value(np.array([0.2, 0.1, -0.1])) == pytest.approx(6 / 8)  # of eight sums, six are as large
-    differences = np.random.default_rng(1).normal(0.02, 0.2, 200)
-    assert p_value(np.abs(differences)) < 0.001
-    assert p_value(differences) == p_value(differences)
+    assert p_value(np.random.default_rng(1).random(200)) < 0.001
 
 
 class Found:
