@@ -67,11 +67,6 @@ def locate(model: str, revision: str = "") -> Path:
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(model, revision=revision, allow_patterns=_PATTERNS))
-    except ImportError:
-        raise ModelError(
-            f"fetching {model} needs huggingface_hub, which is not installed: pip install huggingface_hub, or use a "
-            "local folder"
-        ) from None
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"cannot fetch {model}@{revision[:12]} from the hub ({reason}): use a local folder") from error

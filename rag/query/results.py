@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from urllib.parse import urlsplit
 
@@ -195,9 +196,7 @@ def count_facets(documents: "Iterable[DocumentFacts]") -> dict[str, list[Share]]
     """
     documents = list(documents)
     folders = [_folders_of(facts.url) for facts in documents]
-    shared, least, greatest = 0, min(folders, default=[]), max(folders, default=[])  # which share no more than all do
-    while shared < len(least) and least[shared : shared + 1] == greatest[shared : shared + 1]:
-        shared += 1
+    shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False)))
     values: dict[str, list[str | None]] = {name: [getattr(facts, name) for facts in documents] for name in FACETS[:3]}
     values["path"] = ["/" + "/".join(parts[: shared + 1]) if len(parts) > shared else None for parts in folders]
     shares = {}

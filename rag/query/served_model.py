@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.config import EmbedderConfig, Role
-from embedder.errors import EmbedderError, PilotlightError
+from embedder.errors import EmbedderError
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.generation.manifest import Manifest, differing_fields
@@ -228,8 +228,6 @@ class ServedModel:
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")
             self.embedder.encode(WARM_QUERIES, role="query")
-        except PilotlightError:
-            raise
         except MemoryError as error:
             raise RagError(f"there is no memory for model {self.name}: allow more") from error
         except OSError as error:
