@@ -11,7 +11,8 @@ _CRAWL = "concurrency max_total_bytes render_timeout render_bytes"  # of a sourc
 
 _SETTINGS = {  # what takes the place of some settings, and their names
     _CONSTANT: f"{_CRAWL} sites chunk_overlap ocr_confidence ocr_pages vector_index max_k max_query_chars "
-    "answer_support answer_timeout rerank_depth",
+    "answer_timeout rerank_depth",
+    "sentences of answers are not judged; their citations open the passages": "answer_support",
     "each search may ask for it": "expand per_document",
     "a filter of each search says which documents may be found": "boost",
     "vectors are as long as the model makes them: build the index anew": "dimensions",

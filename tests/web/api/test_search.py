@@ -8,6 +8,7 @@ from msgspec import structs
 
 from rag.query.request import Filter, SearchRequest, parameters_of
 from rag.query.results import Answer, Hit, Suggestion
+from tests.linear import check_linear, repeated
 from tests.web.fakes import make_hit
 from web.api.requests import filter_of_parameters
 
@@ -167,6 +168,15 @@ def test_unreadable_body(client, body, expected):
     response = client.post(URL, data=body, content_type="application/json")
     assert response.status_code == 400
     assert expected in response.get_json()["detail"]
+
+
+@pytest.mark.parametrize("unit", ["[", '{"a":', '"a":0,', "1", "1.", "1e9,", " ", '"\\ud83d', "\\n", "é", ", "])
+@pytest.mark.parametrize("head", ["", '{"input": "', '{"input": [', '{"input": 0.'])
+def test_whatever_a_body_repeats_is_read_in_linear_time(client, head, unit):
+    def send(text: str) -> None:
+        assert client.post("/v1/embeddings", data=text, content_type="application/json").status_code == 400
+
+    check_linear(send, repeated(unit, head), 1_000_000)
 
 
 def test_a_body_is_json_of_its_own_and_not_too_large(client):
