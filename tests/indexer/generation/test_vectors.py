@@ -7,7 +7,7 @@ import faiss
 import numpy as np
 import pytest
 
-from indexer.errors import IndexCorrupt, VectorError
+from indexer.errors import VectorError
 from indexer.generation.rows import RowSet
 from indexer.generation.vectors import VectorReader, VectorWriter
 
@@ -161,39 +161,3 @@ def test_vectors_of_another_length_are_refused(tmp_path: Path) -> None:
         reader.search(unit(1, 8)[0], 1)
     with pytest.raises(VectorError, match="NaN"):
         reader.search(np.full(16, np.nan, dtype=np.float32), 1)
-
-
-def other_indexes() -> list[faiss.Index]:
-    flat, half = faiss.IndexFlatIP(16), faiss.ScalarQuantizer.QT_fp16
-    return [
-        faiss.IndexFlatL2(16),
-        faiss.IndexScalarQuantizer(16, half, faiss.METRIC_L2),
-        faiss.IndexScalarQuantizer(16, faiss.ScalarQuantizer.QT_8bit_direct, faiss.METRIC_INNER_PRODUCT),
-        faiss.IndexHNSWSQ(16, half, 4, faiss.METRIC_INNER_PRODUCT),  # of an older program
-        faiss.IndexRefineFlat(flat),
-        faiss.IndexRefine(flat, faiss.IndexScalarQuantizer(16, half, faiss.METRIC_INNER_PRODUCT)),
-        faiss.IndexIVFFlat(flat, 16, 1, faiss.METRIC_INNER_PRODUCT),
-    ]
-
-
-@pytest.mark.parametrize("number", range(7))
-def test_other_indexes_are_refused(tmp_path: Path, number: int) -> None:
-    path = tmp_path / "v"
-    faiss.write_index(other_indexes()[number], str(path))
-    with pytest.raises(IndexCorrupt, match="of another kind"):
-        VectorReader(path)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_whole_index_is_refused(tmp_path: Path, kind: str) -> None:
-    path = write(tmp_path / "v", unit(MANY, 32), kind, 512)
-    content = path.read_bytes()
-    for damaged in (b"", b"garbage", b"IxRF", *(content[:size] for size in (10, 60, len(content) // 3, -1))):
-        path.write_bytes(damaged)
-        with pytest.raises(IndexCorrupt):
-            VectorReader(path)
-
-
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="cannot write"):
-        VectorWriter(4).write(tmp_path / "no" / "such" / "folder")

@@ -1,8 +1,6 @@
 import math
 import random
-import resource
 import shutil
-import signal
 from itertools import product
 from pathlib import Path
 
@@ -188,21 +186,6 @@ def test_a_finished_folder_has_only_what_it_needs(tmp_path):
     assert rows(reader, '"dead tuples"') == [0]
     empty = LexicalReader(write(tmp_path / "empty", []))
     assert (empty.count, rows(empty, "word")) == (0, [])
-
-
-def test_a_full_disk_is_told(tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    writer = LexicalWriter(tmp_path / "lexical")
-    for row in range(2_000):
-        writer.add(row, title="", section="", text=f"word{row} " * 20)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, hard))
-    try:
-        with pytest.raises(OSError, match="cannot write"):
-            writer.finish()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    writer.close()
 
 
 def test_documents_of_several_languages_are_found_by_inflected_words(tmp_path):
