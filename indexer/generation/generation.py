@@ -10,24 +10,12 @@ import numpy.typing as npt
 
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
+from indexer.generation import manifest as manifests
 from indexer.generation.documents import DocumentReader
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.vocabulary import Heading
-from indexer.generation.manifest import (
-    DOCUMENTS,
-    GENERATIONS,
-    LEXICAL,
-    ROWS,
-    TOKENS,
-    VECTORS,
-    check_files,
-    corrupt,
-    current_id,
-    generation_folder,
-    guarded,
-    read_manifest,
-)
+from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, ROWS, TOKENS, VECTORS
 from indexer.generation.rows import ROW, RowFacts, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
 
@@ -44,9 +32,9 @@ class Generation:
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
         """Open a generation folder, after its checksums unless these are checked; raises IndexCorrupt with the file."""
         self.folder = folder
-        self.manifest = read_manifest(folder)
+        self.manifest = manifests.read_manifest(folder)
         if not are_checked:
-            check_files(folder, self.manifest)
+            manifests.check_files(folder, self.manifest)
         counts = self.manifest.counts
         self._vectors = VectorReader(folder / VECTORS)
         self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages)
@@ -54,7 +42,7 @@ class Generation:
         self._rows = read_array(folder / ROWS, ROW)
         self.tokens = TokenReader(folder, counts.chunks) if TOKENS in self.manifest.files else None
         self.select = lru_cache(FILTERS)(self._documents.select)
-        self._find_headings = guarded(folder / LEXICAL, self._lexical.headings.find)
+        self._find_headings = manifests.guarded(folder / LEXICAL, self._lexical.headings.find)
         self.read_query = self._lexical.read
         self.vectors = self._vectors.vectors
         self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
@@ -66,20 +54,20 @@ class Generation:
             (DOCUMENTS, (self._documents.documents, self._documents.chunks), (counts.documents, counts.chunks)),
         ):
             if found != wanted:
-                raise corrupt(folder / name, "its counts do not match the manifest")
+                raise manifests.corrupt(folder / name, "its counts do not match the manifest")
 
     @classmethod
     def open(cls, index_dir: Path, generation_id: str | None = None) -> Self:
         """Open the live generation of an index, or a given one; raises IndexMissing, or IndexCorrupt with the file."""
         if generation_id is not None:
-            return cls(generation_folder(index_dir, generation_id))
+            return cls(manifests.generation_folder(index_dir, generation_id))
         while True:
-            name = current_id(index_dir)
+            name = manifests.current_id(index_dir)
             try:
                 return cls(index_dir / GENERATIONS / name)
             except IndexCorrupt:
                 # Two builds may have ended meanwhile, and taken away the generation that was live before them.
-                if current_id(index_dir) == name:
+                if manifests.current_id(index_dir) == name:
                     raise
 
     def search_vectors(

@@ -39,19 +39,7 @@ KEYS = "keys.json"
 JOBS = "jobs"
 PUSHED = "pushed"
 INSIGHTS = "insights"
-NAMES = {
-    CURRENT,
-    f"{CURRENT}.new",
-    GENERATIONS,
-    BUILDING,
-    LOCK,
-    COLLECTIONS,
-    REPOSITORIES,
-    KEYS,
-    JOBS,
-    PUSHED,
-    INSIGHTS,
-}
+NAMES = {CURRENT, "CURRENT.new", GENERATIONS, BUILDING, LOCK, COLLECTIONS, REPOSITORIES, KEYS, JOBS, PUSHED, INSIGHTS}
 DEFAULT = "default"  # the collection that is the index folder itself
 
 SCHEMA_VERSION = 3

@@ -4,8 +4,6 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -40,7 +38,6 @@ READER_VERSION = 16  # raise it whenever pages would be parsed or cut in another
 INDEXED = "indexed"  # outcome of a page that became a document
 _INDEXED_WITH = INDEXED + ": "  # the same, before its notes
 _NOTES = "; "  # between them
-_SETTLED = timedelta(seconds=2)  # age from which a modification time, in whole seconds, tells versions apart
 _PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome FROM pages"
 
 
@@ -65,19 +62,12 @@ def record_of(page: Page, outcome: str) -> PageRecord:
     def can_be_sent(value: str | None) -> bool:  # in the header of a request: servers say anything
         return bool(value and value.isascii() and value.isprintable())
 
-    def is_settled() -> bool:  # the page can no longer change within the second in which it was last modified
-        try:
-            modified = parsedate_to_datetime(page.last_modified or "")
-            return datetime.fromisoformat(page.fetched_at) - modified >= _SETTLED
-        except (ValueError, TypeError, OverflowError):  # no date, one without a zone, one of no calendar
-            return False
-
     return PageRecord(
         url=page.url,
         source=page.source,
         requested=page.requested or page.url,
         etag=page.etag if can_be_sent(page.etag) else None,
-        last_modified=page.last_modified if can_be_sent(page.last_modified) and is_settled() else None,
+        last_modified=page.last_modified if can_be_sent(page.last_modified) else None,
         content_hash=page.content_hash,
         links=page.links,
         noindex=page.noindex,

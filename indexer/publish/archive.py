@@ -6,32 +6,19 @@ of its record, and nothing is published before every checksum has been compared.
 
 import hashlib
 import io
-import json
 import os
 import secrets
 import shutil
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Self
 
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation import manifest as manifests
-from indexer.generation.generation import Generation
-from indexer.generation.manifest import (
-    DEFAULT,
-    GENERATIONS,
-    MANIFEST,
-    FileRecord,
-    Manifest,
-    collection_dir,
-    current_id,
-    generation_folder,
-    is_generation_id,
-    read_manifest,
-)
+from indexer.generation.manifest import DEFAULT, GENERATIONS, LARGEST, MANIFEST, FileRecord, Manifest
 from indexer.publish import publish
 from indexer.publish.publish import problems_of, size_of, verify, writer_lock
 from indexer.publish.source_settings import without_leave
@@ -46,9 +33,9 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
     The file appears whole or not at all. Raises IndexMissing, IndexCorrupt or IndexUnreadable for the generation,
     ArchiveError for the file.
     """
-    name = current_id(index_dir) if generation_id is None else generation_id
-    folder = generation_folder(index_dir, name)
-    manifest = read_manifest(folder)
+    name = manifests.current_id(index_dir) if generation_id is None else generation_id
+    folder = manifests.generation_folder(index_dir, name)
+    manifest = manifests.read_manifest(folder)
     with ExitStack() as stack:
         sources: dict[str, BufferedReader | io.BytesIO] = {MANIFEST: io.BytesIO(manifest.to_bytes())}
         for member, record in manifest.files.items():  # opened now, so that a build may remove the generation meanwhile
@@ -69,14 +56,6 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
     return manifest
 
 
-def export_documents(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write the documents of a generation as JSON Lines, as `export_archive` does; return its manifest."""
-    with closing(Generation.open(index_dir, generation_id)) as generation, _replacing(file) as target:
-        for document in generation.documents():
-            target.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-        return generation.manifest
-
-
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
     """Make the generation in an archive the live one; the index changes only if all of it is right.
 
@@ -88,11 +67,11 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
         ConfigError: no collection can have this name.
         BuildLocked, IndexUnwritable: the index cannot be written.
     """
-    target = collection_dir(index_dir, collection)
+    target = manifests.collection_dir(index_dir, collection)
     with _reading(file) as tar, publish.disk_errors(index_dir):
         first = tar.next()
         generation_id, _, name = first.name.partition("/") if first else ("", "", "")
-        if not first or name != MANIFEST or not is_generation_id(generation_id) or first.size > manifests.LARGEST:
+        if not first or name != MANIFEST or not manifests.is_generation_id(generation_id) or first.size > LARGEST:
             raise _wrong(file, "does not begin with the manifest of a generation")
         publish.prepare(index_dir)
         publish.prepare(target)
@@ -101,7 +80,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
             try:
                 _copy(tar, first, folder / MANIFEST)
                 try:
-                    manifest = read_manifest(folder)
+                    manifest = manifests.read_manifest(folder)
                 except IndexCorrupt as error:
                     reason = str(error).partition(";")[0]
                     raise ArchiveError(f"{file}: its manifest cannot be used: {reason}") from error

@@ -32,28 +32,9 @@ from indexer.errors import (
     IndexUnwritable,
     counted,
 )
+from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import (
-    BUILDING,
-    COLLECTIONS,
-    CURRENT,
-    DEFAULT,
-    GENERATIONS,
-    LOCK,
-    MANIFEST,
-    NAMES,
-    REPOSITORIES,
-    Manifest,
-    check_files,
-    collection_dir,
-    corrupt,
-    current_id,
-    generation_folder,
-    is_collection_name,
-    is_generation_id,
-    read_manifest,
-    record_file,
-)
+from indexer.generation.manifest import BUILDING, CURRENT, GENERATIONS, LOCK, MANIFEST, Manifest
 
 _MARGIN = 64 * 1024 * 1024  # bytes that a build leaves free
 _BRIEF, _CHANGING = 30.0, 1.0  # seconds that a brief holder is waited for, and one that has no note yet, or any more
@@ -113,7 +94,7 @@ def prepare(index_dir: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(exist_ok=True)
         sync(folder.parent)  # so that a power cut leaves none of them out
-    strangers = sorted({entry.name for entry in index_dir.iterdir()} - NAMES)
+    strangers = sorted({entry.name for entry in index_dir.iterdir()} - manifests.NAMES)
     if strangers and not (index_dir / LOCK).exists():
         raise IndexUnwritable(
             f"{index_dir} is not an index and not empty (it has {strangers[0]!r}); name an empty or new folder"
@@ -128,12 +109,12 @@ def start(index_dir: Path, generation_id: str | None = None, size: int | None = 
     building = index_dir / BUILDING
     if building.exists():
         shutil.rmtree(building)
-    shutil.rmtree(index_dir / REPOSITORIES, ignore_errors=True)
+    shutil.rmtree(index_dir / manifests.REPOSITORIES, ignore_errors=True)
     building.mkdir()
     (index_dir / GENERATIONS).mkdir(exist_ok=True)
     if size is None:
         with suppress(IndexMissing, IndexCorrupt):
-            size = size_of(read_manifest(index_dir / GENERATIONS / current_id(index_dir)))
+            size = size_of(manifests.read_manifest(index_dir / GENERATIONS / manifests.current_id(index_dir)))
     check_space(index_dir, size or 0)
     folder = building / (generation_id or _new_id(index_dir))
     folder.mkdir()
@@ -204,7 +185,7 @@ def roll_back(index_dir: Path, generation_id: str) -> None:
         BuildLocked: another process is writing the index.
         IndexUnwritable: the folder cannot be written.
     """
-    folder = generation_folder(index_dir, generation_id)
+    folder = manifests.generation_folder(index_dir, generation_id)
     with disk_errors(index_dir), writer_lock(index_dir):
         if problems := problems_of(verify(folder)):
             raise IndexCorrupt(problems[0])
@@ -248,14 +229,14 @@ def _new_id(index_dir: Path) -> str:
     """
     now = datetime.now(UTC)
     by_clock = f"{now:%Y%m%dT%H%M%S}-{now.microsecond:05x}{secrets.randbelow(16):x}"
-    building = filter(is_generation_id, os.listdir(index_dir / BUILDING))
+    building = filter(manifests.is_generation_id, os.listdir(index_dir / BUILDING))
     newest = max((*generation_ids(index_dir), *building, live_id(index_dir) or ""), default="")
     if by_clock > newest:
         return by_clock
     carry, fraction = divmod(int(newest[-6:], 16) + 1, 1 << 24)
     second = f"{int(newest[:8] + newest[9:15]) + carry:014}"
     following = f"{second[:8]}T{second[8:]}-{fraction:06x}"
-    if not is_generation_id(following):
+    if not manifests.is_generation_id(following):
         raise IndexUnwritable(f"{index_dir}: no id follows that of generation {newest}; remove that generation")
     return following
 
@@ -283,20 +264,20 @@ def verify(folder: Path) -> list[Check]:
     Raises IndexUnreadable if a file cannot be read for a reason that says nothing about it.
     """
     try:
-        manifest = read_manifest(folder)
+        manifest = manifests.read_manifest(folder)
     except IndexCorrupt as error:
         return [Check("manifest", False, str(error))]
     found = f"schema version {manifest.schema_version}, {len(manifest.files)} files"
     checks = [Check("manifest", True, found)]
     for name, record in manifest.files.items():
         try:
-            check_files(folder, replace(manifest, files={name: record}))
+            manifests.check_files(folder, replace(manifest, files={name: record}))
             checks.append(Check(f"file {name}", True, f"{record.size:,} bytes, SHA-256 {record.sha256[:12]}…"))
         except IndexCorrupt as error:
             checks.append(Check(f"file {name}", False, str(error)))
     known = {folder / name for name in (MANIFEST, *manifest.files)}
     strangers = sorted(path for path in folder.rglob("*") if not path.is_dir() and path not in known)
-    what = str(corrupt(strangers[0], "is not part of the generation")) if strangers else "none"
+    what = str(manifests.corrupt(strangers[0], "is not part of the generation")) if strangers else "none"
     checks.append(Check("other files", not strangers, what))
     if not problems_of(checks):
         try:
@@ -335,13 +316,13 @@ class SelfCheck:
         for name, file in self._files.items():
             size, wanted = os.fstat(file).st_size, self._manifest.files[name].size
             if size != wanted:
-                raise corrupt(self._folder / name, f"has {size:,} bytes instead of {wanted:,}")
+                raise manifests.corrupt(self._folder / name, f"has {size:,} bytes instead of {wanted:,}")
 
     def contents(self) -> None:
         """Compare every file with its checksum. Raises IndexCorrupt."""
         for name, file in self._files.items():
-            if record_file(Path(f"/proc/self/fd/{file}")) != self._manifest.files[name]:
-                raise corrupt(self._folder / name, "differs from its checksum")
+            if manifests.record_file(Path(f"/proc/self/fd/{file}")) != self._manifest.files[name]:
+                raise manifests.corrupt(self._folder / name, "differs from its checksum")
 
 
 # Collections and generations that are there
@@ -349,11 +330,10 @@ class SelfCheck:
 
 def list_collections(index_dir: Path) -> dict[str, Path]:
     """Return the folders of the published collections, by name: the default one first, then by the alphabet."""
-    try:
-        names = sorted(entry.name for entry in (index_dir / COLLECTIONS).iterdir() if is_collection_name(entry.name))
-    except (FileNotFoundError, NotADirectoryError):
-        names = []
-    folders = {name: collection_dir(index_dir, name) for name in (DEFAULT, *names)}
+    folder, names = index_dir / manifests.COLLECTIONS, list[str]()
+    with suppress(FileNotFoundError, NotADirectoryError):
+        names = sorted(filter(manifests.is_collection_name, os.listdir(folder)))
+    folders = {name: manifests.collection_dir(index_dir, name) for name in (manifests.DEFAULT, *names)}
     return {name: folder for name, folder in folders.items() if os.path.lexists(folder / CURRENT)}
 
 
@@ -362,8 +342,8 @@ def drop_collection(index_dir: Path, name: str) -> None:
 
     Raises ConfigError for the default one, IndexMissing or BuildLocked.
     """
-    folder = collection_dir(index_dir, name)
-    if name == DEFAULT:
+    folder = manifests.collection_dir(index_dir, name)
+    if name == manifests.DEFAULT:
         raise ConfigError(f"the default collection cannot be dropped: it is the index itself; delete {index_dir}")
     if not folder.is_dir():
         raise IndexMissing(f"there is no collection {name!r} in {index_dir}")
@@ -376,13 +356,13 @@ def generation_ids(index_dir: Path) -> list[str]:
     """Return the ids of the published generations, whole or damaged, newest first."""
     folder = index_dir / GENERATIONS
     names = os.listdir(folder) if folder.is_dir() else []
-    return sorted(filter(is_generation_id, names), reverse=True)
+    return sorted(filter(manifests.is_generation_id, names), reverse=True)
 
 
 def live_id(index_dir: Path) -> str | None:
     """Return the id of the live generation, or None where `CURRENT` is missing or names none."""
     try:
-        return current_id(index_dir)
+        return manifests.current_id(index_dir)
     except (IndexMissing, IndexCorrupt):
         return None
 
@@ -409,7 +389,7 @@ def list_generations(index_dir: Path) -> list[Published]:
     live, found = live_id(index_dir), []
     for name in generation_ids(index_dir):
         try:
-            manifest = read_manifest(index_dir / GENERATIONS / name)
+            manifest = manifests.read_manifest(index_dir / GENERATIONS / name)
         except (IndexCorrupt, IndexUnreadable) as error:
             found.append(Published(name, name == live, None, None, None, None, str(error)))
             continue

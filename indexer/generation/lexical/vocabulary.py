@@ -6,10 +6,10 @@ Words are ordered by length: `word-lengths.npy`; `word-counts.npy`, the passages
 letters in common, which 32 bits a word tell; only then its edits are counted. Two edits are looked for in frequent
 words alone: a rare word is seldom the one that was meant.
 
-Headings, titles among them, are found by the words that they begin with, at any of their words, and by all typed words
-in any order. `heading-texts.npy` has the names as they are written, and `heading-folded.npy` their words folded, with a
-space between two, both in UTF-8 with a line feed behind each; `heading-uses.npy` which document has which name: the
-number of the name, the first row, and whether it is the title.
+Headings, titles among them, are found by any of their words and what follows it. `heading-texts.npy` has the names as
+they are written, and `heading-folded.npy` their words folded, with a space between two, both in UTF-8 with a line feed
+behind each; `heading-uses.npy` which document has which name: the number of the name, the first row, and whether it is
+the title.
 """
 
 from array import array
@@ -248,10 +248,10 @@ class Headings:
     def find(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
         """Return the names that go on as was typed, the likeliest first; one of the allowed rows must have them.
 
-        First names that begin with it, then names with a word that does, then names with all words in any order. Among
-        these, names of few documents come first, then titles, then short ones.
+        First names that begin with it, then names within which it begins at a word. Among these, names of few documents
+        come first, then titles, then short ones.
         """
-        if not (begun := typed_words(typed)):
+        if not (begun := " ".join(typed_words(typed))):
             return []
         documents, is_title = self._all
         if allowed is not None:
@@ -260,16 +260,9 @@ class Headings:
                 view = self._view(self._uses[allowed.contains(self._uses["row"].astype(np.int64))])
                 self._narrowed[allowed] = view
             documents, is_title = view
-        places = self._beginning(" ".join(begun))
+        places = self._beginning(begun)
         names = np.searchsorted(self._folded_ends, places)
         tiers = np.where(self._folded_starts[names] == places, 0, 1)
-        if len(begun) > 1:
-            has_all = np.ones(self._count, np.bool_)
-            for word in set(begun):
-                found = np.searchsorted(self._folded_ends, self._beginning(word))
-                has_all &= np.bincount(found, minlength=self._count) > 0
-            together = np.flatnonzero(has_all)
-            names, tiers = np.concatenate([names, together]), np.concatenate([tiers, np.full(len(together), 2)])
         is_allowed = documents[names] > 0
         names, tiers = names[is_allowed], tiers[is_allowed]
         is_no_title = ~is_title[names]

@@ -2,7 +2,6 @@
 
 import errno
 import os
-from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -79,15 +78,6 @@ def test_a_page_behind_a_redirect(work: Work, site: Site) -> None:
     site.routes["/robots.txt"] = "User-agent: *\nDisallow: /new\n"
     report = work.build(site.url)
     assert (report.gone.examples, report.failed[0].url) == ([f"{site.url}/new"], f"{site.url}/old")
-
-
-def test_a_time_that_is_too_fresh_is_no_validator(work: Work, site: Site) -> None:
-    """The page may change again within the same second."""
-    now = formatdate(usegmt=True)
-    pages = routes(site, index=Versioned(page("<p>One."), None, now))
-    work.build(site.url)
-    pages["index"].body = page("<p>Two.")
-    assert work.build(site.url).changed.count == 1
 
 
 def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
