@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -65,12 +65,9 @@ class Scope:
         """Say which rule leaves an address out, or None if it is wanted."""
         parts = urlsplit(url)
         path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-        for pattern in self.exclude:
-            if matches(pattern, path):
-                return f"excluded by {pattern}"
-        if self.include and not any(matches(pattern, path) for pattern in self.include):
-            return "excluded by --include"
-        return None
+        is_wanted = not self.include or any(matches(pattern, path) for pattern in self.include)
+        by = next((pattern for pattern in self.exclude if matches(pattern, path)), "" if is_wanted else "--include")
+        return f"excluded by {by}" if by else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +168,6 @@ class BuildConfig:
     metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents
     model: Mapping[str, Any] = field(default_factory=dict)  # what the embedder was made with, to be told
     credentials: Sequence[Credential] = ()  # what origins are asked with; no part of what is kept
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return what an index is made with, JSON-ready, for the manifest."""
-        ocr = {"mode": self.ocr.mode} | self.ocr.as_dict()
-        settings = {"crawl": asdict(self.crawl), "chunk": asdict(self.chunk), "ocr": ocr}
-        return settings | {"keep_generations": self.keep_generations}
 
 
 def patterns(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -23,21 +23,15 @@ def _serve(folder: Path, port: int) -> None:
     run_server(str(folder), "127.0.0.1", port)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
 class MilvusServer:
     """Serves a folder on a port of loopback that stays the same over restarts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.port = _free_port()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = int(free.getsockname()[1])
         self._process: ForkServerProcess | None = None
-        if not self._answers():  # somebody else may have taken the port by then
-            self.port = _free_port()
-            self.start()
+        self.start()
 
     def place(self, name: str) -> str:
         """Address of a collection there."""
@@ -45,22 +39,15 @@ class MilvusServer:
 
     def start(self) -> None:
         """Start at the same port, and wait until it answers."""
-        assert self._answers(), "the Milvus server ended"
-
-    def _answers(self) -> bool:
-        """Start, and wait until it answers; return whether it has not ended before."""
         self._process = _CONTEXT.Process(target=_serve, args=(self._folder, self.port))
         self._process.start()
         until = time.monotonic() + 60
-        while self._process.exitcode is None:
+        while True:
+            assert self._process.exitcode is None, "the Milvus server ended"
             assert time.monotonic() < until, "the Milvus server does not answer"
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-            except OSError:
-                time.sleep(0.05)  # between two looks at another process
-            else:
-                return True
-        return False
+            with suppress(OSError):
+                return socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            time.sleep(0.05)  # between two looks at another process
 
     def kill(self) -> None:
         """End it at once, as if the machine had gone."""

@@ -203,7 +203,7 @@ def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):
     )
     (source / "dogs.md").write_text("# Dogs\n\nDogs bark at strangers.\n")
     with open("/dev/null", "w") as nowhere:
-        progress = Progress(nowhere, "quiet")
+        progress = Progress(nowhere, quiet=True)
         build([str(source)], tmp_path / "pilotlight-index", DummyEmbedder(), BuildConfig(), progress=progress)
     monkeypatch.chdir(tmp_path)
     [example] = fences(DOCS / "index-format.md", {"python"})

@@ -192,7 +192,7 @@ def join_short(sections: Iterable[Section], size: int, length: Length) -> list[S
     led: list[_Group] = []  # every section with the sections before it that lead to it
     for section in sections:
         tokens, last = length(section.text), led[-1] if led else None
-        if last and 0 < last.tokens < _SHORT and is_below(section.path, last.path):
+        if last and 0 < last.tokens < _SHORT and section.path[: len(last.path)] == last.path != section.path:
             last.members.append(section)
             last.path, last.tokens = section.path, last.tokens + tokens
         else:
@@ -251,11 +251,6 @@ def _shared(path: tuple[str, ...], other: tuple[str, ...]) -> int:
             break
         steps += 1
     return steps
-
-
-def is_below(path: tuple[str, ...], parent: tuple[str, ...]) -> bool:
-    """Return whether a path leads to a place below another one."""
-    return len(path) > len(parent) and path[: len(parent)] == parent
 
 
 def _headings(sections: Iterable[Section], depth: int) -> Iterator[tuple[Section, str]]:

@@ -91,8 +91,10 @@ def build(
         if not sources or store.facts().documents or SOURCE in (*sources, *before):
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
         plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
-        with closing(_Build(folder, embedder, plan, store)) as work:
-            report = work.run(index_dir)
+        live, vectors = earlier.manifest, earlier if plan.reuse.vectors else PreviousGeneration()
+        dimension = live.counts.dimension if live and plan.reuse.vectors else embedder.dimension
+        with closing(Draft(folder, dimension, plan, vectors)) as draft:
+            report = _Build(draft, embedder, plan, store).run(index_dir)
         if last:
             store.settle(last)
         return report
@@ -151,23 +153,14 @@ def remove_sources(
 class _Build:
     """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
-    def __init__(self, folder: Path, embedder: Embedder, plan: Plan, pushed: PushedStore) -> None:
+    def __init__(self, draft: Draft, embedder: Embedder, plan: Plan, pushed: PushedStore) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
-        self._embedder = embedder
-        self._pushed = pushed
-        self._folder = folder
+        self._draft, self._embedder, self._pushed = draft, embedder, pushed
         self._still_there: set[int] = set()  # documents of the earlier generation
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
         learnt = live.settings.get("templates") if live is not None and plan.reuse.passages else None
         self._templates = Templates(learnt, self._is_new)
-        dimension = live.counts.dimension if live is not None and plan.reuse.vectors else 0
-        vectors_from = self._earlier if dimension else PreviousGeneration()
-        self._draft = Draft(folder, dimension or embedder.dimension, plan, vectors_from)
-
-    def close(self) -> None:
-        """Release the files of the draft."""
-        self._draft.close()
 
     def run(self, index_dir: Path) -> BuildReport:
         """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""

@@ -123,16 +123,14 @@ class Cluster:
                 )
         try:
             return ray.get(task)
-        except RayTaskError as error:
-            if isinstance(error.cause, PilotlightError):
-                raise error.cause from None
-            reason = str(error).strip().rpartition("\n")[2][:200]
-            raise ClusterError(f"a task failed on a node of the cluster: {reason}; nothing was published") from error
         except RayError as error:
-            reason = str(error).strip().partition("\n")[0][:200]
+            if isinstance(error, RayTaskError) and isinstance(error.cause, PilotlightError):
+                raise error.cause from None
+            lines = str(error).strip().splitlines()
+            reason = lines[-1 if isinstance(error, RayTaskError) else 0][:200]
             raise ClusterError(
-                f"a task was lost {_RETRIES + 1} times with its node or process ({reason}); nothing was published: "
-                "check that the nodes have enough memory"
+                f"a task failed, or was lost {_RETRIES + 1} times with its node or process; nothing was published: "
+                f"check that the nodes have enough memory ({reason})"
             ) from error
 
     def _has_nodes(self) -> bool:

@@ -7,9 +7,9 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster, Task
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
-_AT_ONCE = 64  # chunks of these between two reports of progress
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
 _TO_MAKE = -1  # in place of the row of a vector that is not taken over
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
@@ -79,12 +78,16 @@ def complete(plan: Plan) -> Plan:
     }
     tokens = config.tokens if config.tokens is not None else live is not None and TOKENS in live.files
     config = with_kept(replace(config, refresh=refresh, metadata=metadata, tokens=tokens), sources, live)
-    settings: dict[str, Any] = config.as_dict() | {"ocr": None if plan.ocr.obstacle else config.ocr.as_dict()}
-    settings |= {"reading": READER_VERSION}
-    settings |= {"metadata": config.metadata} if config.metadata else {}
-    settings |= {"model": dict(config.model)} if config.model else {}
-    if private := credentialed(config, sources, live):
-        settings["credentials"] = private
+    settings: dict[str, Any] = {
+        "crawl": asdict(config.crawl),
+        "chunk": asdict(config.chunk),
+        "ocr": None if plan.ocr.obstacle else config.ocr.as_dict(),
+        "keep_generations": config.keep_generations,
+        "reading": READER_VERSION,
+    }
+    private = credentialed(config, sources, live)
+    more = {"metadata": config.metadata, "model": dict(config.model), "credentials": private}
+    settings |= {name: value for name, value in more.items() if value}
     plan = replace(plan, config=config, settings=settings)
     return plan if live is None else replace(plan, reuse=_reuse(plan, live))
 
@@ -153,7 +156,10 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 
 
 class Draft:
-    """Writes the documents of a new generation, and keeps the vectors that are still being made in step with them."""
+    """Writes the documents of a new generation, and their vectors in the same order, block by block.
+
+    One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for.
+    """
 
     def __init__(self, folder: Path, dimension: int, plan: Plan, earlier: PreviousGeneration) -> None:
         """Open the files of a draft in a folder that `publish.start` gave, whose name is the id of the generation.
@@ -161,14 +167,16 @@ class Draft:
         Vectors are taken from the earlier generation, an empty one if it has those of another model. Where the live
         generation may stay if the draft turns out to be the same, documents are copied only when something differs.
         """
-        self._folder = folder
-        self._plan = plan
-        self._earlier = earlier
+        self._folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
-        tokens = bool(plan.config.tokens)
-        self._writer = GenerationWriter(folder, dimension, tokens=tokens)
-        self._vectors = _VectorQueue(plan, earlier, self._writer)
+        self._with_tokens = bool(plan.config.tokens)
+        self._writer = GenerationWriter(folder, dimension, tokens=self._with_tokens)
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something differs
+        self._together = memory.share(_TOGETHER)
+        self._texts: list[str] = []  # to be embedded
+        self._rows: list[int] = []  # of the earlier generation, or _TO_MAKE
+        self._pending: deque[tuple[list[int], int, Future[Made] | Task | None]] = deque()  # rows, texts, vectors
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="embed")
 
     @property
     def counts(self) -> Counts:
@@ -193,7 +201,8 @@ class Draft:
         with self._plan.report.timed("write"):
             self._writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]
-        self._vectors.put(chunks, rows)
+        self._plan.progress.chunks(waiting=rows.count(None))
+        self._put(chunks, rows)
 
     def carry(self, document_id: int, source: str) -> None:
         """Add a document of the earlier generation as it was, except for the source that led to it."""
@@ -203,7 +212,7 @@ class Draft:
         with self._plan.report.timed("write"):
             document, chunks, rows = self._earlier.read(document_id)
             self._writer.add(replace(document, source=source), chunks, self._earlier.signatures(rows))
-        self._vectors.put(chunks, rows)
+        self._put(chunks, rows)
 
     def remember(self, page: PageRecord) -> None:
         """Keep the record of a page for the next build."""
@@ -212,12 +221,14 @@ class Draft:
     def publish(self, index_dir: Path, fingerprint: dict[str, Any], settings: Mapping[str, Any]) -> BuildReport:
         """Complete every file and make the draft the live generation; return the report. Raises VectorError."""
         report, counts = self._plan.report, self.counts
-        self._vectors.finish()
+        self._embed()
+        while self._pending:
+            self._store_oldest()
         self._plan.progress.phase("writing the index")
-        with self._plan.report.timed("write"):
+        with report.timed("write"):
             files = self._writer.finish()
         self._plan.progress.phase("publishing")
-        with self._plan.report.timed("publish"):
+        with report.timed("publish"):
             manifest = Manifest(
                 id=self._folder.name,
                 created_at=self._created.isoformat(timespec="seconds"),
@@ -234,55 +245,22 @@ class Draft:
         return report.finish(self._folder.name, counts)
 
     def close(self) -> None:
-        """Release the files, published or not."""
-        self._vectors.close()
+        """Release the files, published or not, once the block that is being embedded right now is done."""
+        self._pool.shutdown(cancel_futures=True)
         self._writer.close()
 
-
-class _VectorQueue:
-    """Takes chunks in row order, and stores their vectors in the same order, block by block.
-
-    One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for.
-    """
-
-    def __init__(self, plan: Plan, earlier: PreviousGeneration, store: GenerationWriter) -> None:
-        self._plan = plan
-        self._earlier = earlier
-        self._store = store
-        self._with_tokens = bool(plan.config.tokens)
-        self._together = memory.share(_TOGETHER)
-        self._texts: list[str] = []
-        self._lengths: list[int] = []  # of the texts, in tokens
-        self._rows: list[int] = []
-        self._pending: deque[tuple[list[int], int, Future[Made] | Task | None]] = deque()  # rows, texts, vectors
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="embed")
-        self._is_closed = False
-
-    def put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
-        """Append chunks; one that has a row in the earlier generation takes its vector from there."""
-        self._plan.progress.chunks(waiting=sum(row is None for row in rows))
+    def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
+        """Append the vectors of chunks; one that has a row in the earlier generation takes it from there."""
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 self._texts.append(chunk.embedded_text)
-                self._lengths.append(chunk.tokens)
             self._rows.append(_TO_MAKE if row is None else row)
             if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
-                self._start()
+                self._embed()
 
-    def finish(self) -> None:
-        """Wait until the vectors of all chunks are stored."""
-        self._start()
-        while self._pending:
-            self._store_oldest()
-
-    def close(self) -> None:
-        """Wait for the texts that are being embedded right now, and leave the rest."""
-        self._is_closed = True
-        self._pool.shutdown(cancel_futures=True)
-
-    def _start(self) -> None:
+    def _embed(self) -> None:
         """Start to embed the texts that wait, once there is room."""
-        cluster = self._plan.cluster
+        cluster, embedder = self._plan.cluster, self._plan.embedder
         while len(self._pending) >= (cluster.blocks if cluster else 1):
             self._store_oldest()
         if not self._rows:
@@ -290,20 +268,10 @@ class _VectorQueue:
         made: Future[Made] | Task | None = None
         if self._texts and cluster is not None:
             made = cluster.encode(self._texts, tokens=self._with_tokens)
-        elif self._texts and self._plan.embedder is not None:
-            made = self._pool.submit(self._encode, self._plan.embedder, self._texts, self._lengths)
+        elif self._texts and embedder is not None:
+            made = self._pool.submit(_encode, embedder, self._texts, self._with_tokens)
         self._pending.append((self._rows, len(self._texts), made))
-        self._texts, self._rows, self._lengths = [], [], []
-
-    def _encode(self, embedder: Embedder, texts: list[str], lengths: list[int]) -> Made:
-        began, made = time.perf_counter(), []
-        order = np.argsort(lengths, kind="stable")[::-1]
-        for group in np.split(order, range(_AT_ONCE, len(texts), _AT_ONCE)):
-            if self._is_closed:
-                raise CancelledError
-            made.append(encode_documents(embedder, [texts[i] for i in group], tokens=self._with_tokens))
-            self._plan.progress.chunks(embedded=len(group))
-        return DocumentTokens.joined(made).of(np.argsort(order)), time.perf_counter() - began
+        self._texts, self._rows = [], []
 
     def _store_oldest(self) -> None:
         rows, count, pending = self._pending[0]
@@ -312,14 +280,13 @@ class _VectorQueue:
         if pending is not None:
             made, seconds = pending.result()
             report.seconds["embed"] += seconds
-            if self._plan.cluster is not None:
-                self._plan.progress.chunks(embedded=count)
+            self._plan.progress.chunks(embedded=count)
         self._pending.popleft()
         with report.timed("write"):
             vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), made)
-            self._store.vectors.add(vectors)
-            if self._store.tokens is not None:
-                self._store.tokens.add(signs, counts)
+            self._writer.vectors.add(vectors)
+            if self._writer.tokens is not None:
+                self._writer.tokens.add(signs, counts)
         report.embedded += count
         report.carried += len(rows) - count
 
@@ -330,12 +297,15 @@ class _VectorQueue:
             return made
         there = rows[~is_made]
         carried = DocumentTokens.without(self._earlier.vectors(there))
-        if self._with_tokens:
-            tokens = self._earlier.tokens(there)
-            if tokens is None:
-                raise LookupError("there are no earlier tokens")
+        if self._with_tokens and (tokens := self._earlier.tokens(there)):
             carried = DocumentTokens(carried.vectors, *tokens)
         if made is None:
             return carried
         places = np.argsort(np.argsort(is_made, kind="stable"), kind="stable")  # carried first, then made
         return DocumentTokens.joined([carried, made]).of(places)
+
+
+def _encode(embedder: Embedder, texts: Sequence[str], tokens: bool) -> Made:
+    began = time.perf_counter()
+    made = encode_documents(embedder, texts, tokens=tokens)
+    return made, time.perf_counter() - began

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
 from indexer.decoding import one_line, shorten
 from indexer.errors import counted
 from indexer.generation.manifest import Counts
-from indexer.records import NO_SCANS, Failure, ScanCounts, Skip
+from indexer.records import Failure, ScanCounts, Skip
 
 READING = "reading"  # the phase that has pages and chunks
 _TERMINAL_EVERY = 0.2  # seconds between two looks of the line
@@ -25,7 +25,9 @@ _MOST_LISTED = 1_000  # pages that failed, and that were kept
 _MOST_GROUPS = 300  # reasons, and notes: a hostile site can make one for each page
 _LONGEST = 300  # characters of one
 STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
-_FIELDS = "generation published documents chunks fetched unchanged kept embedded carried skipped notes failed".split()
+_FIELDS = (
+    "generation published documents chunks fetched unchanged kept embedded carried skipped notes failed ocr".split()
+)
 
 
 class Progress:
@@ -35,9 +37,9 @@ class Progress:
     due is the number known so far: in a crawl it grows as links are found.
     """
 
-    def __init__(self, stream: TextIO, style: Literal["shown", "quiet"]) -> None:
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self._stream = stream
-        self._style = style
+        self._quiet = quiet
         self._started = self._began = time.monotonic()
         self._phase = ""
         self._pages = self._due = self._embedded = self._waiting = 0
@@ -49,7 +51,7 @@ class Progress:
         """Begin a phase; `name` is shown from now on."""
         with self._lock:
             self._phase, self._began = name, time.monotonic()
-        if self._style == "shown" and self._thread is None:
+        if not self._quiet and self._thread is None:
             self._thread = threading.Thread(target=self._show, name="pilotlight-progress", daemon=True)
             self._thread.start()
         self._changed()
@@ -76,7 +78,7 @@ class Progress:
 
     def message(self, text: str) -> None:
         """Print one line that is not overwritten."""
-        if self._style == "shown":
+        if not self._quiet:
             _print(self._stream, text)
 
     def close(self) -> None:
@@ -121,11 +123,6 @@ class Progress:
         if is_terminal:
             self._stream.write(_CLEAR)
             self._stream.flush()
-
-
-def progress_for(stream: TextIO, *, quiet: bool = False) -> Progress:
-    """Return a progress that is shown on a stream, or not at all if `quiet`."""
-    return Progress(stream, "quiet" if quiet else "shown")
 
 
 @contextmanager
@@ -177,7 +174,7 @@ class BuildReport:
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
         self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
-        self.ocr = NO_SCANS  # of the documents that were read this time
+        self.ocr = {"pages": 0, "lines": 0, "left_out": 0}  # of the documents that were read this time
         self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; stages may run at the same time
         self._started = time.perf_counter()
         self._skips: dict[str, Tally] = {}  # by reason
@@ -221,8 +218,7 @@ class BuildReport:
 
     def scanned(self, scans: ScanCounts) -> None:
         """Note what OCR found in a document."""
-        before = self.ocr
-        self.ocr = ScanCounts(before.pages + scans.pages, before.lines + scans.lines, before.left_out + scans.left_out)
+        self.ocr = {name: count + getattr(scans, name) for name, count in self.ocr.items()}
 
     def finish(self, generation: str, counts: Counts, *, published: bool = True) -> "BuildReport":
         """Note the live generation and the time until now; return the report."""
@@ -242,16 +238,10 @@ class BuildReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
-        changes = {
-            tally.reason: {"count": tally.count, "examples": tally.examples}
-            for tally in (self.new, self.changed, self.gone)
-        }
-        rest: dict[str, Any] = {
-            "ocr": {"pages": self.ocr.pages, "lines": self.ocr.lines, "left_out": self.ocr.left_out},
-            "seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()},
-        }
         report = {name: msgspec.to_builtins(getattr(self, name)) for name in _FIELDS}
-        return report | changes | rest
+        for tally in self.new, self.changed, self.gone:
+            report[tally.reason] = {"count": tally.count, "examples": tally.examples}
+        return report | {"seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}}
 
     def line(self) -> str:
         """Return what changed, in one line."""
@@ -281,9 +271,9 @@ class BuildReport:
                 lines.append(f"{name:<13}{sum(group.count for group in groups):,}")
             lines += [f"  {group.count:>8,}   {group.reason}, such as {group.examples[0]}" for group in groups]
         lines += _failures("failed", self.failed)
-        if self.ocr.pages:
-            left_out = f"{self.ocr.left_out:,} of {counted(self.ocr.lines, 'line')} left out as uncertain"
-            lines.append(f"OCR          {counted(self.ocr.pages, 'page')} read; {left_out}")
+        if pages := self.ocr["pages"]:
+            left_out = f"{self.ocr['left_out']:,} of {counted(self.ocr['lines'], 'line')} left out as uncertain"
+            lines.append(f"OCR          {counted(pages, 'page')} read; {left_out}")
         stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items() if stage != "total")
         lines.append(f"seconds      {self.seconds.get('total', 0.0):.1f} ({stages})")
         return "\n".join(lines)

@@ -32,13 +32,13 @@ def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: 
     from indexer import memory
 
     memory.prepare()  # before FAISS is loaded, which ends a process that has too little
-    from indexer.pipeline.progress import progress_for
+    from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 
     limits = {name: getattr(settings, name) for name in OWN if name in given.flags}
     configured = given.file.sources if given.file else ()
     request = IndexRequest(source, configured, limits=limits, **flags)
-    progress = partial(progress_for, sys.stderr, quiet=quiet)
+    progress = partial(Progress, sys.stderr, quiet=quiet)
     return index_sources(request, given.settings(without=OWN), progress, quiet=quiet)
 
 
@@ -47,13 +47,13 @@ def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: 
 def remove(settings: Settings, *, source: Sequence[str]) -> Result:
     """Publish a generation without what came from these sources; nothing is fetched or embedded."""
     from indexer.pipeline.build import remove_sources
-    from indexer.pipeline.progress import progress_for
+    from indexer.pipeline.progress import Progress
     from rag.commands.models import published
     from rag.serving.store_access import publisher_of, reported
 
     folder = published(settings)
     publisher = publisher_of(settings)
-    progress = progress_for(sys.stderr, quiet=True)
+    progress = Progress(sys.stderr, quiet=True)
     report = remove_sources(list(source), folder, keep_generations=settings.keep_generations, progress=progress)
     if publisher:
         publisher(folder)

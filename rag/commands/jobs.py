@@ -35,7 +35,7 @@ class NotedProgress(Progress):
     """Writes how far a build is into a file."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(sys.stderr, "shown")
+        super().__init__(sys.stderr)
         self._path = path
         self._noted = 0.0
 

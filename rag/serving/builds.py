@@ -15,7 +15,7 @@ from embedder.text_embedder import Embedder
 from indexer import memory
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import BuildReport, progress_for
+from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
@@ -85,7 +85,7 @@ class PushedBuilder:
             check_fingerprint(live, self._embedder.fingerprint)
             config, sources = config_of(live), live.sources
         config = dataclasses.replace(config, refresh=(), keep_generations=self._settings.keep_generations)
-        progress = progress_for(sys.stderr, quiet=True)
+        progress = Progress(sys.stderr, quiet=True)
         report = build(sources, folder, self._embedder, config, progress=progress, is_brief=True)
         if self._on_published:
             self._on_published(folder)

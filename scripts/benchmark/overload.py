@@ -25,7 +25,7 @@ from embedder.config import locate
 from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import progress_for
+from indexer.pipeline.progress import Progress
 from rag.settings import load
 
 BASELINE = "Flask + SentenceTransformer + FAISS"
@@ -110,7 +110,7 @@ def ready_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> int:
     """Have an index in the work folder, the baseline's, and queries for wrk beside it; return how many passages."""
     if not (work / "index").exists():
         folder = write_folder(short_passages(read_chunks(source, chunks, ours), chunks, WORDS), work / "texts")
-        build([str(folder)], work / "index", ours, BuildConfig(), progress=progress_for(sys.stderr, quiet=True))
+        build([str(folder)], work / "index", ours, BuildConfig(), progress=Progress(sys.stderr, quiet=True))
     texts = write_baseline(work)
     some = texts[:: max(1, len(texts) // 2000)]
     queries = ", ".join(json.dumps(quote(query)) for query in make_queries(some, ours))

@@ -19,7 +19,7 @@ from embedder.config import locate
 from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import progress_for
+from indexer.pipeline.progress import Progress
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 
@@ -129,7 +129,7 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def _quiet() -> Any:
-    return progress_for(sys.stderr, quiet=True)
+    return Progress(sys.stderr, quiet=True)
 
 
 VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its turns, its passages

@@ -43,7 +43,7 @@ if __name__ == "__main__":
     try:
         with ray_session("local"):
             cluster = Cluster(partial(HoldingEmbedder, folder), DummyEmbedder().fingerprint)
-            quiet = Progress(sys.stderr, "quiet")
+            quiet = Progress(sys.stderr, quiet=True)
             build([str(source)], folder / "index", DummyEmbedder(), BuildConfig(), progress=quiet, cluster=cluster)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -70,7 +70,7 @@ def rebuild(index: Path, *sources: str | Path, full: bool = False) -> str:
 
 
 def quiet() -> Progress:
-    return Progress(sys.stderr, "quiet")
+    return Progress(sys.stderr, quiet=True)
 
 
 PUSHES = (("cats", "First."), ("cats", "Second."), ("gone", "Gone."), ("gone", None), ("dogs", "Third."))

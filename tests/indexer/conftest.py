@@ -43,7 +43,7 @@ def limits() -> CrawlLimits:
 def quiet() -> Progress:
     import sys
 
-    return Progress(sys.stderr, "quiet")
+    return Progress(sys.stderr, quiet=True)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from indexer.config import BuildConfig
 from indexer.generation.manifest import collection_dir
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import progress_for
+from indexer.pipeline.progress import Progress
 from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.settings import load
@@ -37,7 +37,7 @@ class Site:
         self, embedder: DummyEmbedder | None = None, *, collection: str = "default", tokens: bool | None = None
     ) -> str:
         """Build a new generation of a collection and return its id."""
-        progress = progress_for(io.StringIO(), quiet=True)
+        progress = Progress(io.StringIO(), quiet=True)
         folder = collection_dir(self.index, collection)
         embedder, config = embedder or DummyEmbedder(), BuildConfig(full=True, tokens=tokens)
         return build([str(self.source)], folder, embedder, config, progress=progress).generation

@@ -43,7 +43,7 @@ class World:
     def build(self) -> BuildReport:
         config = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=60), credentials=self.credentials)
         sources = [f"{site.url}/{'p0' if name == 'wiki' else ''}" for name, site in self.sites.items()]
-        progress = Progress(self.said, "shown")
+        progress = Progress(self.said)
         return build(sources, self.folder / "index", DummyEmbedder(), config, progress=progress)
 
     def found(self, *more: object) -> list[bytes]:

@@ -16,7 +16,7 @@ from indexer.filter import Filter
 from indexer.generation.documents import DocumentReader, document_id
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import progress_for
+from indexer.pipeline.progress import Progress
 from tests.dummy import DummyEmbedder
 
 PAGES = 150  # more than are read at once
@@ -35,7 +35,7 @@ def index(tmp_path_factory):
         index,
         DummyEmbedder(),
         BuildConfig(chunk=ChunkConfig(tokens=16), tokens=True),
-        progress=progress_for(io.StringIO(), quiet=True),
+        progress=Progress(io.StringIO(), quiet=True),
     )
     return index
 

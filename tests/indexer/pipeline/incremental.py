@@ -68,14 +68,14 @@ class Work:
         config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk), full=full, credentials=credentials)
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]
-        report = build(names, self.index, self.embedder, config, progress=Progress(stream, "shown"))
+        report = build(names, self.index, self.embedder, config, progress=Progress(stream))
         self.said, self.embedded = stream.getvalue(), self.embedder.encoded - before
         assert report.embedded == self.embedded
         assert report.generation == current_id(self.index)
         return report
 
     def remove(self, *sources: object) -> BuildReport:
-        progress = Progress(io.StringIO(), "quiet")
+        progress = Progress(io.StringIO(), quiet=True)
         return remove_sources([str(source) for source in sources], self.index, keep_generations=2, progress=progress)
 
     def content(self) -> dict[str, Any]:

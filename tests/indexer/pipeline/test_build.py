@@ -24,7 +24,7 @@ from indexer.generation.generation import Generation
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.pipeline import build as build_module
 from indexer.pipeline.build import build, read_ahead
-from indexer.pipeline.progress import STAGES, BuildReport, Progress, progress_for
+from indexer.pipeline.progress import STAGES, BuildReport, Progress
 from indexer.publish.publish import writer_lock
 from indexer.read.ocr.pages import Ocr
 from indexer.read.reader_process import ReaderProcess
@@ -43,7 +43,7 @@ def run(
     full: bool = False,
     embedder: DummyEmbedder | None = None,
 ) -> BuildReport:
-    names, quiet = [str(source) for source in sources], Progress(sys.stderr, "quiet")
+    names, quiet = [str(source) for source in sources], Progress(sys.stderr, quiet=True)
     return build(names, index, embedder or DummyEmbedder(), replace(config, full=full), progress=quiet)
 
 
@@ -236,7 +236,7 @@ def test_progress_is_shown_while_a_call_takes_long(is_terminal: bool, monkeypatc
                 enough.set()
             return super().write(text)
 
-    progress = progress_for(stream := Stream())
+    progress = Progress(stream := Stream())
     assert progress.line() == ", 0 s"
     progress.phase("reading")
     assert progress.line() == "reading: looking for pages, 0 s"
@@ -250,22 +250,6 @@ def test_progress_is_shown_while_a_call_takes_long(is_terminal: bool, monkeypatc
     assert ("reading: 1 of 3 pages, 1,200 of 1,500 chunks embedded, 0 s\n" in stream.getvalue()) is not is_terminal
     assert stream.getvalue().endswith("\r\x1b[Kdone\n" if is_terminal else "\ndone\n")
     assert stream.getvalue().count("\n") == 1 or not is_terminal
-
-
-def test_items_keep_their_order_and_errors_their_page() -> None:
-    pages = [make_page(f"<p>page {number}", url=f"http://t.test/{number}") for number in range(40)]
-    bad = make_page(b"x", "image/gif", "http://t.test/bad")
-    items = [*pages[:20], Skip("http://t.test/no", "no"), bad, *pages[20:]]
-    with closing(read_ahead(iter(items), lambda page: page is not pages[0], BuildReport())) as ahead:
-        for item, (given, result) in zip(items, ahead, strict=True):
-            assert given is item
-            if item is bad:
-                assert isinstance(result, ParseError)
-                assert "image/gif is not read" in str(result)
-            elif isinstance(result, Document):
-                assert result.sections[0].text == f"page {item.url.rpartition('/')[2]}"
-            else:
-                assert item in (pages[0], items[20])
 
 
 def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,15 +51,6 @@ def test_other_chunk_settings_cut_everything_anew_and_say_so(work: Work, site: S
     assert not work.build(site.url, tokens=50).published
 
 
-def test_another_way_of_reading_reads_everything_anew(work: Work, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    zoo(site, "etag")
-    work.build(site.url)
-    monkeypatch.setattr(draft, "READER_VERSION", 99)
-    report = work.build(site.url)
-    assert f"reading {READER_VERSION} -> 99: reading every page again" in work.said
-    assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
-
-
 def test_reading_is_numbered() -> None:
     """If this fails, pages become other chunks than before: raise READER_VERSION, then take over the new digest."""
     html = """<html lang=en-GB><head><title>Zoo</title><meta name=date content=2026-05-01>
@@ -86,14 +77,17 @@ def test_another_model_reads_and_embeds_everything_anew_and_says_so(work: Work, 
     assert len(work.content()[f"{site.url}/dogs"][2][0]) == 32, "a page out of reach is embedded from its passages"
 
 
-def test_everything_can_be_read_anew(work: Work, site: Site) -> None:
+@pytest.mark.parametrize("full", [True, False])
+def test_everything_can_be_read_anew(work: Work, site: Site, full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When told, and where this version reads otherwise."""
     pages = zoo(site, "etag")
     first = work.build(site.url)
-    report = work.build(site.url, full=True)
+    monkeypatch.setattr(draft, "READER_VERSION", READER_VERSION if full else 99)
+    report = work.build(site.url, full=full)
     assert (report.published, report.fetched, report.unchanged, report.embedded) == (True, 5, 4, 0)
     assert report.generation != first.generation
     assert {route.sent for route in pages.values()} == {2}
-    assert work.said == ""
+    assert ("" if full else f"reading {READER_VERSION} -> 99: reading every page again") in work.said
 
 
 def test_sources_come_and_go(work: Work, site: Site, docs: Path) -> None:
@@ -170,7 +164,7 @@ def test_scans_are_read_anew_once_they_can_be(work: Work, scans: Path, monkeypat
     report = work.build(scans)
     assert "ocr off -> on" in "".join(work.said)
     assert sorted(report.new.examples) == [(scans / "one.pdf").as_uri(), (scans / "two.png").as_uri()]
-    assert (report.ocr.pages, report.ocr.left_out, report.unchanged) == (3, 0, 3)
+    assert (report.ocr["pages"], report.ocr["left_out"], report.unchanged) == (3, 0, 3)
     assert "OCR          3 pages read; 0 of 3 lines left out" in report.table()
     earlier = PreviousGeneration.open(work.index)
     number, _ = earlier.document((scans / "one.pdf").as_uri())
@@ -191,7 +185,7 @@ def test_tokens_are_made_once_taken_over_and_left_out_when_told(docs: Path, tmp_
     index, embedder, said = tmp_path / "index", DummyEmbedder(), io.StringIO()
 
     def rebuilt(tokens: bool | None = None) -> tuple[int, int, bool]:
-        config, progress = BuildConfig(tokens=tokens), Progress(said, "shown")
+        config, progress = BuildConfig(tokens=tokens), Progress(said)
         report = build([str(docs)], index, embedder, config, progress=progress)
         assert problems_of(verify(index / "generations" / report.generation)) == []
         return report.embedded, report.carried, report.published

@@ -21,7 +21,7 @@ Members = list[tuple[tarfile.TarInfo, bytes]]
 
 
 def rebuild(index: Path, docs: Path) -> str:
-    quiet = Progress(sys.stderr, "quiet")
+    quiet = Progress(sys.stderr, quiet=True)
     return build([str(docs)], index, DummyEmbedder(), BuildConfig(full=True), progress=quiet).generation
 
 

@@ -28,7 +28,7 @@ from tests.dummy import DummyEmbedder
 
 
 def rebuild(index: Path, docs: Path, keep: int = 5) -> str:
-    quiet = Progress(sys.stderr, "quiet")
+    quiet = Progress(sys.stderr, quiet=True)
     config = BuildConfig(keep_generations=keep, full=True)
     return build([str(docs)], index, DummyEmbedder(), config, progress=quiet).generation
 

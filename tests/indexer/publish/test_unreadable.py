@@ -23,7 +23,7 @@ FAULTS = [errno.EMFILE, errno.EIO]
 
 
 def rebuild(index: Path, docs: Path, **kw: Any) -> str:
-    quiet = Progress(sys.stderr, "quiet")
+    quiet = Progress(sys.stderr, quiet=True)
     return build([str(docs)], index, DummyEmbedder(), BuildConfig(**kw), progress=quiet).generation
 
 

@@ -12,7 +12,7 @@ from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import RESTRICTED_VERSION, SCHEMA_VERSION
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import BuildReport, progress_for
+from indexer.pipeline.progress import BuildReport, Progress
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path
@@ -96,7 +96,7 @@ def test_a_list_that_cannot_be_read_is_of_nobody(tree: Path) -> None:
 
 
 def make(site: Site, *others: Path) -> BuildReport:
-    progress = progress_for(io.StringIO(), quiet=True)
+    progress = Progress(io.StringIO(), quiet=True)
     return build([str(site.source), *map(str, others)], site.index, DummyEmbedder(), BuildConfig(), progress=progress)
 
 

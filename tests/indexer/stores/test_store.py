@@ -71,7 +71,7 @@ def source(tmp_path_factory) -> FolderStore:
 
 def built(root):
     config = BuildConfig(keep_generations=2)
-    build([str(root / "docs")], root / "index", DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+    build([str(root / "docs")], root / "index", DummyEmbedder(), config, progress=Progress(sys.stderr, quiet=True))
 
 
 @pytest.fixture(scope="module")

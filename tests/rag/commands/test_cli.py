@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indexer.pipeline.progress import Progress, progress_for
+from indexer.pipeline.progress import Progress
 from rag.commands.cli import main
 from rag.commands.indexing import IndexRequest, index_sources
 from rag.commands.serve import share_cores
@@ -60,7 +60,7 @@ def documents(run: Run) -> int:
 
 
 def quiet() -> Progress:
-    return progress_for(sys.stderr, quiet=True)
+    return Progress(sys.stderr, quiet=True)
 
 
 def kept(run: Run) -> dict[str, dict[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.generation import Generation
-from indexer.pipeline.progress import Progress, progress_for
+from indexer.pipeline.progress import Progress
 from rag.commands import indexing
 from rag.commands.indexing import SourceBuilds
 from rag.settings import Settings
@@ -46,7 +46,7 @@ def builds(tmp_path: Path, source: Path) -> SourceBuilds:
 
 
 def quiet() -> Progress:
-    return progress_for(sys.stderr, quiet=True)
+    return Progress(sys.stderr, quiet=True)
 
 
 def documents(index: Path) -> list[str]:

@@ -92,7 +92,7 @@ def test_a_hit_with_its_section(site):
         f"# Long\n\n{'Before. ' * 30}\n\n## Part\n\n{' '.join(words)}\n\n## Next\n\n{'After. ' * 30}\n"
     )
     config = BuildConfig(chunk=ChunkConfig(tokens=40))
-    build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, "quiet"))
+    build([str(site.source)], site.index, DummyEmbedder(), config, progress=Progress(sys.stderr, quiet=True))
     [hit] = ask(opened(site), "word50", k=1, mode="lexical", expand="section").hits
     assert len(hit.text.split()) <= 40
     assert hit.section_text.split() == words

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.errors import IndexMissing, StoreUnreachable
 from indexer.generation.manifest import current_id
-from indexer.pipeline.progress import progress_for
+from indexer.pipeline.progress import Progress
 from rag.commands.generations import rollback
 from rag.commands.generations import verify as verify_verb
 from rag.commands.indexing import IndexRequest, index_sources
@@ -24,7 +24,7 @@ from tests.rag.conftest import wait_for
 
 
 def quiet():
-    return progress_for(sys.stderr, quiet=True)
+    return Progress(sys.stderr, quiet=True)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from indexer.errors import IndexCorrupt, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
-from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.manifest import Counts, Manifest
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.writer import signature
@@ -21,7 +20,6 @@ from indexer.records import Chunk, Document
 from indexer.stores.milvus import schema as milvus_schema
 from indexer.stores.milvus.connection import MilvusAddress
 from indexer.stores.milvus.milvus_store import MilvusStore
-from indexer.stores.milvus.schema import bm25_text, has_phrases, words_of
 
 ID = "20260101T000000-000000"
 COLLECTION = "docs_20260101T000000_000000"
@@ -208,20 +206,6 @@ except StoreAddressError as error:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "pip install 'pilotlight[milvus]'" in ran.stdout
-
-
-def test_words_are_tokens_for_any_tokenizer():
-    text = "Straße max_connections हिन्दी 東京都 0x41 C++ naïve"
-    words = words_of("Title", "Title › Section", text)
-    assert set(words) <= set("abcdefghijklmnopqrstuvwxyz0123456789 ")
-    for query in ("strasse", "MAX_CONNECTIONS", "हिन्दी", "東京", "0x41", '"naive"', "titles", '"हिन्दी 東京都"'):
-        wanted = read_query(query)
-        assert set(bm25_text(wanted).split()) <= set(words.split())
-        assert has_phrases(words, wanted.required)
-    assert not has_phrases(words, read_query('"हिन्दी max_connections"').required)
-    long = words_of("", "", "東" * 20_000)
-    assert len(long) <= 65_535
-    assert set(long.split()) == set(words_of("", "", "東東").split())
 
 
 def test_addresses():
