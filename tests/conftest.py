@@ -3,7 +3,6 @@ import json
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,16 +65,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _place(item: pytest.Item) -> int:
     return next((place for name, place in _ORDER.items() if item.get_closest_marker(name)), 0)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what is not shown by this run, as its machine lacks data or programs."""
-    skipped = terminalreporter.stats.get("skipped", [])
-    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
-    if reasons:
-        terminalreporter.section("not checked here")
-    for reason, count in sorted(reasons.items()):
-        terminalreporter.line(f"{reason} ({count} tests)" if count > 1 else reason)
 
 
 @pytest.fixture(scope="session")

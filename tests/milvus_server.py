@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import Any
 
 # from a process which has imported what takes most of the time
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -61,12 +62,19 @@ class MilvusServer:
         assert self._process is not None
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGSTOP)
+        while "State:\tT" not in Path(f"/proc/{self._process.pid}/status").read_text():
+            pass
 
     def wake(self) -> None:
         """Answer again."""
         assert self._process is not None
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGCONT)
+
+
+def ids_of(store: Any) -> list[str]:
+    """The generations of a store, newest first."""
+    return [each.id for each in store.published()]
 
 
 @contextmanager

@@ -209,7 +209,7 @@ class _Build:
             templates=self._templates,
             rested=rested,
             pushed=self._pushed,
-            scratch=self._folder,
+            scratch=self._draft.folder,
             no_images=plan.ocr.obstacle,
         )
         items = read_sources([source for source in plan.sources if source not in resting], reading)

@@ -74,19 +74,6 @@ class Work:
     expected: dict[str, Any]  # the version of this package, and the fingerprint that its embedder has to have
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A block of texts that is embedded on a node."""
-
-    cluster: "Cluster"
-    ref: Any
-
-    def result(self) -> tuple[DocumentTokens, float]:
-        """Wait for the vectors, and the seconds that they took. Raises as `Cluster.wait_for`."""
-        made: tuple[DocumentTokens, float] = self.cluster.wait_for(self.ref)
-        return made
-
-
 class Cluster:
     """The nodes of the cluster that this process is connected to, see `ray_session`."""
 
@@ -97,21 +84,17 @@ class Cluster:
         """
         self._work = Work(uuid4().hex, load, {"pilotlight": package_version(), **fingerprint})
         self._cores = cores
+        self.blocks = int(ray.cluster_resources().get("CPU", 0.0)) // cores + _SPARE  # that may be under way
         self._encode = ray.remote(num_cpus=cores, max_retries=_RETRIES)(_encode_texts)
         if not self._has_nodes():
             raise ClusterError(f"no node of the cluster has {cores} cores for a task: lower --threads")
 
-    @property
-    def blocks(self) -> int:
-        """Return how many blocks of texts may be under way."""
-        return int(ray.cluster_resources().get("CPU", 0.0)) // self._cores + _SPARE
+    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> tuple[DocumentTokens, float]:
+        """Embed texts on a node, with their tokens if these are wanted; return the seconds that it took as well.
 
-    def encode(self, texts: Sequence[str], *, tokens: bool = False) -> Task:
-        """Start to embed texts, in their order, with their tokens if these are wanted."""
-        return Task(self, self._encode.remote(list(texts), self._work, tokens))
-
-    def wait_for(self, task: Any) -> Any:
-        """Return the result of a task. Raises the error of the task, or ClusterError if no node is left to run it."""
+        Raises the error of the task, or ClusterError if no node is left to run it.
+        """
+        task = self._encode.remote(list(texts), self._work, tokens)
         seen = time.monotonic()
         while not ray.wait([task], timeout=_POLL)[0]:
             if self._has_nodes():
@@ -122,7 +105,8 @@ class Cluster:
                     "and index again"
                 )
         try:
-            return ray.get(task)
+            made: tuple[DocumentTokens, float] = ray.get(task)
+            return made
         except RayError as error:
             if isinstance(error, RayTaskError) and isinstance(error.cause, PilotlightError):
                 raise error.cause from None

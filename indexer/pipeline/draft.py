@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,7 @@ from indexer.sources.addresses import full_name
 from indexer.sources.pushed_store import SOURCE
 
 if TYPE_CHECKING:
-    from indexer.pipeline.cluster import Cluster, Task
+    from indexer.pipeline.cluster import Cluster
 
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
@@ -167,7 +167,7 @@ class Draft:
         Vectors are taken from the earlier generation, an empty one if it has those of another model. Where the live
         generation may stay if the draft turns out to be the same, documents are copied only when something differs.
         """
-        self._folder, self._plan, self._earlier = folder, plan, earlier
+        self.folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
         self._with_tokens = bool(plan.config.tokens)
         self._writer = GenerationWriter(folder, dimension, tokens=self._with_tokens)
@@ -175,8 +175,9 @@ class Draft:
         self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []  # to be embedded
         self._rows: list[int] = []  # of the earlier generation, or _TO_MAKE
-        self._pending: deque[tuple[list[int], int, Future[Made] | Task | None]] = deque()  # rows, texts, vectors
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="embed")
+        self._pending: deque[tuple[list[int], int, Future[Made] | None]] = deque()  # rows, texts, vectors
+        self._blocks = plan.cluster.blocks if plan.cluster else 1  # at the same time
+        self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
 
     @property
     def counts(self) -> Counts:
@@ -230,7 +231,7 @@ class Draft:
         self._plan.progress.phase("publishing")
         with report.timed("publish"):
             manifest = Manifest(
-                id=self._folder.name,
+                id=self.folder.name,
                 created_at=self._created.isoformat(timespec="seconds"),
                 fingerprint=fingerprint,
                 counts=counts,
@@ -239,14 +240,14 @@ class Draft:
                 schema_version=self._writer.schema_version,
                 settings=dict(settings),
                 sources=list(self._plan.sources),
-                report=report.finish(self._folder.name, counts).as_dict(),  # can only know the time until now
+                report=report.finish(self.folder.name, counts).as_dict(),  # can only know the time until now
             )
-            publish(index_dir, self._folder, manifest)
-        return report.finish(self._folder.name, counts)
+            publish(index_dir, self.folder, manifest)
+        return report.finish(self.folder.name, counts)
 
     def close(self) -> None:
-        """Release the files, published or not, once the block that is being embedded right now is done."""
-        self._pool.shutdown(cancel_futures=True)
+        """Release the files, published or not; a block that is being embedded right now comes to its end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
         self._writer.close()
 
     def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
@@ -260,18 +261,19 @@ class Draft:
 
     def _embed(self) -> None:
         """Start to embed the texts that wait, once there is room."""
-        cluster, embedder = self._plan.cluster, self._plan.embedder
-        while len(self._pending) >= (cluster.blocks if cluster else 1):
+        while len(self._pending) >= self._blocks:
             self._store_oldest()
-        if not self._rows:
-            return
-        made: Future[Made] | Task | None = None
-        if self._texts and cluster is not None:
-            made = cluster.encode(self._texts, tokens=self._with_tokens)
-        elif self._texts and embedder is not None:
-            made = self._pool.submit(_encode, embedder, self._texts, self._with_tokens)
-        self._pending.append((self._rows, len(self._texts), made))
-        self._texts, self._rows = [], []
+        if self._rows:
+            made = self._pool.submit(self._encode, self._texts) if self._texts else None
+            self._pending.append((self._rows, len(self._texts), made))
+            self._texts, self._rows = [], []
+
+    def _encode(self, texts: Sequence[str]) -> Made:
+        if self._plan.cluster is not None:
+            return self._plan.cluster.encode(texts, tokens=self._with_tokens)
+        began = time.perf_counter()
+        made = encode_documents(cast(Embedder, self._plan.embedder), texts, tokens=self._with_tokens)
+        return made, time.perf_counter() - began
 
     def _store_oldest(self) -> None:
         rows, count, pending = self._pending[0]
@@ -303,9 +305,3 @@ class Draft:
             return carried
         places = np.argsort(np.argsort(is_made, kind="stable"), kind="stable")  # carried first, then made
         return DocumentTokens.joined([carried, made]).of(places)
-
-
-def _encode(embedder: Embedder, texts: Sequence[str], tokens: bool) -> Made:
-    began = time.perf_counter()
-    made = encode_documents(embedder, texts, tokens=tokens)
-    return made, time.perf_counter() - began

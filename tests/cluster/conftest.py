@@ -29,12 +29,6 @@ class Machines:
         """By id, the nodes that can be killed: not that of the test itself."""
         return {node.node_id: node for node in self._others}
 
-    def add(self, **environment: str) -> str:
-        """Add a node whose processes see these variables; its id."""
-        node = self._add(env_vars=environment)
-        self._others.append(node)
-        return str(node.node_id)
-
     def kill(self, node_id: str) -> None:
         """End a node and all that runs there without a word."""
         node = self.others()[node_id]
@@ -47,8 +41,8 @@ class Machines:
             self._others.append(self._add())
         self.ray.wait_for_nodes()
 
-    def _add(self, **options: object):
-        return self.ray.add_node(**self._options, **options)
+    def _add(self):
+        return self.ray.add_node(**self._options)
 
 
 @pytest.fixture(scope="module")

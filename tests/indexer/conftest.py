@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.pipeline.progress import Progress
 from indexer.read.parsing import parse
 from indexer.read.reader_process import borrowed
 from indexer.records import Document, Page
@@ -37,13 +36,6 @@ def sentinel() -> Iterator[Site]:
 @pytest.fixture
 def limits() -> CrawlLimits:
     return CrawlLimits(allow_private=True, timeout=20.0)
-
-
-@pytest.fixture
-def quiet() -> Progress:
-    import sys
-
-    return Progress(sys.stderr, quiet=True)
 
 
 @pytest.fixture

@@ -16,21 +16,16 @@ from indexer.errors import (
     BuildLocked,
     IndexUnwritable,
     NothingToIndex,
-    ParseError,
     SourceError,
     VectorError,
 )
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import current_id, read_manifest
-from indexer.pipeline import build as build_module
-from indexer.pipeline.build import build, read_ahead
+from indexer.pipeline.build import build
 from indexer.pipeline.progress import STAGES, BuildReport, Progress
 from indexer.publish.publish import writer_lock
-from indexer.read.ocr.pages import Ocr
-from indexer.read.reader_process import ReaderProcess
-from indexer.records import Document, Failure, Page, Skip
+from indexer.records import Failure, Skip
 from tests.dummy import DummyEmbedder
-from tests.indexer.conftest import make_page
 from tests.indexer.server import Reply, Site
 
 CONFIG = BuildConfig(crawl=CrawlLimits(allow_private=True, timeout=20.0))
@@ -250,24 +245,6 @@ def test_progress_is_shown_while_a_call_takes_long(is_terminal: bool, monkeypatc
     assert ("reading: 1 of 3 pages, 1,200 of 1,500 chunks embedded, 0 s\n" in stream.getvalue()) is not is_terminal
     assert stream.getvalue().endswith("\r\x1b[Kdone\n" if is_terminal else "\ndone\n")
     assert stream.getvalue().count("\n") == 1 or not is_terminal
-
-
-def test_closing_waits_for_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = threading.Event()
-
-    def stuck(page: Page, reader_process: ReaderProcess, ocr: Ocr) -> Document:
-        process = reader_process.start()
-        begun.set()
-        process.wait()  # a reader that never answers: only its end is waited for
-        raise ParseError("interrupted")
-
-    monkeypatch.setattr(build_module, "parse", stuck)
-    skip = Skip("http://t.test/no", "no")
-    items = iter([skip, make_page("<p>x"), *[skip] * build_module.AHEAD])
-    ahead = read_ahead(items, lambda page: True, BuildReport())
-    assert next(ahead)[0] is skip
-    assert begun.wait(30)
-    ahead.close()
 
 
 MEASURE = """

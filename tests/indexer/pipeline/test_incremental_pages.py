@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.generation.manifest import current_id
 from indexer.pipeline import build as build_module
@@ -24,27 +23,20 @@ def hang_up(handler: BaseHTTPRequestHandler) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"),
-    [("500", "HTTP 500"), ("429", "HTTP 429"), ("hang up", "peer closed"), ("slow", "no complete answer within 3 s")],
+    ("fault", "reason"), [(Reply(b"", 500), "HTTP 500"), (Reply(b"", 429), "HTTP 429"), (hang_up, "peer closed")]
 )
-def test_a_page_out_of_reach_is_kept(work: Work, site: Site, fault: str, reason: str) -> None:
+def test_a_page_out_of_reach_is_kept(work: Work, site: Site, fault: Any, reason: str) -> None:
     """The list is out of reach as well; the page behind it is still found."""
     pages = zoo(site, "etag")
     first = work.build(site.url)
-
-    def slow(handler: BaseHTTPRequestHandler) -> None:
-        site.stopping.wait(20)
-
-    faults: dict[str, Any] = {"500": Reply(b"", 500), "429": Reply(b"", 429), "hang up": hang_up, "slow": slow}
-    limits = CrawlLimits(allow_private=True, timeout=3.0 if fault == "slow" else 20.0)
-    site.routes |= {"/dogs": faults[fault], "/list": faults[fault]}
-    report = work.build(site.url, limits=limits)
+    site.routes |= {"/dogs": fault, "/list": fault}
+    report = work.build(site.url)
     assert [failure.url for failure in report.kept] == [f"{site.url}/dogs", f"{site.url}/list"]
     assert reason in report.kept[0].reason
     assert (report.published, report.failed, report.gone.count, report.unchanged) == (False, [], 0, 3)
     assert "kept         2\n" in report.table()
     pages["cats"].body, pages["cats"].etag = page("<p>Lions roar."), '"cats2"'
-    report = work.build(site.url, limits=limits)
+    report = work.build(site.url)
     assert (report.published, report.changed.count, len(report.kept), report.embedded) == (True, 1, 2, 1)
     assert work.paths(site) == ["/", "/cats", "/deep", "/dogs"]
     site.routes |= {"/dogs": pages["dogs"], "/list": pages["list"]}

@@ -13,13 +13,12 @@ from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, current_id
-from indexer.generation.previous import READER_VERSION, PreviousGeneration, live_sources
+from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.pipeline import build as build_module
 from indexer.pipeline import draft
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from indexer.publish.publish import problems_of, verify
-from indexer.publish.source_settings import config_of
 from indexer.read.ocr.pages import EXTRA, Ocr, find
 from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
@@ -166,16 +165,6 @@ def test_scans_are_read_anew_once_they_can_be(work: Work, scans: Path, monkeypat
     assert sorted(report.new.examples) == [(scans / "one.pdf").as_uri(), (scans / "two.png").as_uri()]
     assert (report.ocr["pages"], report.ocr["left_out"], report.unchanged) == (3, 0, 3)
     assert "OCR          3 pages read; 0 of 3 lines left out" in report.table()
-    earlier = PreviousGeneration.open(work.index)
-    number, _ = earlier.document((scans / "one.pdf").as_uri())
-    document, chunks, _ = earlier.read(number)
-    [chunk] = chunks  # short sections are joined
-    assert chunk.url == f"{(scans / 'one.pdf').as_uri()}#page=1"
-    assert chunk.text == "Page 1\n\nThe scanned page about cranes.\n\nPage 2\n\nAnd one about geese."
-    assert int(document.metadata["ocr_confidence"][0]) > 80
-    assert earlier.manifest is not None
-    assert config_of(earlier.manifest).ocr == OcrConfig()
-    earlier.close()
     again = work.build(scans)
     assert (again.published, again.unchanged) == (False, 5)
 

@@ -18,6 +18,7 @@ from indexer.pipeline.progress import Progress
 from indexer.stores.milvus.milvus_store import MilvusStore
 from indexer.stores.store import FolderStore
 from tests.dummy import DummyEmbedder
+from tests.milvus_server import ids_of
 
 PAGES = {
     "guide/vacuum.md": "---\nlang: en\ndate: 2024-02-29\ntags: [storage, tuples]\n---\n# Vacuum\n\nVacuum reclaims "
@@ -106,10 +107,6 @@ def published(source, store, id=None):
     return id
 
 
-def ids_of(store):
-    return [each.id for each in store.published()]
-
-
 def rows_of(found):
     return set(found[1].tolist())
 
@@ -190,8 +187,6 @@ def test_what_is_shown(both):
     assert [ours.section(row) for row in rows.tolist()] == [theirs.section(row) for row in rows.tolist()]
     assert ours.facts([0, 2]) == theirs.facts([0, 2])
     assert ours.facts([]) == {}
-    nothing = np.empty(0, np.int64)
-    assert (ours.chunks(nothing), len(ours.vectors(nothing))) == ([], 0)
     for use in (lambda: ours.chunks(np.array([999])), lambda: ours.section(999)):
         with pytest.raises(IndexCorrupt, match="no chunk 999"):
             use()

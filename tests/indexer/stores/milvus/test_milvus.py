@@ -20,6 +20,7 @@ from indexer.records import Chunk, Document
 from indexer.stores.milvus import schema as milvus_schema
 from indexer.stores.milvus.connection import MilvusAddress
 from indexer.stores.milvus.milvus_store import MilvusStore
+from tests.milvus_server import ids_of
 
 ID = "20260101T000000-000000"
 COLLECTION = "docs_20260101T000000_000000"
@@ -61,30 +62,20 @@ def write(store):
     store.write(manifest(), [entry("a"), entry("b")])
 
 
-def ids_of(store):
-    return [each.id for each in store.published()]
-
-
 def test_collections_of_other_stores_are_left_alone(live):
     address = live._address
     for other in ("docs", "docs_x_20260101T000000_000000", "docs_20260101T000000_000000_records", "other"):
         assert address.generation_of(other) is None
     with closing(MilvusStore(address.shown + "_2026")) as other:
-        assert ids_of(other) == []
         write(other)
         assert (ids_of(other), ids_of(live)) == ([ID], [ID])
         other.remove(ID)
-    generation = live.open()
-    assert generation.manifest.counts.chunks == 2
     call(live, "alter_alias", f"{COLLECTION}_records", "docs")
     with pytest.raises(IndexCorrupt, match=f"names {COLLECTION}_records"):
         live.live_id()
     assert [listed.live for listed in live.published()] == [False]
     live.make_live(ID)
     assert live.live_id() == ID
-    live.remove(ID)
-    with pytest.raises(IndexMissing):
-        generation.chunks(np.array([0]))
 
 
 def test_a_port_that_never_answers_and_one_that_is_closed(caplog):
@@ -167,26 +158,18 @@ def test_passages_that_are_lost_are_found(live):
         live.open()
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        (lambda raw: raw.replace(b'"schema_version": 3', b'"schema_version": 9'), "schema version 9"),
-        (lambda raw: raw.replace(b'"model": "m"', b'"model": "n"'), "does not match its checksum"),
-        (lambda raw: raw[:50], "not JSON"),
-    ],
-)
-def test_a_manifest_that_is_not_as_it_was(live, change, what):
+def test_a_manifest_that_is_not_as_it_was(live):
     class Changed(Manifest):
         def to_bytes(self):
-            return change(super().to_bytes())
+            return super().to_bytes().replace(b'"model": "m"', b'"model": "n"')
 
     written = live.open().manifest
     records = milvus_schema.manifest_records(Changed(*(getattr(written, name) for name in written.__slots__)))
     call(live, "upsert", f"{COLLECTION}_records", records)
-    with pytest.raises(IndexCorrupt, match=rf"docs collection {COLLECTION}: .*{what}.*rebuild"):
+    with pytest.raises(IndexCorrupt, match=rf"docs collection {COLLECTION}: .*does not match its checksum.*rebuild"):
         live.open()
     [listed] = live.published()
-    assert what in listed.problem
+    assert "does not match" in listed.problem
 
 
 def test_nothing_of_milvus_is_imported_without_need():
