@@ -25,6 +25,7 @@ _SETTINGS = {  # what takes the place of some settings, and their names
     "an authenticating proxy logs people in, and user_header names them": "oidc_issuer oidc_audience oidc_jwks "
     "oidc_user_claim oidc_groups_claim oidc_leeway",
     _REMOTE: "replica_dir poll",
+    "a web server can serve the folder, with access rules of its own": "originals",
     "a job reads the sources of the index; index --add on the machine of the server adds one": "job_sources",
     "insights are a folder of the index, with every search": "insights_dir insights_megabytes insights_sample",
     "insights keep nothing of who asked, and suggest nothing": "insights_redact insights_callers insights_suggest",

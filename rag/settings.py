@@ -183,7 +183,6 @@ class Settings:
         "",
         "example questions on the start page, separated by |; empty = those among the headings, none = no questions",
     )
-    originals: bool = setting(False, "let callers who may search download the indexed files of folders")
     keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", group="access")
     anonymous: str = setting(
         "auto",

@@ -15,10 +15,8 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import formatdate
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
-from urllib.parse import unquote_to_bytes, urlsplit
+from typing import NamedTuple
 
-from indexer.decoding import one_line
 from indexer.errors import ParseError, SourceError
 from indexer.generation.manifest import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, read_list
@@ -27,7 +25,6 @@ from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Page, Readers, Skip
 from indexer.source_context import SourceContext
 
-INSIDE = "!/"  # between the address of an archive or e-mail and the name of a member
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 _OF_AN_INDEX = {LOCK: stat.S_ISREG, GENERATIONS: stat.S_ISDIR, BUILDING: stat.S_ISDIR}
@@ -231,33 +228,6 @@ class _FolderReading:
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=NOTHING_STATED._replace(access=file.access),
         )
-
-
-def open_original(url: str, source: str) -> tuple[str, BinaryIO]:
-    """Return the name of a document's file, or of the archive or e-mail that it is in, and the file at its beginning.
-
-    Nothing outside of the file or folder `source` that it was read from is opened, and no link below it is followed.
-    Raises SourceError: it is not there any more.
-    """
-    parts = urlsplit(url.partition(INSIDE)[0])
-    if parts.scheme != "file" or parts.netloc or "://" in source:
-        raise SourceError(f"{url[:200]} is not a file of a folder")
-    path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
-    gone = SourceError(f"{path.name[:200]} is not where it was when it was indexed")
-    try:
-        root = Path(source).expanduser().resolve(strict=True)
-        folder = root if root.is_dir() else root.parent
-        is_inside = path == root or (folder == root and path.is_relative_to(root))
-        if not is_inside or ".." in path.parts:
-            raise gone
-        with closing(Tree(folder)) as tree:
-            handle = tree.open(path)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise gone
-    except (OSError, RuntimeError, ValueError) as error:
-        raise gone from error
-    return one_line(path.name), os.fdopen(handle, "rb")
 
 
 class Watcher:

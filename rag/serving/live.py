@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from embedder.config import Role
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import CrossEncoder, Embedder
-from indexer.errors import IndexCorrupt, IndexMissing, SourceError, StoreError
+from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import Filter
 from indexer.generation.manifest import DEFAULT
 from rag import deadline
@@ -123,30 +123,6 @@ class LiveRetriever(Follower):
         if found is None:
             raise NotThere(f"there is no document {id[:80]!r} in collection {collection!r}")
         return found
-
-    def original(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> tuple[str, BinaryIO]:
-        """Open the file that a document was read from; see `open_original`.
-
-        An archive, an e-mail or any other file in which several documents lie is not for callers below a filter, who
-        may not see all of them. Raises NotThere.
-        """
-        from indexer.sources.folder import INSIDE, open_original  # with parsers, which no search needs
-
-        found = self.document(id, collection, filter)
-        url = found["url"]
-
-        def is_open(retriever: Retriever) -> bool:
-            generation = retriever.generation
-            is_whole = in_force(filter, generation.manifest) is None
-            inside = Filter(url_prefix=(url + INSIDE.removesuffix("/"),))
-            return is_whole or (INSIDE not in url and next(generation.documents(inside), None) is None)
-
-        if not self._ask(collection, is_open):
-            raise NotThere("the file holds several documents, and is for those who may see all of them")
-        try:
-            return open_original(url, found["source"])
-        except SourceError as error:
-            raise NotThere(str(error)) from error
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
         """Return headings of the index that are questions. Raises as `search` does."""

@@ -191,7 +191,7 @@ HISTORY = [{"question": "What does the blue team say of bluegamma?", "answer": "
 # what is asked of every operation; each must be here
 PLAIN = (
     "/api/v1/changes /api/v1/documents /api/v1/documents/{id} /api/v1/insights.csv /document/{id} "
-    "/document/{id}/original /insights /livez /metrics /openapi.json /readyz /status /v1/models"
+    "/insights /livez /metrics /openapi.json /readyz /status /v1/models"
 ).split()
 CASES: dict[str, Callable[[Site], Asked]] = {f"GET {path}": addresses(path) for path in PLAIN} | {
     "GET /": typed("/", "open=x", "meta.team=blue", "path=/"),

@@ -2,8 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -104,7 +103,6 @@ class FakeRetriever:
         self.suggestions: list[Suggestion] = []
         self.typed: list[tuple[str, str, Filter | None, int]] = []
         self.did_you_mean: str | None = None
-        self.files: dict[str, Path] = {}  # originals, by the id of their document
 
     @property
     def calls(self) -> list[tuple[str, int, str]]:
@@ -180,12 +178,6 @@ class FakeRetriever:
             if document["id"] == id:
                 return document
         raise NotThere(f"there is no document {id!r}")
-
-    def original(self, id: str, collection: str = "default", filter: Filter | None = None) -> tuple[str, BinaryIO]:
-        self.document(id, collection)
-        if id not in self.files:
-            raise NotThere("it is not where it was when it was indexed")
-        return self.files[id].name, self.files[id].open("rb")
 
     def questions(self, collection: str = "default") -> list[str]:
         self._check(collection)

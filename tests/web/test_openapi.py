@@ -77,7 +77,6 @@ def served(tmp_path):
             anonymous="read",
             answer_url=endpoint.url,
             answer_model="small",
-            originals=True,
         )
         recorder = Recorder(settings.insights_folder, settings.insights_days)
         recorder.start()

@@ -6,7 +6,7 @@ scope are answered like documents that do not exist. Scores and counts of words 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from flask import current_app, g
 from msgspec.structs import replace
@@ -104,12 +104,6 @@ class ScopedRetriever(LiveRetriever):
     def document(self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
         """Return a document of the scope."""
         return self._ask_within(collection, filter, lambda inner, only: inner.document(id, collection, only))
-
-    def original(
-        self, id: str, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None
-    ) -> tuple[str, BinaryIO]:
-        """Open the file of a document of the scope."""
-        return self._ask_within(collection, filter, lambda inner, only: inner.original(id, collection, only))
 
     def questions(self, collection: str = DEFAULT_COLLECTION) -> list[str]:
         """Return headings of a collection that the scope has whole; of others, none."""

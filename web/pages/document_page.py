@@ -1,28 +1,22 @@
 """The page of a document, from the text in the index: for what browsers do not open from a page."""
 
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any
 
-from flask import Blueprint, Response, abort, render_template, url_for
+from flask import Blueprint, render_template, url_for
 from msgspec import Meta
-from werkzeug.exceptions import ServiceUnavailable
 
-from rag import deadline
 from rag.messages import InCollection
 from rag.query.results import is_source_code, section_within
 from rag.serving.live import by_section
-from web.api.requests import collection_field, read_query, retriever, settings
-from web.display_urls import place_of, places
-from web.guards.limits import take_slot
-from web.openapi import HTML, Content, Operation
+from web.api.requests import collection_field, read_query, retriever
+from web.display_urls import places
+from web.openapi import HTML, Operation
 from web.pages.snippets import make_text
 
 SHOWN = 60  # passages of one page
 BEFORE = 10  # passages that may stand before the one that is asked for
-PIECE = 1 << 16  # bytes
-MOST_AT_ONCE = 4  # files that one worker sends
 
 
 class ReadRequest(InCollection):
@@ -62,15 +56,12 @@ def read(id: str) -> str:
     def from_passage(place: int) -> str:
         return url_for("reading.read", id=id, start=place, **asking, **kept)
 
-    has_original = settings().originals and url[:5].lower() == "file:"
     return render_template(
         "document.html",
         document=document,
         title=title or named.of(url),
         link=named.link_to(url),
         place=named.of(url),
-        original=url_for("reading.original", id=id, **kept) if has_original else None,
-        file=place_of(url.partition("!/")[0]).rpartition("/")[2],  # the archive or e-mail, where it is within one
         sections=[
             (heading, [passage for _, passage in group])
             for heading, group in groupby(passages[start:stop], key=itemgetter(0))
@@ -81,36 +72,3 @@ def read(id: str) -> str:
         after=from_passage(stop) if stop < len(passages) else None,
         back=url_for("page.index", **asking, **kept) if asking else None,
     )
-
-
-@blueprint.get("/<id>/original")
-@Operation(
-    role="read",
-    query=InCollection,
-    responses={200: Content("application/octet-stream", {"type": "string", "format": "binary"})},
-    errors=(404, 501),
-)
-def original(id: str) -> Response:
-    """Download the file that a document was read from.
-
-    Only files of folders, and only if the operator allows it (`originals`). For a file in an archive, sends the
-    archive.
-    """
-    if not settings().originals:
-        abort(501, "This server does not offer downloads; its operator can allow them with the setting originals.")
-    name, file = retriever().original(id, read_query(InCollection).collection)
-    try:
-        give_back = take_slot(
-            "originals", MOST_AT_ONCE, ServiceUnavailable("Too many downloads are running: try again shortly.")
-        )
-    except BaseException:
-        file.close()
-        raise
-    deadline.lift()
-    name = "".join(each if each.isprintable() else "_" for each in name)  # a header has no line feed
-    response = Response(iter(partial(file.read, PIECE), b""), content_type="application/octet-stream")
-    response.headers.set("Content-Disposition", "attachment", filename=name)
-    response.headers["Content-Security-Policy"] = "default-src 'none'; sandbox"
-    response.call_on_close(give_back)
-    response.call_on_close(file.close)
-    return response

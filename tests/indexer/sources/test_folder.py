@@ -9,7 +9,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import SourceError
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.sources.folder import Watcher, open_original, read_path
+from indexer.sources.folder import Watcher, read_path
 from tests.indexer.pipeline.incremental import Work
 
 
@@ -83,52 +83,6 @@ def test_an_index_in_the_folder_is_not_read(tmp_path: Path, work: Work) -> None:
     assert work.build(tmp_path).documents == 1
     assert work.build(tmp_path).published is False
     assert reasons(read(tmp_path)) == {"index": "an index of Pilotlight"}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "docs"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "sub" / "a b#1.md").write_text("inside")
-    (tmp_path / "secret.txt").write_text("outside")
-    return folder
-
-
-def original(url: str, source: str) -> tuple[str, str]:
-    name, file = open_original(url, source)
-    with file:
-        return name, file.read().decode()
-
-
-def test_a_file_of_a_folder(folder: Path) -> None:
-    path = folder / "sub" / "a b#1.md"
-    assert original(path.as_uri(), str(folder)) == ("a b#1.md", "inside")
-    assert original(path.as_uri(), str(path)) == ("a b#1.md", "inside")
-    assert original(f"{path.as_uri()}!/member.txt", str(folder)) == ("a b#1.md", "inside")
-    path.rename(path.with_name("a\nSet-Cookie: b.md"))
-    assert original(f"{path.parent.as_uri()}/a%0ASet-Cookie%3A%20b.md", str(folder)) == ("a Set-Cookie: b.md", "inside")
-
-
-def test_nothing_outside_its_source_and_places_is_opened(folder: Path, tmp_path: Path) -> None:
-    secret = folder.parent / "secret.txt"
-    (folder / "link.txt").symlink_to(secret)
-    (folder / "linked").symlink_to(folder.parent)
-    for url in (
-        secret.as_uri(),
-        f"{folder.as_uri()}/../secret.txt",
-        f"{folder.as_uri()}/%2e%2e/secret.txt",
-        f"{folder.as_uri()}/link.txt",
-        f"{folder.as_uri()}/linked/secret.txt",
-        f"{folder.as_uri()}/sub",
-        f"{folder.as_uri()}/gone.txt",
-        f"file://host{secret}",
-        "https://docs.example/a",
-        "file:///%00",
-    ):
-        with pytest.raises(SourceError):
-            open_original(url, str(folder))
-    with pytest.raises(SourceError):
-        open_original((folder / "sub" / "a b#1.md").as_uri(), "https://docs.example/")
 
 
 SOON, NEVER = 20.0, 0.2  # seconds; the first only passes where a test fails

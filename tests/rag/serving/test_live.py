@@ -2,9 +2,7 @@
 
 import math
 import threading
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from email.message import EmailMessage
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -16,7 +14,7 @@ from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import drop_collection
 from indexer.stores.store import FolderStore
 from rag.errors import CollectionMissing, NotReady, NotThere
-from rag.query.request import Filter, SearchRequest
+from rag.query.request import SearchRequest
 from rag.serving.live import LiveRetriever
 from rag.serving.store_access import roll_back
 from rag.settings import load
@@ -170,47 +168,6 @@ def test_a_hit_leads_to_its_document_in_every_generation(site, live):
     for unknown in ("0" * 32, "", "x", hit.document.upper(), hit.document + "0"):
         with pytest.raises(NotThere, match="there is no document"):
             live.document(unknown)
-
-
-def test_originals_are_those_of_documents_and_of_what_holds_them(site, live):
-    with zipfile.ZipFile(site.source / "old notes.zip", "w") as archive:
-        archive.writestr("deep/zebra.md", "# Zebras\n\nStripes of the zebra, in an archive.\n")
-    (site.source / "line\nfeed.md").write_text("# Emu\n\nFeathers of the emu.\n")
-    message = EmailMessage()
-    message["Subject"] = "Okapi"
-    message.set_content("The okapi has legs.")
-    message.add_attachment("Attached gnu horns.", filename="gnu.txt")
-    (site.source / "okapi.eml").write_bytes(bytes(message))
-    site.build()
-    live.start()
-    ids = {
-        query: live.search(SearchRequest(query, k=1, mode="lexical")).hits[0].document
-        for query in ("dead tuples", "zebra stripes", "emu feathers", "okapi legs", "gnu horns")
-    }
-    below = Filter.parse({"path": str(site.source)}), Filter(readers=frozenset({"user:ann"}))
-    for query, shown in {
-        "dead tuples": "vacuum.md", "emu feathers": "line feed.md",
-        "zebra stripes": "old notes.zip", "okapi legs": "okapi.eml", "gnu horns": "okapi.eml",
-    }.items():  # fmt: skip
-        name, file = live.original(ids[query])
-        with file:
-            assert name == shown
-            assert file.read() == (site.source / name.replace("line ", "line\n")).read_bytes()
-        live.original(ids[query], filter=below[1])[1].close()  # no document has an access list
-        if name.endswith(".md"):
-            live.original(ids[query], filter=below[0])[1].close()
-        else:  # what else is in the file may not be for the caller
-            with pytest.raises(NotThere, match="holds several documents"):
-                live.original(ids[query], filter=below[0])
-    path = site.source / "vacuum.md"
-    secret = site.source.parent / "secret.txt"
-    secret.write_text("outside")
-    path.unlink()
-    path.symlink_to(secret)
-    with pytest.raises(NotThere, match="not where it was"):
-        live.original(ids["dead tuples"])
-    with pytest.raises(NotThere, match="no document"):
-        live.original("0" * 32)
 
 
 def flip(path: Path) -> None:

@@ -1,15 +1,12 @@
 """Documents to read in the page, and the files that they were read from."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
 from indexer.generation.documents import document_id
-from rag.settings import Settings
 from tests.web.fakes import CODE, FakeRetriever, make_hit
-from web.app import create_app
 from web.pages.document_page import SHOWN
 from web.pages.snippets import CUT, make_section, make_snippet, make_text, split_blocks
 
@@ -67,35 +64,10 @@ def test_a_long_document_is_shown_in_parts(client, retriever, address):
     assert client.get(f"{address}?start=-1").status_code == 400
 
 
-def test_originals_are_handed_out_only_where_that_is_set(retriever, client, address, tmp_path):
-    file = tmp_path / "a “b”\r\nX-Evil: 1.html"
-    file.write_text("<script>alert(1)</script>")
-    retriever.files[document_id(URL)] = file
-    assert client.get(f"{address}/original").status_code == 501
-    allowing = create_app(retriever, replace(Settings(), originals=True)).test_client()
-    assert f'href="{address}/original" download>Download a b.md<' in allowing.get(address).text
-    with allowing.get(f"{address}/original") as answer:
-        assert answer.data == file.read_bytes()
-    assert answer.content_type == "application/octet-stream"
-    assert answer.headers["Content-Disposition"].startswith("attachment; filename")
-    assert "X-Evil" not in answer.headers
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert "sandbox" in answer.headers["Content-Security-Policy"]
-    under_way = [allowing.get(f"{address}/original", buffered=False) for _ in range(4)]
-    assert allowing.get(f"{address}/original").status_code == 503
-    for each in under_way:
-        each.close()
-    assert allowing.get("/document/nope/original").status_code == 404
-    retriever.files.clear()
-    assert allowing.get(f"{address}/original").status_code == 404
-
-
-def test_pages_of_a_site_are_not_downloaded(retriever):
+def test_a_page_of_a_site_is_linked(client, retriever):
     url = "https://docs.example/a.html"
     retriever.hits = [make_hit(url=url, document=document_id(url))]
-    allowing = create_app(retriever, replace(Settings(), originals=True)).test_client()
-    html = allowing.get(f"/document/{document_id(url)}").text
-    assert "Download" not in html
+    html = client.get(f"/document/{document_id(url)}").text
     assert f'<a href="{url}" rel="noopener noreferrer">Open the page</a>' in html
 
 
