@@ -23,8 +23,6 @@ _DEEPEST = 12  # headings in a path
 _LONGEST_HEADING = 200  # characters
 _LONGEST_ANCHOR = 200  # characters; one that is cut leads nowhere
 _LONGEST_NOTE = 120  # characters
-_LONGEST = 10_000_000  # characters of all sections
-_SECTION = 100  # characters that one counts for beside its text
 _EMPTY_LINES = re.compile(r"\n{3,}")
 _SPACE = re.compile(r"\s+")
 _LONGEST_DELAY = 60  # seconds; pages that send on later are made to be read, or wait for something
@@ -38,16 +36,10 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 def to_json(content: Extraction) -> dict[str, Any]:
     """Return lists, dictionaries and texts that `from_json` understands."""
     text = "\n".join(section.text for section in content.sections)
-    sections, left = list[list[Any]](), _LONGEST
-    for section in content.sections:
-        if left <= 0:
-            break
-        sections.append([section.path, section.anchor, section.text[:left], section.marks, section.wholes])
-        left -= len(section.text) + _SECTION
     declared = content.declared
     return {
         "title": content.title,
-        "sections": sections,
+        "sections": [[part.path, part.anchor, part.text, part.marks, part.wholes] for part in content.sections],
         "language": declared.language,
         "date": declared.date,
         "metadata": dict(declared.metadata),

@@ -81,14 +81,12 @@ def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
     """Return blocks of an answer of the reader process, which is not trusted; None if they are none."""
     try:
         blocks = tuple(
-            (int(outer), int(place), int(text), bool(is_linked))
+            (int(outer) % _HASHES, int(place) % _HASHES, int(text) % _HASHES, bool(is_linked))
             for outer, place, text, is_linked in islice(found["blocks"], MOST_BLOCKS)
         )
-        about = int(found["about"])
+        return PageBlocks(int(found["about"]) % _HASHES, blocks)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
-    hashes = (about, *(number for block in blocks for number in block[:3]))
-    return PageBlocks(about, blocks) if all(0 <= number < _HASHES for number in hashes) else None
 
 
 def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:

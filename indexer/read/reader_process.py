@@ -1,13 +1,14 @@
 """The process in which documents are read, so that a hostile one costs itself and never the build.
 
 It is started when it is first needed, loads all that readers use, see `reader_main`, and is kept. It may use only so
-much memory, has what `confinement` leaves it, and is killed when an answer takes too long; the next document gets a new
-one. What it says is JSON, see `indexer.read.extraction`.
+much memory, is confined, and is killed when an answer takes too long; the next document gets a new one. What it says is
+JSON, see `indexer.read.extraction`.
 
 Everything is read there, HTML and plain text too: that leaves the build's own process to fetching and embedding.
 """
 
 import atexit
+import ctypes
 import json
 import os
 import select
@@ -26,7 +27,6 @@ from typing import Any
 from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
-from indexer.read.confinement import hide
 
 _SECONDS = 60.0  # for one document, or one member of an archive
 _MEMORY = 480 << 20  # bytes of address space, of which 230 MB are code, tables and the model of languages
@@ -103,6 +103,11 @@ def _start(before: str) -> subprocess.Popen[bytes]:
         env={},
         start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
     )
+
+
+def hide() -> None:
+    """Let no other process of this user read the memory or the environment of this one."""
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 class ReaderProcess:

@@ -117,9 +117,6 @@ def _title(tree: HtmlTree, headings: list[str]) -> str | None:
     for heading in headings[:3]:
         if len(heading) > 2 and named.lower().startswith(heading.lower()):
             return heading
-    if not named:
-        metas = (meta.get("content") for meta in tree.named("meta") if meta.get("property") == "og:title")
-        named = fold(next(metas, ""))
     return named or (headings[0] if headings else None)
 
 
@@ -128,21 +125,16 @@ _DATES = (  # names and properties, the surest first: when a page was changed go
     "article:modified_time og:updated_time dcterms.modified last-modified "
     "article:published_time dcterms.date dc.date date"
 ).split()
-_STRUCTURED = re.compile(r'"(dateModified|datePublished)"\s*:\s*"([^"]{10,40})"')
 
 
 def declared(tree: HtmlTree) -> Declared:
     """Read the facts of a page; what cannot be read counts as not declared."""
     head = list((tree.first("head") or tree.root).elements())
     metas: list[tuple[str, str]] = []
-    dates: list[str] = []  # of JSON-LD, by pattern: it may be any shape, and is often not even JSON
     for tag in head:
         if tag.name == "meta":
             key = (tag.get("name") or tag.get("property") or tag.get("http-equiv")).strip()
             metas.append((key if key.lower().startswith(OWN) else key.lower(), tag.get("content")))
-        elif tag.name == "script" and tag.get("type") == "application/ld+json":
-            said = dict(reversed(_STRUCTURED.findall(tag.text())))
-            dates += [said[name] for name in ("dateModified", "datePublished") if name in said]
     named = dict(reversed(metas))  # the first of a name wins
     root = tree.first("html") or tree.root
     languages = (root.get("lang"), root.get("xml:lang"), named.get("content-language", "").partition(",")[0])
@@ -151,7 +143,7 @@ def declared(tree: HtmlTree) -> Declared:
     times = [day for tag in inside if tag.name == "time" and (day := tag.get("datetime"))]
     return Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
-        date=first_day([*(named.get(name) for name in _DATES), *dates, *times[:1]]),
+        date=first_day([*(named.get(name) for name in _DATES), *times[:1]]),
         metadata=collect((key[len(OWN) :], value) for key, value in metas if key.lower().startswith(OWN)),
     )
 
@@ -159,12 +151,10 @@ def declared(tree: HtmlTree) -> Declared:
 # Single pages: which boxes are furniture by the names that themes give them, and what is the text.
 _LONGEST_NAME = 300  # characters of the names of an element
 # Words of names; they begin where the name does, or after "-", "_", a digit or before a capital.
-_COMMENTS = (
+_STRONG = (
     r"comments\b|comment.?(?:list|area|form|section|wrap|thread|block|container)|kommentare|commentaires|comentarios"
     r"|commenti\b|reacties|disqus|respond\b|livefyre"
-)
-_STRONG = (
-    r"related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
+    r"|related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
     r"|read.?(?:also|next)|more.?(?:stories|news|from|articles|on)\b|up.?next|(?:next|prev\w*).?(?:article|post|story)"
     r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
     r"|addthis|addtoany|cookie|consent|gdpr|newsletter|subscri(?:be|ption)|sign.?up\b|log.?in\b|paywall"
@@ -183,7 +173,7 @@ _POSTERS = (  # who wrote a post of a thread, and what to do with it
     r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|signature|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )
-_NAME = re.compile(rf"\b(?:(?P<comments>{_COMMENTS})|(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
+_NAME = re.compile(rf"\b(?:(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
 _TEXT_NAME = re.compile(
     r"\b(?:article|post|entry|story|blog|news|page|artikel|beitrag|articolo|noticia|nota|main|name|text)s?-*"
     r"(?:body|content|text|copy|contenu|inhalt|texto?|cuerpo|corpo)\b|\b(?:body-?(?:copy|text)|mw-content-text)\b"
@@ -360,7 +350,7 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
                 continue
             kind = "" if size.is_titled else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
-            is_furniture = kind in ("comments", "strong") or is_poster or size.linked > _LINKED * size.text
+            is_furniture = kind == "strong" or is_poster or size.linked > _LINKED * size.text
             if kind and is_furniture and total - size.bare >= _MOST * total:
                 name = node.get("class") or node.get("id")
                 boxes.append((element, node, name, size.bare))

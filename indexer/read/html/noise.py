@@ -211,11 +211,8 @@ def _is_badge(tag: Element) -> bool:
     text = tag.short_text(_LABEL) if tag.name in _LABELS else None
     if not text or text.isspace() or holds(tag, _IN_LABELS):
         return False
-    letters = len(_LETTER.findall(text))
-    if not letters or tag.name != "div":
-        return not letters or _has_link(tag)
-    linked = sum(len(_LETTER.findall(link.text())) for link in tag.elements() if link.name == "a")
-    return linked >= _LINKED * letters  # a signature has types that are links, and more
+    # a signature has types that are links, and more
+    return not _LETTER.search(text) or (is_menu(tag) if tag.name == "div" else _has_link(tag))
 
 
 def _has_link(tag: Element) -> bool:

@@ -53,7 +53,6 @@ def test_hostile_spans_are_bounded(rows: list[list[Cell]]) -> None:
 HEADS = {  # rows, where names begin, and these
     "words": ("Name,Age\nAda,36\nAlan,41", 0, "Name,Age"),
     "years": ("Region,2023,2024\nNorth,510,640\nSouth,120,95", 0, "Region,2023,2024"),
-    "years of a year": (",2022/23,2023/24\nNorth,510,640", 0, ",2022/23,2023/24"),
     "months": ("Item,2024-01,2024-02,2024-03\nWick,1,2,3\nOil,3,1,2", 0, "Item,2024-01,2024-02,2024-03"),
     "a scale": ("Class,1,2,3,4\na,7,3,9,1\nb,2,2,8,0", 0, "Class,1,2,3,4"),
     "numbers above words": ("Room,101,102\nMonday,music,free\nTuesday,free,chess", 0, "Room,101,102"),
@@ -68,21 +67,13 @@ HEADS = {  # rows, where names begin, and these
     "two rows, merged":
         ("Region,Sales,Sales\nRegion,2023,2024\nNorth,510,640\nSouth,120,95", 0,
          "Region,Sales 2023,Sales 2024"),
-    "two rows, gaps":
-        ("Region,Sales,,Cost,\n,Q1,Q2,Q1,Q2\nNorth,5,6,7,8\nSouth,5,4,3,2", 0,
-         "Region,Sales Q1,Sales Q2,Cost Q1,Cost Q2"),
     "three rows":
         ("Area,Sales,Sales,Sales,Sales\nArea,2023,2023,2024,2024\nArea,min,max,min,max\nN,5,6,5,7\nS,4,4,3,3", 0,
          "Area,Sales 2023 min,Sales 2023 max,Sales 2024 min,Sales 2024 max"),
     "units": ("Station,Height,Rain\n,m,mm\nPier,4,12\nHill,310,30", 0, "Station,Height m,Rain mm"),
-    "units with a name": ("Place,Height,Rain\nUnit,m,mm\nPier,4,12\nHill,310,30", 0, "Place Unit,Height m,Rain mm"),
-    "a part of the body": ("Zone,Price\nNorth,\n1,2\n3,4", 0, "Zone,Price"),
-    "a word among values": ("Name,Score\nBob,absent\nAda,36\nAlan,41", 0, "Name,Score"),
     "a name twice": ("Day,Amount,Amount\n2024-01-01,5,6\n2024-01-02,7,8", 0, "Day,Amount,Amount"),
     "the same words as data": ("on,on\noff,on\non,off", 0, None),
     "no name of the first column": (",A,B\nx,yes,no\ny,no,no", 0, ",A,B"),
-    "one column": ("Name\nAda\nAlan", 0, None),
-    "long texts": (f"{'word ' * 30},b\nc,d", 0, None),
 }  # fmt: skip
 
 

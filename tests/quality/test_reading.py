@@ -1,12 +1,14 @@
-"""What is read of pages, against gold: the gold of a small page, and real manuals where they were fetched."""
+"""What is read against gold: manuals, single articles and pages of PDFs; and how that is judged."""
 
 from collections import Counter
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import pytest
 
-from tests.quality.extraction import CACHE, Counts, judge, load, measure
-from tests.quality.extractors import Passage, Reading
+from tests.quality import articles, layout
+from tests.quality.extraction import CACHE, Counts, Passage, Reading, judge, load, measure
 from tests.quality.gold import Annotated, Generator, gold, read_generators
 from tests.quality.packages import folder_of
 
@@ -68,3 +70,42 @@ def test_manuals_are_read_whole(generator: Generator) -> None:
     counts = measured(generator, CACHE)
     assert counts.kept >= 0.96 * counts.own
     assert not counts.dropped
+
+
+@pytest.mark.parametrize("half", articles.HALVES)
+def test_articles_are_read_without_their_furniture(half: str) -> None:
+    found = articles.measure(half)
+    assert len(found) == 30
+    assert fmean(found.values()) >= 0.93
+    assert min(found.values()) >= 0.7
+
+
+def test_words_are_measured() -> None:
+    assert articles.f1("one two", "one two", "") == 1
+    assert articles.f1("one two more", "one two", "") == pytest.approx(4 / 5)
+    assert articles.f1("Title one two", "one two", "Title") == 1
+
+
+LAYOUTS = layout.read_layouts()
+LAYOUT = {"heads": ["Zoo guide", "7"], "blocks": ["Cats sleep … day", "Dogs bark … night", "They eat"]}
+OWN_LINES = "Zoo guide\nCats sleep all day\nDogs bark all night\nThey eat\n7"
+
+
+def test_a_layout_is_judged_by_its_gold() -> None:
+    right = layout.judge(LAYOUT, OWN_LINES, "Cats sleep all day\n\nDogs bark all night\n\nThey eat")
+    assert (right.blocks, right.right, right.words, right.kept, right.let_in) == (3, 3, 10, 10, 0)
+    mixed = layout.judge(LAYOUT, OWN_LINES, "Zoo guide\nCats sleep Dogs bark all day all night\n7")
+    assert (mixed.right, mixed.kept, mixed.let_in) == (1, 8, 2)
+
+
+@pytest.mark.parametrize("pages", LAYOUTS, ids=lambda pages: pages["name"])
+def test_documents_are_read_in_order(pages: dict[str, Any]) -> None:
+    if not folder_of(pages["package"], CACHE).is_dir():
+        pytest.skip(f"{pages['package']['debian']} was not fetched: python -m tests.quality.layout")
+    counts = layout.measure(pages, layout.load(pages, CACHE))
+    if "fault" in pages:
+        assert counts.right < 0.9 * counts.blocks, "it is mended: take `fault` away"
+        pytest.xfail(pages["fault"])
+    assert counts.right >= 0.9 * counts.blocks
+    assert counts.kept >= 0.99 * counts.words
+    assert counts.let_in == 0
