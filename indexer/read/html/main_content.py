@@ -11,9 +11,8 @@ from indexer.decoding import decode
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold, parse_html
-from indexer.read.html.noise import DEEP, is_noise
+from indexer.read.html.noise import DEEP, drop_trail, is_noise, unfold
 from indexer.read.html.template import Template, read_template, strip
-from indexer.read.html.unfold import drop_trail, unfold
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 

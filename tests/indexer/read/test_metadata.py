@@ -47,11 +47,6 @@ def test_language_of_a_page(attributes: str, head: str, language: str) -> None:
         ("<meta name=date content=2026-05-06><meta name=date content=2026-05-07>", "2026-05-06"),
         ("<meta http-equiv=last-modified content='Fri, 06 Nov 2026 08:49:37 GMT'>", "2026-11-06"),
         ("<meta name=date content='last week'><meta name=dc.date content=2024-02-29>", "2024-02-29"),
-        (
-            '<script type="application/ld+json">{"datePublished": "2020-01-01", "dateModified": "2021-01-01T00:00"}'
-            "</script>",
-            "2021-01-01",
-        ),
         ("<meta name=date content=2026-02-30>", "2026-10-21"),
         ("", "2026-10-21"),
     ],

@@ -168,7 +168,6 @@ def test_signatures_are_named_by_their_id() -> None:
             "<title>json — Encoder — Python docs</title><h1>json — Encoder<a class=headerlink href=#x>¶</a></h1>",
             "json — Encoder",
         ),
-        ('<meta property="og:title" content="Shared"><p>x', "Shared"),
         ("<title> a\n b\u200b </title>", "a b"),
     ],
 )
