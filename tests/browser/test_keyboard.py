@@ -1,7 +1,5 @@
 """The search page without a mouse, and as a screen reader has it: a combobox whose popup is a grid."""
 
-import re
-
 import pytest
 from playwright.sync_api import expect
 
@@ -72,17 +70,3 @@ def test_every_control_is_reached_by_tab_and_shows_focus(page, retriever):
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     expect(page.locator(".hit").nth(1).locator(".toggle")).to_be_focused()
-
-
-def test_mode_is_switched_at_once_and_back_works(page, retriever):
-    page.goto("/?q=index")
-    page.locator("fieldset").get_by_text("Meaning").click()
-    expect(page).to_have_url(re.compile(r"/\?q=index&mode=dense$"))
-    page.keyboard.press("ArrowRight")
-    expect(page).to_have_url(re.compile(r"/\?q=index&mode=lexical$"))
-    expect(page.get_by_role("radio", name="Words")).to_be_checked()
-    page.go_back()
-    expect(page.get_by_role("radio", name="Meaning")).to_be_checked()
-    page.go_back()
-    expect(page.get_by_role("radio", name="Best match")).to_be_checked()
-    expect(page).to_have_url(re.compile(r"/\?q=index$"))

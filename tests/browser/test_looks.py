@@ -18,7 +18,6 @@ def background(page: Page) -> str:
 
 
 Reach = Callable[[Page, FakeRetriever], None]
-ROWS = "error | what it means | what to do\nE4 | the pump draws air | Fill the tank.\nE7 | blocked | Take it out."
 
 
 def empty(page: Page, retriever: FakeRetriever) -> None:
@@ -58,12 +57,6 @@ def explained(page: Page, retriever: FakeRetriever) -> None:
     expect(page.get_by_text("Meaning").first).to_be_visible()
 
 
-def table(page: Page, retriever: FakeRetriever) -> None:
-    retriever.hits = [make_hit(text=ROWS, highlights=[(0, 5)])]
-    page.goto("/?q=codes")
-    expect(page.locator(".rows mark")).to_have_text("error")
-
-
 def reading(page: Page, retriever: FakeRetriever) -> None:
     hit = make_hit(url="file:///srv/a.md", text=CODE)
     retriever.hits = [hit]
@@ -71,7 +64,7 @@ def reading(page: Page, retriever: FakeRetriever) -> None:
     expect(page.locator("#passage pre")).to_be_visible()
 
 
-LOOKS: list[Reach] = [empty, answered, table, far, explained, reading, waiting, unbuilt, operator]
+LOOKS: list[Reach] = [empty, answered, far, explained, reading, waiting, unbuilt, operator]
 SIZES = ((1280, 900), (768, 1024), (390, 844))
 # what leaves the screen, or is cut off though it neither scrolls nor ends in an ellipsis
 FAULTS = """() => {

@@ -13,7 +13,6 @@ import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.credentials import Basic, Credential, InEnvironment, InFile
-from indexer.errors import SessionEnded
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from tests.dummy import DummyEmbedder
@@ -113,13 +112,3 @@ def test_nothing_is_found_after_a_build_and_nobody_else_was_sent_anything(world:
     assert all(secret in sent["shop"] for secret in OF_SHOP)
     assert [secret for secret in OF_WIKI if secret in sent["shop"] + sent["stranger"]] == []
     assert [secret for secret in OF_SHOP if secret in sent["wiki"] + sent["stranger"]] == []
-
-
-def test_a_session_that_ends_leaves_the_live_index_and_shows_nothing(world: World) -> None:
-    world.build()
-    before = (world.folder / "index" / "CURRENT").read_bytes()
-    world.sites["wiki"].left = 2  # type: ignore[attr-defined]
-    with pytest.raises(SessionEnded, match=r"^http://\S+ asks to log in at \S+: its .* must be renewed$") as caught:
-        world.build()
-    assert (world.folder / "index" / "CURRENT").read_bytes() == before
-    assert world.found(caught.value) == []

@@ -56,21 +56,6 @@ def test_the_folder_is_private(store: InsightsStore) -> None:
     prepare(store.folder.parent)  # raises for what is not of an index
 
 
-def test_feedback_is_on_hits_of_a_search_whose_id_is_known(store: InsightsStore) -> None:
-    one = searched("one", seen=False)
-    store.write([one], [])
-    ignored = [Feedback(f"{one.id[:16]}{5:016x}", "good", "chunk-1"), Feedback(one.id, "good", "chunk-9")]
-    store.write([], ignored)
-    assert rows(store.folder, "SELECT seen FROM searches") == [(0,)]
-    told = [Feedback(one.id, what, f"chunk-{rank}") for what, rank in (("bad", 1), ("opened", 1), ("good", 2))]  # type: ignore[arg-type]
-    store.write([], told)
-    judged = "SELECT passage, opened, verdict FROM hits WHERE opened OR verdict"
-    assert rows(store.folder, judged) == [("chunk-1", 1, -1), ("chunk-2", 0, 1)]
-    assert rows(store.folder, "SELECT seen FROM searches") == [(1,)]
-    store.write([], [Feedback(one.id, "none", "chunk-1")])
-    assert rows(store.folder, "SELECT sum(verdict) FROM hits") == [(1,)]
-
-
 def test_what_is_old_or_was_never_seen_is_deleted_for_good(store: InsightsStore) -> None:
     days = [searched(f"question of {day} days ago", at=NOW - day * DAY_S) for day in range(5)]
     typing = [searched("v", at=NOW - 3600, seen=False), searched("va", seen=False)]
