@@ -184,6 +184,6 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
 
 def node_embedder(settings: Mapping[str, Any]) -> Embedder:
     """Load the embedder of these settings on a node; compiled there once, by the first process that needs it."""
-    from rag.serving.live import load_embedder
+    from rag.serving.follower import load_embedder
 
     return load_embedder(load(settings, {}))

@@ -73,7 +73,7 @@ class LazyEmbedder:
 
 def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
     """Return the embedder of the settings, to be compiled and loaded only if it is needed."""
-    from rag.serving.live import load_embedder
+    from rag.serving.follower import load_embedder
 
     plan = Plan(settings.embedder_config())
 

@@ -57,7 +57,7 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
     with models.verifying(plans):
         from rag.query.results import as_text
         from rag.query.retriever import Retriever
-        from rag.serving.live import load_embedder
+        from rag.serving.follower import load_embedder
 
     generation = models.published_store(settings).open()
     models.prepare(*plans)
@@ -71,7 +71,7 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
 
 def _rerank_queue(settings: Settings) -> "RerankQueue | None":
     from rag.query.served_model import RerankQueue
-    from rag.serving.live import load_reranker
+    from rag.serving.follower import load_reranker
 
     model = load_reranker(settings)
     return RerankQueue(model) if model else None
@@ -112,7 +112,7 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, mode: s
         dataset = evaluation.read_dataset(beir_dir)
         if rerank and not settings.rerank_model:
             raise SettingsError("--rerank needs a cross-encoder: set --rerank-model")
-        from rag.serving.live import load_embedder, load_reranker
+        from rag.serving.follower import load_embedder, load_reranker
 
         plan, *others = models.plans(settings)
         models.prepare(plan, *(others if rerank else []))
@@ -165,7 +165,7 @@ def _search_index(
 ) -> "list[tuple[dict[str, Any], Run]]":
     from rag.evaluation.evaluation import LIVE, missing, relevant, search_index
     from rag.query.retriever import Retriever
-    from rag.serving.live import load_embedder
+    from rag.serving.follower import load_embedder
 
     store = models.published_store(settings)
     settings = models.as_built(settings)

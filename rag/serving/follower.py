@@ -31,6 +31,17 @@ MakeReranker = Callable[[Settings], CrossEncoder | None]
 log = logging.getLogger("pilotlight")
 
 
+def load_embedder(settings: Settings) -> Embedder:
+    """Load the embedder that the settings describe."""
+    return Embedder(settings.embedder_config())
+
+
+def load_reranker(settings: Settings) -> CrossEncoder | None:
+    """Load the cross-encoder that the settings describe, if they do."""
+    config = settings.reranker_config()
+    return CrossEncoder(config) if config else None
+
+
 class ServedCollection:
     """A collection as it is served; only the thread that follows the index changes it, but for `suspect`."""
 
@@ -62,7 +73,12 @@ class Follower:
 
     on_run: Callable[[int, int], None] | None = None
 
-    def __init__(self, settings: Settings, make_embedder: MakeEmbedder, make_reranker: MakeReranker) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        make_embedder: MakeEmbedder = load_embedder,
+        make_reranker: MakeReranker = load_reranker,
+    ) -> None:
         self.settings = settings
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
         self.model: ServedModel | None = None  # once it is loaded

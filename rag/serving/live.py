@@ -9,7 +9,6 @@ import numpy as np
 from embedder.config import Role
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
-from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import Filter
 from indexer.generation.manifest import DEFAULT
@@ -20,35 +19,15 @@ from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Suggestion
 from rag.query.retriever import Retriever
 from rag.query.served_model import Embedding, ServedModel
-from rag.serving.follower import LOADING, Follower, MakeEmbedder, MakeReranker, facts_of
-from rag.settings import Settings
+from rag.serving.follower import LOADING, Follower, facts_of
 
 Found = TypeVar("Found")
 
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
 
-def load_embedder(settings: Settings) -> Embedder:
-    """Load the embedder that the settings describe."""
-    return Embedder(settings.embedder_config())
-
-
-def load_reranker(settings: Settings) -> CrossEncoder | None:
-    """Load the cross-encoder that the settings describe, if they do."""
-    config = settings.reranker_config()
-    return CrossEncoder(config) if config else None
-
-
 class LiveRetriever(Follower):
     """Answers from the live generation of every collection. A query keeps the generation it started with."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        make_embedder: MakeEmbedder = load_embedder,
-        make_reranker: MakeReranker = load_reranker,
-    ) -> None:
-        super().__init__(settings, make_embedder, make_reranker)
 
     @property
     def ready(self) -> bool:

@@ -127,7 +127,7 @@ QUERIES = {"q1": ("index of rows that satisfy a predicate", "partial.md"), "q2":
 
 @pytest.fixture(autouse=True)
 def no_model(monkeypatch):
-    monkeypatch.setattr("rag.serving.live.load_embedder", lambda settings: DummyEmbedder())
+    monkeypatch.setattr("rag.serving.follower.load_embedder", lambda settings: DummyEmbedder())
     monkeypatch.setattr("rag.commands.models.prepare", lambda *plans, quiet=False: None)
 
 
