@@ -3,6 +3,7 @@
 torch is imported where it is needed: the native engine runs without it.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
@@ -62,6 +63,16 @@ class Embedder:
         from embedder.model.encoder import load_module
 
         return load_module(self.spec, self.precision)
+
+    def twin(self) -> "Embedder":
+        """Return the same model with threads of its own, for texts that can wait: others need not wait for them.
+
+        torch has its threads for all of a process, so its engines are shared.
+        """
+        twin = copy.copy(self)
+        if isinstance(self._engine, NativeEngine):
+            twin._engine = self._engine.twin()
+        return twin
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""

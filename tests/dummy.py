@@ -43,6 +43,9 @@ class DummyEmbedder:
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         return [len(_TOKEN.findall(text)) + _SPECIAL for text in texts]
 
+    def twin(self) -> "DummyEmbedder":
+        return self
+
     def has_word(self, word: str) -> bool:
         return word.lower() in KNOWN
 

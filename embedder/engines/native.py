@@ -3,11 +3,13 @@
 The call releases the interpreter lock, needs no padding, and gives a text the same vector whatever batch it is in.
 """
 
+import copy
 import ctypes
 import json
 import math
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,10 +81,23 @@ class NativeEngine:
         tensors = (ctypes.c_void_p * len(offsets))(*(None if at < 0 else base + at for at in offsets))
         self._encode, self._maxsim = library.pl_encode, library.pl_maxsim
         sizes, steps = c_shape(shape, spec, precision), c_steps(spec)
-        self._handle = library.pl_create(isa.encode(), ctypes.byref(sizes), steps, len(steps), tensors, threads)
+        self._create = partial(
+            library.pl_create, isa.encode(), ctypes.byref(sizes), steps, len(steps), tensors, threads
+        )
+        self._destroy = library.pl_destroy
+        self._start()
         if not self._handle:
             raise PackageError(f"the package {folder} has no kernels for {isa}: remove it to build it again")
-        weakref.finalize(self, library.pl_destroy, self._handle)
+
+    def twin(self) -> "NativeEngine":
+        """Return an engine with threads of its own, which shares the weights."""
+        twin = copy.copy(self)
+        twin._start()
+        return twin
+
+    def _start(self) -> None:
+        self._handle = self._create()
+        weakref.finalize(self, self._destroy, self._handle)
 
     def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
         """Map token ids, one list a text, to vectors, float32 (n, dim). Raises ModelError for an unknown token,

@@ -1,6 +1,7 @@
 """The torch engines: three ways to run the same module. All give the same vectors; they differ in speed and needs."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ class TorchEngine:
 
     def __init__(self, spec: ModelSpec, run: Run) -> None:
         self._run = run
+        self._turn = threading.Lock()  # one run at a time takes all threads of torch
         self._dimension = spec.dimension
         self._pad = int(spec.config.get("pad_token_id") or 0)
         # that the model has weights for, of all types; 0 where it does not say
@@ -63,7 +65,7 @@ class TorchEngine:
             ids, mask = pad([rows[i] for i in batch], self._pad)
             if self._tokens and ids.max() >= self._tokens:
                 raise ModelError("the tokenizer has tokens that the model has no weights for: fetch the model again")
-            with torch.inference_mode():
+            with self._turn, torch.inference_mode():
                 vectors, states = self._run(torch.from_numpy(ids), torch.from_numpy(mask))
             yield batch, vectors, states
 

@@ -1,4 +1,4 @@
-"""The models of a process, and the queues in which threads share them: one run at a time, queries before all else.
+"""The models of a process, and the queues in which threads share them: one run at a time.
 
 A batch costs less than its texts one by one. A query that finds the model free runs at once, in its own thread. Those
 that arrive meanwhile wait; when the run ends, one of their threads takes along all that wait.
@@ -47,7 +47,7 @@ class _Ticket:
 
 
 class QueryBatcher:
-    """Embeds texts for many threads, first come first served; what can wait is run while nothing else waits."""
+    """Embeds texts for many threads, first come first served."""
 
     def __init__(self, embedder: Embedder, on_batch: Callable[[int, int], None] | None = None) -> None:
         """`on_batch` gets, after each run, how many texts it had and how many wait."""
@@ -56,23 +56,22 @@ class QueryBatcher:
         self._changed = threading.Condition(threading.Lock())  # guards those below; never held during a run
         self._busy = False
         self._waiting: deque[_Ticket] = deque()
-        self._later: deque[_Ticket] = deque()
 
     @property
     def waiting(self) -> int:
         """Queries that wait for the model now."""
         return len(self._waiting)
 
-    def encode(self, texts: Sequence[str], role: Role = "query", *, later: bool = False) -> list[Vector]:
-        """Embed texts, each as float32 (dim,); they queue up together, with `later` until nothing else waits.
+    def encode(self, texts: Sequence[str], role: Role = "query") -> list[Vector]:
+        """Embed texts, each as float32 (dim,); they queue up together.
 
         Raises DeadlinePassed if their turn has not come by the deadline, and what the embedder raises for one of them.
         """
-        return cast("list[Vector]", self._run(texts, role, later=later, with_tokens=False))
+        return cast("list[Vector]", self._run(texts, role, with_tokens=False))
 
-    def encode_tokens(self, queries: Sequence[str], *, later: bool = False) -> list[QueryTokens]:
+    def encode_tokens(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries with their tokens, in the same run. Raises as `encode` does."""
-        return cast("list[QueryTokens]", self._run(queries, "query", later=later, with_tokens=True))
+        return cast("list[QueryTokens]", self._run(queries, "query", with_tokens=True))
 
     def runs(self, texts: Sequence[str]) -> Iterator[slice]:
         """Yield slices of texts that can wait, for `encode`; see `runs`."""
@@ -82,11 +81,11 @@ class QueryBatcher:
         """Return the most tokens a text can have, each of a character or more: counting would tokenise twice."""
         return min(len(text) + _SPECIAL, self.embedder.max_length)
 
-    def _run(self, texts: Sequence[str], role: Role, *, later: bool, with_tokens: bool) -> list[Vector | QueryTokens]:
-        end, queue = deadline.end(), self._later if later else self._waiting
+    def _run(self, texts: Sequence[str], role: Role, *, with_tokens: bool) -> list[Vector | QueryTokens]:
+        end = deadline.end()
         tickets = [_Ticket(text, role, end, with_tokens) for text in texts]
         with self._changed:
-            queue.extend(tickets)
+            self._waiting.extend(tickets)
             try:
                 for ticket in tickets:
                     while ticket.result is None and ticket.error is None:
@@ -100,14 +99,13 @@ class QueryBatcher:
                         raise ticket.error
             finally:  # too late, failed or interrupted: nobody waits for the others
                 for ticket in tickets:
-                    if ticket.result is None and ticket in queue:
-                        queue.remove(ticket)
+                    if ticket.result is None and ticket in self._waiting:
+                        self._waiting.remove(ticket)
         return [ticket.result for ticket in tickets if ticket.result is not None]
 
     def _lead(self) -> None:
         """Run what waits longest, whoever waits for it. Called, and left, with the lock held."""
-        queue = self._waiting or self._later
-        batch = self._take(queue)
+        batch = self._take()
         self._busy = True
         self._changed.release()
         try:
@@ -116,13 +114,15 @@ class QueryBatcher:
             self._changed.acquire()
             self._busy = False
             # an interrupted run, which no Exception is, leaves the others to the next thread
-            queue.extendleft(ticket for ticket in reversed(batch) if ticket.result is None and ticket.error is None)
+            self._waiting.extendleft(
+                ticket for ticket in reversed(batch) if ticket.result is None and ticket.error is None
+            )
             self._changed.notify_all()
 
-    def _take(self, queue: "deque[_Ticket]") -> list[_Ticket]:
+    def _take(self) -> list[_Ticket]:
         """Take the texts that wait, oldest first, as far as the limits and their role go; the first of them always."""
         batch: list[_Ticket] = []
-        tokens, now = 0, time.monotonic()
+        tokens, now, queue = 0, time.monotonic(), self._waiting
         while queue and len(batch) < MAX_TEXTS:
             ticket = queue[0]
             if ticket.end > now:  # its thread has not gone yet
@@ -225,6 +225,8 @@ class ServedModel:
         try:
             self.embedder = load()
             self.batcher = QueryBatcher(self.embedder, on_run)
+            # Texts that can wait have threads and a queue of their own: a long one takes as long as ten queries.
+            self._background = QueryBatcher(self.embedder.twin())
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")
             self.embedder.encode(WARM_QUERIES, role="query")
@@ -234,17 +236,17 @@ class ServedModel:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
     def embed(self, texts: Sequence[str], role: Role, model: str = "") -> Embedding:
-        """Embed texts after all queries that wait. Raises NotThere for another model's name, or DeadlinePassed."""
+        """Embed texts, in runs beside those of queries. Raises NotThere for another model's name, or DeadlinePassed."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r} here; there are: {self.name}", "model")
-        made = [one for run in self.batcher.runs(texts) for one in self.batcher.encode(texts[run], role, later=True)]
+        made = [one for run in self._background.runs(texts) for one in self._background.encode(texts[run], role)]
         vectors = np.array(made, np.float32).reshape(-1, self.embedder.dimension)
         return Embedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, with their tokens. Raises DeadlinePassed."""
-        slices = self.batcher.runs(queries)
-        return [one for run in slices for one in self.batcher.encode_tokens(queries[run], later=True)]
+        slices = self._background.runs(queries)
+        return [one for run in slices for one in self._background.encode_tokens(queries[run])]
 
 
 def runs(sizes: Sequence[int]) -> Iterator[slice]:

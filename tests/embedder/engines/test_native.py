@@ -101,6 +101,7 @@ def test_a_vector_does_not_depend_on_batch_or_threads(make_model, start, kind, p
     rows = make_rows(np.random.default_rng(1).integers(1, LONGEST + 1, 300))
     alone_engine = start(model, precision, 1, isa)
     alone = np.concatenate([alone_engine.encode([row]) for row in rows])
+    assert np.array_equal(alone_engine.twin().encode(rows), alone)
     for threads in (1, 2, 3, 8, 64):  # more than processors, too
         assert np.array_equal(start(model, precision, threads, isa).encode(rows), alone)
 

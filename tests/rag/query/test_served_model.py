@@ -18,7 +18,7 @@ from rag.errors import DeadlinePassed, NotConfigured
 from rag.query import served_model
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
-from rag.query.served_model import QueryBatcher, RerankQueue
+from rag.query.served_model import QueryBatcher, RerankQueue, ServedModel
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import wait_for
 
@@ -196,6 +196,27 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     with pytest.raises(DeadlinePassed):
         within(0, callers.batcher.encode, ["never run"])
     assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
+
+
+def test_a_large_batch_keeps_no_query_waiting():
+    gate, inside = threading.Event(), threading.Event()
+
+    class Background(DummyEmbedder):
+        def encode(self, texts, *, role="document"):
+            inside.set()
+            assert gate.wait(DEADLINE_S)
+            return super().encode(texts, role=role)
+
+    embedder = DummyEmbedder()
+    embedder.twin = Background
+    model = ServedModel("dummy", lambda: embedder)
+    with ThreadPoolExecutor(1) as pool:
+        batch = pool.submit(model.embed, ["a text", "another"] * 200, "document")
+        assert inside.wait(DEADLINE_S)
+        assert np.array_equal(model.batcher.encode(["query"])[0], vector_of("query"))
+        assert not batch.done()
+        gate.set()
+        assert np.array_equal(batch.result(DEADLINE_S).vectors[399], vector_of("another"))
 
 
 TEXTS = ["vacuum the table", "an index", "the vacuum"]
