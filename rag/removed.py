@@ -53,7 +53,6 @@ FLAGS = {  # that were no settings
     "every": _TIMER,
     "report": "compare --json has every query",
     "least": "two searches must have led to a hit",
-    "jsonl": "GET /api/v1/documents sends the documents as JSON Lines",
     "quick": "verify loads no model, so it is always quick",
     "http": "mcp speaks over standard input, with --server URL for what a running server has",
     "scope": "a key has one scope, of --collection, --filter, --user and --group",
