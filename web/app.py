@@ -102,7 +102,7 @@ def create_app(
     app.json = JsonProvider(app)
     app.extensions |= {"retriever": retriever, "settings": settings, "jobs": builds, "pushes": pushes}
     app.extensions |= {"insights": recorder, "draining": threading.Event()}  # set by the server once it is to stop
-    metrics.install(app, retriever, pushes)  # first, so that it sees what others refuse
+    metrics.install(app, retriever)  # first, so that it sees what others refuse
     if recorder:
         recorder.count = app.extensions["metrics"].recorded
     for blueprint in BLUEPRINTS:

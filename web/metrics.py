@@ -8,7 +8,6 @@ import logging
 import os
 import re
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -21,7 +20,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from rag.query.results import Answer
-from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
 from web import logs
 from web.guards.limits import SHARED_FOLDER
@@ -39,13 +37,7 @@ NO_ROUTE = "none"
 REQUEST_ID = "X-Request-Id"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
-_PUSHED = {  # name of the metric: field of `PushedQueue.waiting`
-    "waiting": ("queued", "Changes that wait to be indexed."),
-    "failed": ("failed", "Documents that could not be read."),
-    "oldest_wait_seconds": ("oldest_seconds", "How long the first of the changes waits."),
-}
 Status = Callable[[], dict[str, Any]]
-Waiting = Callable[[], dict[str, dict[str, Any]]]
 
 blueprint = Blueprint("metrics", __name__)
 metrics.disable_created_metrics()  # type: ignore[no-untyped-call]  # which files of several processes do not have
@@ -54,7 +46,7 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]  # which file
 class Metrics:
     """The counters of one application; safe to use from several threads."""
 
-    def __init__(self, status: Status, waiting: Waiting | None = None) -> None:
+    def __init__(self, status: Status) -> None:
         registry = self._collected = CollectorRegistry()
         if SHARED_FOLDER in os.environ:
             values.ValueClass = values.MultiProcessValue(lambda: os.environ.get(WORKER_NUMBER, "0"))  # type: ignore[no-untyped-call]
@@ -77,7 +69,7 @@ class Metrics:
         text = "Searches that were written to the record of what people ask, or dropped."
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **own)
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
-        self._collected.register(_StateCollector(status, waiting))
+        self._collected.register(_StateCollector(status))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
         """Count one search that was answered."""
@@ -117,14 +109,13 @@ class Metrics:
 
 
 class _StateCollector(Collector):
-    """The generations that this worker serves, and the pushed documents that are not indexed yet."""
+    """The generations that this worker serves."""
 
-    def __init__(self, status: Status, waiting: Waiting | None) -> None:
+    def __init__(self, status: Status) -> None:
         self._status = status
-        self._waiting = waiting
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the gauges of `Retriever.status` and `PushedQueue.waiting`."""
+        """Yield the gauges of `Retriever.status`."""
         status = self._status()
         yield _gauge("ready", "Whether the server is ready.", {(): bool(status.get("ready"))})
         build = {"version": metadata.version("pilotlight")}
@@ -138,13 +129,6 @@ class _StateCollector(Collector):
         for unit in ("documents", "chunks"):
             counts = {(name,): each[unit] for name, each in served.items()}
             yield _gauge(f"index_{unit}", f"Number of {unit} of the generation that is served.", counts, "collection")
-        try:
-            pushed = self._waiting() if self._waiting else {}
-        except (OSError, sqlite3.Error):  # a disk that is full or failing says so elsewhere
-            return
-        for metric, (field, text) in _PUSHED.items():
-            counts = {(name,): facts[field] for name, facts in pushed.items()}
-            yield _gauge(f"pushed_{metric}", text, counts, "collection")
 
 
 def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> Metric:
@@ -154,9 +138,9 @@ def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> 
     return family
 
 
-def install(app: Flask, retriever: LiveRetriever, pushes: PushedQueue | None) -> None:
+def install(app: Flask, retriever: LiveRetriever) -> None:
     """Watch an application. Comes before all other hooks, so that requests which they refuse are counted too."""
-    app.extensions["metrics"] = counted = Metrics(lambda: retriever.status(), pushes.waiting if pushes else None)
+    app.extensions["metrics"] = counted = Metrics(lambda: retriever.status())
     app.extensions["stop_tracing"] = logs.start_tracing(app)
     app.register_blueprint(blueprint)
 
@@ -193,10 +177,8 @@ def _log(route: str, status: int, seconds: float) -> None:
     fields |= {"status": status, "ms": round(seconds * 1000, 2)}
     if caller := getattr(g.get("caller"), "name", ""):
         fields["key"] = caller
-    if len(g.searches) == 1:
+    if len(g.searches) == 1:  # not a batch
         fields |= g.searches[0]
-    elif g.searches:
-        fields |= {"searches": len(g.searches), "hits": sum(each["hits"] for each in g.searches)}
     logs.requests.log(level, "request", extra={logs.FIELDS: fields})
 
 

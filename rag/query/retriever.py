@@ -4,8 +4,9 @@ Everything is loaded and warmed beforehand.
 """
 
 import math
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -18,13 +19,14 @@ from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import document_id
-from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
+from indexer.generation.lexical.analysis import TERMS, fold, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
+from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.rows import TermHits
+from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
 from rag.decoding import decode
 from rag.errors import FieldError, NotConfigured
-from rag.query.headings import sample_questions
 from rag.query.ranking import (
     Choice,
     Ranking,
@@ -42,6 +44,7 @@ from rag.query.results import (
     Answer,
     Hit,
     RerankCounts,
+    Suggestion,
     count_facets,
     explain,
     headed,
@@ -58,6 +61,13 @@ _PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
 _JUDGED = 10  # of the best passages, which say whether anything is close
 _CLOSE_WITH_TERMS = 0.8  # of the cosine `close`, where the passage has most words of the query
 _MOST_TERMS = 0.6  # of the words of the query
+_SAMPLED = 1000  # passages, from all over the index, whose headings may be questions
+_OFFERED, _LONGEST = 4, 70  # questions; characters of one
+FEWEST_TYPED, MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
+_NUMBER = re.compile(
+    r"^(?:(?:chapter|part|appendix|section)\s+(?:\d+|[A-Z]|[IVX]+)\b|(?<![\d.])\d++(?=[\s.):])|[A-Z](?=[.):]))(?:\.\d++)*+[.):]?\s+",
+    re.IGNORECASE,
+)
 _SOME_TERMS = 0.34  # of the words, where there is no cosine: the search was by words alone
 
 
@@ -308,8 +318,16 @@ class Retriever:
 
     @cached_property
     def questions(self) -> list[str]:
-        """Headings that are questions, for a start page."""
-        return sample_questions(self.generation)
+        """Headings that are questions, from all over the generation, for a start page."""
+        count = self.generation.manifest.counts.chunks
+        rows = np.unique(np.linspace(0, max(0, count - 1), min(count, _SAMPLED)).astype(np.int64))
+        found: dict[str, str] = {}  # one of each document
+        for chunk in self.generation.chunks(rows):
+            for name in (chunk.section.split(SEPARATOR)[-1], chunk.title):
+                if name.endswith("?") and len(name) <= _LONGEST:
+                    found.setdefault(chunk.document_url, _without_number(name))
+        questions = list(dict.fromkeys(found.values()))
+        return questions[:: max(1, len(questions) // _OFFERED)][:_OFFERED]
 
 
 def _check(request: SearchRequest) -> None:
@@ -344,3 +362,21 @@ def coverage(words: Sequence[Terms], hit: Hit) -> float:
     terms = TERMS[rules_for(hit.language)]
     found.update(*(terms[hit.text[start:end]] for start, end in hit.highlights))
     return sum(not found.isdisjoint(forms) for forms in words) / len(words)
+
+
+def _without_number(name: str) -> str:
+    """Return a heading without its number, "4.2. Vacuum", unless it is nothing else."""
+    plain = " ".join(name.split())
+    return _NUMBER.sub("", plain, count=1) or plain
+
+
+def suggestions(typed: str, headings: Iterable[Heading], most: int) -> list[Suggestion]:
+    """Return headings as suggestions, each text once, without what is typed already."""
+    known = {fold(" ".join(typed.split()))}
+    found = []
+    for heading in headings:
+        text = _without_number(heading.text)
+        if (key := fold(text)) not in known:
+            known.add(key)
+            found.append(Suggestion(text, "title" if heading.is_title else "heading"))
+    return found[:most]

@@ -14,10 +14,9 @@ from indexer.filter import Filter
 from indexer.generation.manifest import DEFAULT
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
-from rag.query.headings import FEWEST_TYPED, MOST_TYPED, suggestions
 from rag.query.request import SUGGESTED, SearchRequest, in_force
 from rag.query.results import Answer, Suggestion
-from rag.query.retriever import Retriever
+from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
 from rag.query.served_model import Embedding, ServedModel
 from rag.serving.follower import LOADING, Follower, facts_of
 
