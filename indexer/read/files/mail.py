@@ -43,16 +43,15 @@ class _Policy(EmailPolicy):
         return super().header_fetch_parse(name, value[:_LONGEST_PARSED])
 
 
-_POLICY = _Policy(refold_source="none")  # folding a long parameter again may never end
+_PARSER = BytesParser(policy=_Policy(refold_source="none"))  # folding a long parameter again may never end
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a message as RFC 5322 has it."""
-    message: Message = BytesParser(policy=_POLICY).parsebytes(body)
+    message = cast(EmailMessage, _PARSER.parsebytes(body))
     subject = _header(message, "Subject")
     head = "\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name)))
-    main = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
-    sections = [Section((), None, head), *_sections(message, main)]
+    sections = [Section((), None, head), *_sections(message, message.get_body(("plain", "html")))]
     filled = tuple(section for section in sections if section.text.strip())
     return Extraction(subject or None, filled, Declared(date=day_of(_header(message, "Date"))))
 
@@ -144,7 +143,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
         ParseError: there is more than an archive may hold.
     """
     budget, names = Budget(len(body)), Counter[str]()
-    message: Message = BytesParser(policy=_POLICY).parsebytes(body)
+    message = _PARSER.parsebytes(body)
     has_list = any(lists_among([_file_name(part)]) for part in message.walk())
     todo: list[tuple[Message, str]] = [(message, "")]
     while todo:
@@ -197,7 +196,7 @@ def _forwarded(part: Message) -> Message | None:
     packing = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
     if packing in ("base64", "quoted-printable") and not parts[0].keys():
         parts[0]["Content-Transfer-Encoding"] = packing
-        return BytesParser(policy=_POLICY).parsebytes(_content_of(parts[0]))
+        return _PARSER.parsebytes(_content_of(parts[0]))
     return parts[0]
 
 

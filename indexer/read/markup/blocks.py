@@ -22,7 +22,7 @@ _LONGEST_COMMENT = 20_000
 _BUDGET = 20_000_000  # characters looked at in vain for the ends of tags, in one document
 _SHOWN = (  # arguments that are shown to readers
     "title subtitle label header heading headline caption summary description question answer alt alt-text alt_text "
-    "text content message tooltip tabName"
+    "text content message tooltip tabName filename file"
 ).split()
 _ARGUMENT = r"(?:^|[\s{,(])[\"']?(?:%s)[\"']?\s{0,9}[:=]\s{0,9}\{?\s{0,9}(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`)"
 _SHOWN_ARGUMENT = re.compile(_ARGUMENT % "|".join(_SHOWN))
@@ -158,7 +158,6 @@ def _first(found: re.Match[str] | None) -> str:
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
 _BRACKETED = re.compile(r"[\w+#.-]*\s*(?:\{[^{}]*\}\s*)?\[([^\[\]]+)\]")  # ```sh [npm]
-_FILE_TITLE = re.compile(r"\b(?:title|filename|file)=(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'{}]+))")
 _COLONS = re.compile(r":{3,}(?=[ \t]*(?:$|[\w{\[]))|/{3,}(?=[ \t]*$|[ ]\w[\w-]*[ ]*(?:\||$))|@tab(?=[: ])")
 _COLON_NAME = re.compile(r"[ \t]*(?:\{[^{}]*\}|[\w:.+-]+)?")
 _BOX = re.compile(
@@ -245,7 +244,7 @@ def read_fence(
         notes.add("a file that Markdown includes was left out")
     else:
         label = _BRACKETED.match(info)
-        title = shown_words(f" {info}") or _first(_FILE_TITLE.search(info)) or (label[1] if label else "")
+        title = shown_words(f" {info}") or (label[1] if label else "")
         _push_text(state, title, is_literal=True)
         state.tokens.append(token)
     token.info, token.content = language, unescaped(token.content)

@@ -24,9 +24,6 @@ from indexer.records import Declared, Extraction, Section
 
 OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
 _ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
-_LOCKED = re.compile(  # the record of a password, after the one that begins an old workbook
-    rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL
-)
 _MOST_PARTS = 20_000
 _LONGEST_PART = 40_000_000  # bytes, decompressed
 _LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
@@ -37,7 +34,7 @@ _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Rela
 
 def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
     """Raise ParseError for an OLE file that is encrypted; for any other too, unless old workbooks are read."""
-    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED) or (is_workbook and _LOCKED.search(body)):
+    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
         raise ParseError("in a format of Office older than 2007, which is not read")
@@ -136,14 +133,17 @@ def properties(package: Package) -> tuple[str | None, Declared]:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
     except ParseError:  # the text can be read without
         return None, Declared()
-    texts = {entry.tag: entry.text for entry in root.iter(f"{_DC}*", f"{_TERMS}*")}
-    days = [texts.get(f"{_TERMS}modified"), texts.get(f"{_TERMS}created"), texts.get(f"{_DC}date")]
+    return _stated(root)
+
+
+def _stated(root: Any) -> tuple[str | None, Declared]:
+    texts = {entry.get("property", entry.tag): entry.text for entry in reversed([*root.iter("{*}*")])}
+    days = [texts.get(name) for name in ("dcterms:modified", f"{_TERMS}modified", f"{_TERMS}created", f"{_DC}date")]
     return texts.get(f"{_DC}title"), Declared(language_of(texts.get(f"{_DC}language")), first_day(days))
 
 
 _ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
 _OPF = "{http://www.idpf.org/2007/opf}"
-_MODIFIED = f"{_OPF}meta[@property='dcterms:modified']"
 _REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")  # number of a note, right behind a word
 _CHAPTER = ("application/xhtml+xml", "text/html")
 
@@ -172,11 +172,8 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
             for section in found.sections
         ]
     head = root.find(f"{_OPF}metadata")
-    if head is None:
-        return Extraction(None, tuple(sections))
-    days = [head.findtext(_MODIFIED), head.findtext(f"{_DC}date")]
-    declared = Declared(language_of(head.findtext(f"{_DC}language")), first_day(days))
-    return Extraction(head.findtext(f"{_DC}title"), tuple(sections), declared)
+    title, declared = (None, Declared()) if head is None else _stated(head)
+    return Extraction(title, tuple(sections), declared)
 
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -286,10 +283,6 @@ _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _V = "{urn:schemas-microsoft-com:vml}"
 _SAYING = frozenset({"t", "docPr", "cNvPr", "chart", "relIds", "textpath", "imagedata", "OLEObject", "oleObj"})
-_MADE_UP = re.compile(  # what programs write for people who wrote nothing
-    r"(?:description automatically generated|automatisch generierte beschreibung|ai-generated content)[^\n]*",
-    re.I,
-)
 _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif|bmp|tiff?|svg|emf|wmf)", re.I | re.S)
 
 
@@ -328,7 +321,7 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
     elif element.get("hidden") not in ("1", "true"):
         around = element.getparent()  # the shape of imagedata, whose alternative text is there
         said = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
-        said = " ".join(_MADE_UP.sub("", said).split())
+        said = " ".join(said.split())
         if said and not _NAME_ONLY.fullmatch(said):
             yield said
         elif kind == "imagedata" or _local(around) == "nvPicPr" or next(around.iter(_PICTURE), None) is not None:

@@ -376,8 +376,7 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     if _is_item(line.text) and (is_list or _is_stop(last) or line.left > last.left - 1):
         return True
     if is_list:
-        hangs = _is_stop(last) if len(run) == 1 else line.left < last.left - _INDENT * line.size
-        return line.left <= run[0].left + 1 and hangs
+        return line.left <= run[0].left + 1 and _is_stop(last)
     if line.left > last.left + _INDENT * line.size:
         return _is_stop(last) or last.right < right - 2 * line.size
     return False

@@ -308,8 +308,6 @@ def _all_text(text_page: Any, count: int) -> str:
 
 def _turn(a: float, b: float, c: float, d: float) -> int | None:
     """Return how many quarter turns to the right set text upright; None where it is slanted."""
-    if a < 0 < d:  # right-to-left text that is recognised on a scan is drawn in a mirror
-        a = -a
     if abs(b) <= _LEVEL * abs(a):
         return 0 if a > 0 else 2
     if abs(a) <= _LEVEL * abs(b):

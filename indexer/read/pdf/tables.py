@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from typing import TypeVar
 
 from indexer import notes
@@ -151,33 +151,26 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
     downwards = [-y for y in ys]
     floors = _sides([(-line.y, line.left, line.right) for line in rules], downwards, xs)
     walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
+    height, width = len(ys) - 1, len(xs) - 1
     boxes: list[_Box] = []
     taken: set[Place] = set()
-    odd = 0
-    for place in ((row, column) for row in range(len(ys) - 1) for column in range(len(xs) - 1)):
-        if place in taken:
+    for top, left in product(range(height), range(width)):
+        if (top, left) in taken:
             continue
-        cell, todo = {place}, [place]
-        while todo:
-            row, column = todo.pop()
-            near = (
-                ((row, column + 1), (column + 1, row) not in walls and column + 2 < len(xs)),
-                ((row, column - 1), (column, row) not in walls and column > 0),
-                ((row + 1, column), (row + 1, column) not in floors and row + 2 < len(ys)),
-                ((row - 1, column), (row, column) not in floors and row > 0),
-            )
-            new = [other for other, is_open in near if is_open and other not in cell]
-            cell.update(new)
-            todo += new
+        right = next((column for column in range(left + 1, width) if (column, top) in walls), width)
+        bottom = next((row for row in range(top + 1, height) if (row, left) in floors), height)
+        cell = set(product(range(top, bottom), range(left, right)))
+        drawn = sum((row, column) in floors and row > top for row, column in cell)
+        drawn += sum((column, row) in walls and column > left for row, column in cell)
+        missing = sum((bottom, column) not in floors for column in range(left, right) if bottom < height)
+        missing += sum((right, row) not in walls for row in range(top, bottom) if right < width)
+        if drawn or missing or cell & taken:
+            if len(boxes) >= 5:  # else a drawing
+                notes.add("a table in a PDF with cells that are no rectangles: its merged cells were not read as such")
+            return []
         taken |= cell
-        rows, columns = {row for row, _ in cell}, {column for _, column in cell}
-        if len(rows) * len(columns) == len(cell):
-            boxes.append(_Box(min(rows), min(columns), max(rows) + 1, max(columns) + 1))
-        else:
-            odd += 1
-    if odd and len(boxes) >= 5 * odd:  # a drawing has more of them
-        notes.add("a table in a PDF with cells that are no rectangles: its merged cells were not read as such")
-    return [] if odd else boxes
+        boxes.append(_Box(top, left, bottom, right))
+    return boxes
 
 
 def _sides(lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]) -> set[Place]:
