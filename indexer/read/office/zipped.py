@@ -24,6 +24,9 @@ from indexer.records import Declared, Extraction, Section
 
 OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
 _ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
+_LOCKED = re.compile(  # the record of a password, after the one that begins an old workbook
+    rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL
+)
 _MOST_PARTS = 20_000
 _LONGEST_PART = 40_000_000  # bytes, decompressed
 _LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
@@ -34,7 +37,7 @@ _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Rela
 
 def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
     """Raise ParseError for an OLE file that is encrypted; for any other too, unless old workbooks are read."""
-    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED):
+    if any(name.encode("utf-16-le") in body for name in _ENCRYPTED) or (is_workbook and _LOCKED.search(body)):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
         raise ParseError("in a format of Office older than 2007, which is not read")

@@ -188,6 +188,7 @@ def _string(call: Callable[..., int]) -> str:
 
 _MOST_CHARACTERS = 200_000  # of a page whose layout is analysed
 _MOST_WORDS = 30_000  # likewise
+_MOST_TEXTS = 10_000  # objects of a page that is read
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
 _WIDTH = 0.5  # of the size: of a letter in a form field, roughly
 _STEP = 1.2  # of the size: between lines of a form field
@@ -224,6 +225,9 @@ class Page:
 def read_page(document: Any, index: int) -> Page:
     """Return what is on a page; nothing where it is damaged, since a page among good ones fails alone."""
     with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
+        if _has_too_many_texts(page):
+            notes.add(f"a PDF page of more than {_MOST_TEXTS:,} pieces of text was not read")
+            return Page()
         with closing(page.get_textpage()) as text_page:
             text, frames = _frames_of(page, text_page)
         boxes, opened = read_annotations(document, page)
@@ -244,6 +248,21 @@ def read_page(document: Any, index: int) -> Page:
         low, high = sorted((c * west + d * south, c * east + d * north))
         return Page("", lines_of(words), drawn, (low, high), [*others, *opened], is_picture)
     return Page()
+
+
+def _has_too_many_texts(page: Any) -> bool:
+    """Return whether PDFium, which sorts the pieces of each line by insertion, could take more than a second."""
+    texts = 0
+    todo: list[tuple[Any, Any, Any]] = [(page.raw, pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject)]
+    while todo and texts <= _MOST_TEXTS:
+        holder, count, get = todo.pop()
+        for place in range(count(holder)):
+            thing = get(holder, place)
+            kind = pdfium.FPDFPageObj_GetType(thing)
+            texts += kind == pdfium.FPDF_PAGEOBJ_TEXT
+            if kind == pdfium.FPDF_PAGEOBJ_FORM:
+                todo.append((thing, pdfium.FPDFFormObj_CountObjects, pdfium.FPDFFormObj_GetObject))
+    return texts > _MOST_TEXTS
 
 
 def _filled(boxes: Sequence[Filled], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:

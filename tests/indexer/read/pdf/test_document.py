@@ -7,7 +7,6 @@ import pypdfium2
 import pytest
 
 from indexer import notes
-from indexer.read.pdf import page as pages
 from indexer.read.pdf.document import read
 from indexer.read.pdf.layout import Hyphens
 from indexer.records import Whole
@@ -179,11 +178,11 @@ def in_order(content: str) -> str:
     return " ".join(re.findall(r"\w+", content))
 
 
-def test_a_page_with_too_much_on_it_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = "\n".join([text(50, 600, "second"), text(50, 700, "first")])
-    assert read_text(page).split()[-2:] == ["first", "second"]
-    monkeypatch.setattr(pages, "_MOST_CHARACTERS", 5)
-    assert read_text(page).split()[-2:] == ["second", "first"]
+def test_a_page_of_very_many_pieces_costs_itself() -> None:
+    notes.take()
+    backwards = "\n".join(text(190_000 - 9 * place, 700, "w") for place in range(10_001))  # for PDFium quadratic work
+    assert read_text(backwards, text(50, 700, "the next page")) == "Page 2\nthe next page"
+    assert notes.take() == ("a PDF page of more than 10,000 pieces of text was not read",)
 
 
 def test_code_keeps_its_lines_and_indentation() -> None:
