@@ -81,14 +81,6 @@ def test_the_file_can_be_read_with_sqlite_alone(database):
         assert found.execute("SELECT DISTINCT links, noindex, outcome FROM pages").fetchall() == [("[]", 0, "indexed")]
 
 
-def test_other_databases_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "d.sqlite"
-    for content in (b"", b"garbage" * 1000):
-        path.write_bytes(content)
-        with pytest.raises(IndexCorrupt, match="cannot be read"):
-            DocumentReader(path)
-
-
 def test_every_document_once_with_all_its_passages(generation):
     documents = list(generation.documents())
     assert [document["title"] for document in documents] == [f"Page {number}" for number in range(PAGES)]

@@ -1,25 +1,30 @@
 """What is in an index folder, and how generations become live, are gone back to and go."""
 
-import shutil
+import errno
+import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from indexer.config import BuildConfig
-from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexerError, IndexMissing, IndexUnwritable
+from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexerError, IndexMissing, IndexUnreadable
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import collection_dir, current_id
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
+from indexer.publish.archive import export_archive, import_archive
 from indexer.publish.publish import (
     drop_collection,
     generation_ids,
     list_collections,
     list_generations,
     prepare,
+    verify,
     writer_lock,
 )
 from indexer.stores.store import FolderStore
@@ -173,20 +178,61 @@ def test_a_lost_current_is_found_again(index: Path, docs: Path, content: bytes |
     Generation.open(index).close()
 
 
-# Room on the disk
+# Trouble of the machine while an index is read: it says nothing about the index, and nothing is done about it
 
 
-def test_a_build_needs_room_for_another_generation(index: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live = rebuild(index, docs)
-    size = list_generations(index)[0].bytes
-    usage, margin = shutil.disk_usage(index), 64 * 1024 * 1024
-    assert size is not None
-    monkeypatch.setattr(
-        "indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=size + margin - 1)
-    )
-    with pytest.raises(IndexUnwritable, match=r"index: the disk has 67 MB free, and 67 MB are needed"):
-        rebuild(index, docs)
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int], None]:
+    """Have files of a name fail to open."""
+
+    def arm(name: str, code: int) -> None:
+        real, real_os = Path.open, os.open
+
+        def refuse(path: object) -> None:
+            if str(path).endswith(name):
+                raise OSError(code, os.strerror(code), str(path))
+
+        def opened(path: Path, *args: Any, **kw: Any) -> Any:
+            refuse(path)
+            return real(path, *args, **kw)
+
+        def handle(path: Any, *args: Any, **kw: Any) -> int:
+            refuse(path)
+            return real_os(path, *args, **kw)
+
+        monkeypatch.setattr(Path, "open", opened)
+        monkeypatch.setattr(os, "open", handle)
+
+    return arm
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("name", ["documents.sqlite", "manifest.json", "CURRENT"])
+def test_it_is_said_with_what_to_do(
+    index: Path, docs: Path, failing: Callable[[str, int], None], name: str, code: int
+) -> None:
+    rebuild(index, docs)
+    failing(name, code)
+    for work in (lambda: Generation.open(index), lambda: rebuild(index, docs)):
+        with pytest.raises(IndexUnreadable, match="may be intact") as caught:
+            work()
+        assert os.strerror(code) in str(caught.value)
+        assert "rebuild the index" not in str(caught.value)
+
+
+def test_a_generation_is_not_taken_for_damaged(
+    index: Path, docs: Path, tmp_path: Path, failing: Callable[[str, int], None]
+) -> None:
+    live = [rebuild(index, docs) for _ in range(2)][-1]
+    export_archive(index, tmp_path / "a.tar")
+    inode = (index / "generations" / live).stat().st_ino
+    failing(f"generations/{live}/vectors.faiss", errno.EMFILE)
+    with pytest.raises(IndexUnreadable):
+        verify(index / "generations" / live)
+    with pytest.raises(IndexUnreadable):
+        import_archive(index, tmp_path / "a.tar", keep_generations=2)
+    with pytest.raises(IndexUnreadable):
+        roll_back(FolderStore(index), live)
     assert current_id(index) == live
-    assert list((index / "building").iterdir()) == []
-    monkeypatch.setattr("indexer.publish.publish.shutil.disk_usage", lambda path: usage._replace(free=size + margin))
-    assert rebuild(index, docs) > live
+    assert (index / "generations" / live).stat().st_ino == inode, "it was not replaced"
+    assert [entry.problem for entry in list_generations(index)] == ["", ""]

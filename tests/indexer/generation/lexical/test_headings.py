@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from indexer.errors import IndexCorrupt
-from indexer.generation.lexical.vocabulary import HEADINGS, Headings, HeadingWriter
+from indexer.generation.lexical.vocabulary import Headings, HeadingWriter
 from indexer.generation.rows import RowSet
 
 LONG = "The installation of extensions that are written in languages of other procedures"
@@ -86,19 +85,3 @@ def test_only_what_a_filter_allows_is_suggested(headings):
     assert found(headings, "index", rows_of()) == []
     # of few documents as far as the filter goes
     assert found(headings, "indexes", rows_of("b", "x1")) == ["Indexes", "Indexes, in short"]
-
-
-def test_files_that_do_not_fit_are_refused(folder, tmp_path):
-    HeadingWriter().write(tmp_path)
-    assert Headings(tmp_path).find("a", 3) == []
-    texts, _, uses = HEADINGS
-    for name in HEADINGS:
-        np.save(tmp_path / name, np.load(folder / name))
-    changed = np.load(folder / uses)
-    changed["name"] = 999
-    np.save(tmp_path / uses, changed)
-    with pytest.raises(IndexCorrupt, match="does not match"):
-        Headings(tmp_path)
-    np.save(tmp_path / texts, np.zeros(3))
-    with pytest.raises(IndexCorrupt, match="another kind"):
-        Headings(tmp_path)

@@ -153,7 +153,7 @@ OTHERS = [
 )  # fmt: skip
 def test_other_signs(index, query, begin):
     reader, pages = index({"en": OTHERS})
-    best = reader.search(reader.read(query), 1)[1].tolist()[0]
+    [best] = reader.search(reader.read(query), 1)[1]
     assert pages[best].startswith(begin), pages[best]
 
 
