@@ -97,7 +97,8 @@ def mcp(settings: Settings, *, server: str | None) -> None:
         if server is not None:
             from rag.client import Client
 
-            library: tools.Library = stack.enter_context(Client(server, os.environ.get("PILOTLIGHT_KEY") or None))
+            key = os.environ.get("PILOTLIGHT_KEY") or None
+            library: Client | tools.LocalLibrary = stack.enter_context(Client(server, key))
         else:
             from rag.commands import models
             from rag.serving.live import LiveRetriever

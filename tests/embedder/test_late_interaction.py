@@ -6,7 +6,7 @@ import pytest
 from embedder import cpu
 from embedder.engines import library
 from embedder.engines.native import NativeEngine
-from embedder.late_interaction import DocumentTokens, check_passages, maxsim, spread, to_signs, unit
+from embedder.late_interaction import check_passages, maxsim, to_signs, unit
 
 KERNELS = cpu.detect().isa in library.ISAS.get(library.architecture(), {})
 
@@ -75,14 +75,3 @@ def test_what_a_kernel_would_read_outside_is_refused(engine, change, said):
     for check in (check_passages, maxsim, engine.maxsim):
         with pytest.raises(ValueError, match=said):
             check(np.ones((1, 16), np.float32), **given)
-
-
-def test_some_of_the_texts():
-    _, signs, _, counts = passages(16, [3, 0, 1, 2])
-    texts = DocumentTokens(np.arange(4, dtype=np.float32)[:, np.newaxis], signs, counts)
-    some = texts.of(np.array([3, 1, 0]))
-    assert some.vectors.tolist() == [[3], [1], [0]]
-    assert some.counts.tolist() == [2, 0, 3]
-    assert np.array_equal(some.signs, signs[[4, 5, 0, 1, 2]])
-    assert spread(np.array([7, 2]), np.array([2, 1])).tolist() == [7, 8, 2]
-    assert texts.of(np.array([], dtype=np.int64)).signs.shape == (0, 2)

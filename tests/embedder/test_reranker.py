@@ -118,15 +118,6 @@ def test_torch_gives_the_scores_of_sentence_transformers(make_cross_encoder, the
     assert np.abs(logits(model) - theirs(folder)).max() < 1e-3
 
 
-@needs_kernels
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_auto_is_native_for_what_it_knows(make_cross_encoder, theirs, start, tmp_path, pooling):
-    folder = changed(make_cross_encoder("modernbert"), tmp_path, "config.json", {"classifier_pooling": pooling})
-    model = start(folder, "auto")
-    assert model.plan.engine == "native"
-    assert np.abs(logits(model) - theirs(folder)).max() < 1e-3
-
-
 def test_a_folder_that_sentence_transformers_saved(make_cross_encoder, theirs, start, tmp_path):
     from sentence_transformers import CrossEncoder
 

@@ -53,19 +53,6 @@ def model(make_model: Callable[[str], Path]) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("engine", "changes"), [("native", True), ("aot", False)])
-def test_changed_kernels_are_another_package(
-    model: Path, monkeypatch: pytest.MonkeyPatch, engine: str, changes: bool
-) -> None:
-    config = EmbedderConfig(model=str(model), engine=engine)
-    before = Plan(config).package_key
-    monkeypatch.setattr("embedder.engines.plan.sources_digest", lambda: "of another version")
-    after = Plan(config).package_key
-    assert before
-    assert after
-    assert (before.folder_name != after.folder_name) == changes
-
-
 @pytest.fixture
 def plan(model: Path, tmp_path: Path) -> Plan:
     return Plan(EmbedderConfig(model=str(model), engine="native", cache_dir=tmp_path / "cache"))
