@@ -128,10 +128,7 @@ def create_app(
 
 
 def application(settings: Settings | None = None) -> Flask:
-    """Build the application, from the environment unless it is told; the model loads in the background.
-
-    Raises SettingsError.
-    """
+    """Build the application, by default from the environment; the model loads meanwhile. Raises SettingsError."""
     settings = settings or load()
     retriever = LiveRetriever(settings)
     retriever.start()
@@ -165,11 +162,7 @@ def _protect(response: Response) -> Response:
 
 
 def _behind_proxy(app: Flask, settings: Settings) -> Any:
-    """Return the application as a proxy serves it: below a path of another site, where one is said.
-
-    The setting says the path, or else the nearest proxy in X-Forwarded-Prefix. The proxy may have taken it off the
-    address already, or not. SCRIPT_NAME then has it, which Flask puts before every address.
-    """
+    """Return the application below the path that the setting says, or else the nearest proxy in X-Forwarded-Prefix."""
     inner = app.wsgi_app
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())
 

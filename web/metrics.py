@@ -183,10 +183,7 @@ def _log(route: str, status: int, seconds: float) -> None:
 
 
 def number_worker(server: Any, worker: Any) -> None:
-    """Give a worker of gunicorn, before its fork, the lowest free number, by which the files of its metrics are called.
-
-    So counts never go back when a worker dies, and there are no more files than there were workers at a time.
-    """
+    """Give a worker the lowest free number, which names its files of metrics: so counts never go back when one dies."""
     taken = {each.number for each in server.WORKERS.values()}
     worker.number = next(number for number in itertools.count() if number not in taken)
     os.environ[WORKER_NUMBER] = str(worker.number)

@@ -125,13 +125,9 @@ class Finished(NamedTuple):
 
 
 def complete(endpoint: Endpoint, chat: Sequence[dict[str, str]]) -> Generator[str | Finished | None, None, None]:
-    """Yield the text that the model writes to a chat, piece by piece, and Finished at the end.
+    """Yield the text that the model writes, None after BEAT_SECONDS of silence, and Finished at the end.
 
-    None comes whenever nothing else has for BEAT_SECONDS. Closing the iterator ends the call at once.
-
-    Raises:
-        EndpointFailed: it cannot be reached, refuses, breaks off, or does not speak the protocol.
-        EndpointSlow: the endpoint's timeout has passed.
+    Closing the iterator ends the call at once. Raises EndpointFailed or EndpointSlow.
     """
     pieces: SimpleQueue[str | Finished | Exception] = SimpleQueue()
     loop = asyncio.new_event_loop()  # where the call can be ended at any moment

@@ -47,10 +47,7 @@ _MOST_QUESTIONS = 8  # that are looked at, the last ones
 
 
 def search_text(question: str, history: Sequence[Exchange], most: int) -> str:
-    """Return what is searched for a question, of `most` characters at most.
-
-    A short question, such as "and on Windows?", goes with the last one before it that is understood by itself.
-    """
+    """Return what is searched for a question: "and on Windows?" goes with the last one that is understood by itself."""
 
     def stands_alone(question: str) -> bool:
         if is_spaceless(question):

@@ -142,10 +142,7 @@ class Judged(NamedTuple):
 
 
 def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[Judged]:
-    """Return the questions of a store with at least one document that answers them, the most asked first.
-
-    `least` is in how many searches a document must have been opened. Raises InsightsError, sqlite3.Error or OSError.
-    """
+    """Return the questions with a document judged good, or opened in `least` searches, the most asked first."""
     with closing(open_to_read(folder)) as connection:
         rows = connection.execute(_SEARCHES, (MOST_CHARACTERS, collection)).fetchall()
     shown: dict[str, dict[str, list[tuple[int, int, int]]]] = {}  # question: document: rank, opened, verdict
@@ -178,10 +175,7 @@ def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[
 def write_dataset(
     folder: Path, judged: Iterable[Judged], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write a folder in BEIR's layout, in which documents are named by their addresses; return what it has.
-
-    `facts` are noted beside it. Raises InsightsError where it was not written here, or nothing is judged; OSError.
-    """
+    """Write a folder in BEIR's layout; return what it has. Raises InsightsError, also where nothing is judged."""
     judged = list(judged)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).exists():
         raise InsightsError(f"{folder} is not empty, and was not written from insights; name a new folder")

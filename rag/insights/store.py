@@ -210,10 +210,7 @@ class Recorder:
             self._thread.join()
 
     def record(self, request: SearchRequest, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
-        """Take a search that was answered; return its id, or None where too many wait.
-
-        A search with `seen` False, which is made while somebody types, counts only once feedback comes.
-        """
+        """Take a search; return its id, or None if too many wait. One that is not `seen` counts once feedback comes."""
         one = Searched(
             new_id(time.time()),
             request.collection,

@@ -67,10 +67,7 @@ def recorder() -> Recorder:
 
 
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
-    """Search, with the query embedded where it is. Raises what `Retriever.search` raises.
-
-    `via` is the way it came, for insights, which keep no further page of hits; None where it repeats a search.
-    """
+    """Search; `via` is the way it came, for insights, or None where it repeats what is shown."""
     answer = retriever().search(search, embedded)
     note_search(answer, mode=search.mode, collection=search.collection, k=search.k)
     keeps: Recorder | None = current_app.extensions["insights"]
@@ -98,10 +95,7 @@ def read_query(kind: type[T], what: str = "this address") -> T:
 
 
 def read_object(most: int) -> dict[str, Any]:
-    """Return the JSON object that the request carries, of at most so many bytes.
-
-    Raises UnsupportedMediaType, RequestEntityTooLarge or BadRequest.
-    """
+    """Return the JSON object of the body. Raises UnsupportedMediaType, RequestEntityTooLarge or BadRequest."""
     if request.mimetype != "application/json":
         raise UnsupportedMediaType
     if request.query_string:
@@ -165,10 +159,7 @@ def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | No
 
 
 def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
-    """Return the search in the fields of a JSON body, in which null is a field left out.
-
-    Raises FieldError or FilterError.
-    """
+    """Return the search in the fields of a JSON body. Raises FieldError or FilterError."""
     search = decode(fields, kind, "a search")
     if search.filter is None:
         return search

@@ -74,10 +74,7 @@ class Access:
         self._users = Users(settings) if settings.user_header else None
 
     def check(self) -> None:
-        """Raise Unauthorized or Forbidden unless the caller may use the route; remember the caller.
-
-        Raises KeysError while the file of keys cannot be used, and TooManyRequests where wrong ones come too often.
-        """
+        """Remember a caller that may use the route. Raises Unauthorized, Forbidden, KeysError or TooManyRequests."""
         if request.url_rule is None or request.method == "OPTIONS":  # there is nothing to see
             return
         asked = operation_for(request.url_rule)
@@ -196,11 +193,7 @@ class Users:
         self._shown = settings.user_header
 
     def caller(self, role: str) -> Caller | None:
-        """Return the user of the request under way, for a route of a role; None where it names none.
-
-        Raises Unauthorized for a user that cannot be read, Forbidden where another site may have made a browser send
-        it, and KeysError while there are no rules.
-        """
+        """Return the user of the request, or None. Raises Unauthorized, KeysError, or Forbidden for another site."""
         user = self._user_of(request.environ)
         if user is None:
             return None
@@ -212,10 +205,7 @@ class Users:
         return Caller(USER + user[0], rights.role, scope=rights.sees, writes=rights.writes)
 
     def _user_of(self, environ: Mapping[str, Any]) -> tuple[str, list[str]] | None:
-        """Return the user whom a trusted proxy names, and the groups; None where it names none, or is none.
-
-        Raises Unauthorized for a name that cannot be one: then nobody knows who asks.
-        """
+        """Return the user and the groups that a trusted proxy names, or None. Raises Unauthorized for a bad name."""
         before = environ.get("werkzeug.proxy_fix.orig", environ)  # of the connection, whatever X-Forwarded-For says
         if not environ.get(self._user) or not self._is_trusted(environ, str(before.get("REMOTE_ADDR") or "")):
             return None
@@ -302,11 +292,7 @@ def parse_origins(text: str) -> frozenset[str]:
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Have every request checked, preflights answered, and marked what pages of other origins may read.
-
-    These may be all of the API if the settings name the origin, and search if a key of pages does.
-    Raises SettingsError.
-    """
+    """Check every request, answer preflights, and mark what pages of other origins may read. Raises SettingsError."""
     access = Access(settings)
     allowed = parse_origins(settings.cors_origins)
 

@@ -113,10 +113,7 @@ def network_of(address: str | None) -> str:
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Bound the requests in progress, count those of each caller, and give each its deadline.
-
-    Comes after access, which says who calls: strangers take no place.
-    """
+    """Bound the requests in progress and of each caller, and give each its deadline. Comes after access."""
     lock = threading.Lock()
     in_progress = large_bytes = 0
     rate = settings.rate_limit
@@ -171,10 +168,7 @@ def register(app: Flask, settings: Settings) -> None:
 
 
 def read_body(most: int) -> bytes:
-    """Read the body of the request, once the worker has room for a large one.
-
-    Raises RequestEntityTooLarge, ServiceUnavailable, or what the server raises for one cut short.
-    """
+    """Read the body. Raises RequestEntityTooLarge, ServiceUnavailable, or what the server raises for one cut short."""
     size = most if request.content_length is None else request.content_length
     if size > most:
         raise RequestEntityTooLarge

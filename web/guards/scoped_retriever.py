@@ -123,10 +123,7 @@ class ScopedRetriever(LiveRetriever):
     def _ask_within(
         self, collection: str, wanted: Filter | None, ask: Callable[[LiveRetriever, Filter | None], Found]
     ) -> Found:
-        """Ask about a collection, with a filter ANDed with that of the scope.
-
-        Raises CollectionMissing, which names collections of the scope alone.
-        """
+        """Ask about a collection within the scope. Raises CollectionMissing, which names only those of the scope."""
         if not self._scope.has(collection):
             raise self._missing(collection)
         try:
