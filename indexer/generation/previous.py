@@ -14,20 +14,9 @@ import numpy.typing as npt
 
 from embedder.late_interaction import Signs
 from indexer.filter import access_of
+from indexer.generation import manifest as manifests
 from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database
-from indexer.generation.manifest import (
-    DOCUMENTS,
-    GENERATIONS,
-    ROWS,
-    TOKENS,
-    VECTORS,
-    Manifest,
-    check_files,
-    corrupt,
-    current_id,
-    generation_folder,
-    read_manifest,
-)
+from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, TOKENS, VECTORS, Manifest
 from indexer.generation.rows import ROW, TokenReader, read_array
 from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section
 
@@ -84,7 +73,7 @@ def conditions(record: PageRecord) -> Mapping[str, str]:
 
 def live_sources(index_dir: Path) -> list[str]:
     """Return the sources of the live generation; raises IndexMissing or IndexCorrupt."""
-    return read_manifest(index_dir / GENERATIONS / current_id(index_dir)).sources
+    return manifests.read_manifest(index_dir / GENERATIONS / manifests.current_id(index_dir)).sources
 
 
 class ScannedDocument(NamedTuple):
@@ -98,7 +87,7 @@ class ScannedDocument(NamedTuple):
 
 def scan(index_dir: Path, generation_id: str) -> Iterator[ScannedDocument]:
     """Yield every document of a generation in the order of the index. Raises IndexMissing or IndexCorrupt."""
-    folder = generation_folder(index_dir, generation_id)
+    folder = manifests.generation_folder(index_dir, generation_id)
     with closing(PreviousGeneration(folder)) as generation:
         for number, _, _ in generation.documents():
             document, chunks, rows = generation.read(number)
@@ -139,8 +128,8 @@ class PreviousGeneration:
             return
         from indexer.generation.vectors import VectorReader  # loads FAISS, which a crawler has no use for
 
-        self.manifest, self.is_trusted = read_manifest(folder), True
-        check_files(folder, self.manifest)
+        self.manifest, self.is_trusted = manifests.read_manifest(folder), True
+        manifests.check_files(folder, self.manifest)
         self._database = Database(folder / DOCUMENTS)
         self._vectors = VectorReader(folder / VECTORS)
         self._row_facts = read_array(folder / ROWS, ROW)
@@ -150,7 +139,7 @@ class PreviousGeneration:
     @classmethod
     def open(cls, index_dir: Path) -> Self:
         """Open the live generation; raises IndexMissing, IndexCorrupt or IndexUnreadable."""
-        return cls(index_dir / GENERATIONS / current_id(index_dir))
+        return cls(index_dir / GENERATIONS / manifests.current_id(index_dir))
 
     def page(self, url: str) -> PageRecord | None:
         """Return the record of the page with this address."""
@@ -193,7 +182,7 @@ class PreviousGeneration:
         """Return the number of the document with this address, and the source that led to it; there must be one."""
         rows = self._database.rows("SELECT id, source FROM documents WHERE url = ?", url)
         if not rows:
-            raise corrupt(self._database.path, f"has no document {url}, which it remembers as indexed")
+            raise manifests.corrupt(self._database.path, f"has no document {url}, which it remembers as indexed")
         return int(rows[0][0]), str(rows[0][1])
 
     def documents(self) -> Iterator[tuple[int, str, str]]:

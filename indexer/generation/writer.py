@@ -10,20 +10,11 @@ import numpy.typing as npt
 
 from indexer.errors import VectorError
 from indexer.filter import terms_of
+from indexer.generation import manifest as manifests
 from indexer.generation.documents import DocumentWriter
 from indexer.generation.lexical.analysis import fold, found_words
 from indexer.generation.lexical.lexical_writer import LexicalWriter
-from indexer.generation.manifest import (
-    DOCUMENTS,
-    LEXICAL,
-    RESTRICTED_VERSION,
-    ROWS,
-    SCHEMA_VERSION,
-    VECTORS,
-    Counts,
-    FileRecord,
-    record_file,
-)
+from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Counts, FileRecord
 from indexer.generation.rows import ROW, TokenWriter
 from indexer.generation.vectors import VectorWriter
 from indexer.records import EVERYBODY, Chunk, Document
@@ -46,7 +37,7 @@ class GenerationWriter:
         self._rows: list[npt.NDArray[np.void]] = []
         self._lexical = LexicalWriter(folder / LEXICAL)
         self.tokens = TokenWriter(folder) if tokens else None
-        self.schema_version = SCHEMA_VERSION
+        self.schema_version = manifests.SCHEMA_VERSION
 
     @property
     def counts(self) -> Counts:
@@ -66,7 +57,7 @@ class GenerationWriter:
         number, row = self.documents.documents, self.documents.chunks
         terms = terms_of(document)
         if document.access != EVERYBODY:
-            self.schema_version = RESTRICTED_VERSION
+            self.schema_version = manifests.RESTRICTED_VERSION
         self.documents.add(document, chunks, terms)
         rows = np.empty(len(chunks), ROW)
         rows["document"] = number
@@ -102,7 +93,7 @@ class GenerationWriter:
         self._lexical.finish()
         self.vectors.write(self._folder / VECTORS)
         files = sorted(path for path in self._folder.rglob("*") if path.is_file())
-        return {path.relative_to(self._folder).as_posix(): record_file(path) for path in files}
+        return {path.relative_to(self._folder).as_posix(): manifests.record_file(path) for path in files}
 
     def close(self) -> None:
         """Release the files."""

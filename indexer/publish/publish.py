@@ -23,15 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from indexer.errors import (
-    BuildLocked,
-    ConfigError,
-    IndexCorrupt,
-    IndexMissing,
-    IndexUnreadable,
-    IndexUnwritable,
-    counted,
-)
+from indexer.errors import BuildLocked, ConfigError, IndexCorrupt, IndexerError, IndexMissing, IndexUnwritable, counted
 from indexer.generation import manifest as manifests
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import BUILDING, CURRENT, GENERATIONS, LOCK, MANIFEST, Manifest
@@ -390,7 +382,7 @@ def list_generations(index_dir: Path) -> list[Published]:
     for name in generation_ids(index_dir):
         try:
             manifest = manifests.read_manifest(index_dir / GENERATIONS / name)
-        except (IndexCorrupt, IndexUnreadable) as error:
+        except IndexerError as error:
             found.append(Published(name, name == live, None, None, None, None, str(error)))
             continue
         documents, chunks, size = manifest.counts.documents, manifest.counts.chunks, size_of(manifest)

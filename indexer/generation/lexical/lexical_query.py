@@ -12,21 +12,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from indexer.decoding import visible, without_joiners
-from indexer.generation.lexical.analysis import (
-    ENGLISH,
-    TERMS,
-    Cache,
-    Passages,
-    are_telling,
-    fold,
-    has_sign,
-    is_spaceless,
-    rules_for,
-    sign_name,
-    telling_pairs,
-    words,
-    words_within,
-)
+from indexer.generation.lexical import analysis
+from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, fold, has_sign, sign_name, words
 
 _MOST_PARTS = 8  # of each kind
 _QUOTES = '"“”„«»'
@@ -137,7 +124,7 @@ class LexicalQuery:
 
     def marked_in(self, language: str | None) -> frozenset[str]:
         """Return the terms that are worth showing in a passage of a document in a language; corrections among them."""
-        rules = rules_for(language)
+        rules = analysis.rules_for(language)
         wrong = [term for term, languages in self.rules.items() if rules not in languages]
         return self.marked.difference(wrong) if wrong else self.marked
 
@@ -173,7 +160,7 @@ def read_query(
             searched += others
         elif lookups and len(telling) > 1 and not word.isalnum() and has_sign(word):
             # a sign, or a name that is searched for without its sign too, says little where the index lacks it
-            says_little = words_within(word) or not any(map(str.isalpha, word))
+            says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
         loose |= dict.fromkeys(forms)
@@ -323,19 +310,19 @@ def _telling(
 ) -> tuple[dict[str, bool], list[tuple[str, str]]]:
     """Return the words that are no stop words, or all, and whether each may be corrected; and pairs that tell, too."""
     # of names with signs, which count as well, and are as they are
-    parts = [part for word in typed if has_sign(word) for part in words_within(word)]
-    telling = are_telling([*typed, *parts], passages, text)
+    parts = [part for word in typed if has_sign(word) for part in analysis.words_within(word)]
+    telling = analysis.are_telling([*typed, *parts], passages, text)
     all_count = or_stop_words and not any(telling)
     found = dict(zip([*typed, *parts], telling, strict=True))
     chosen = {word: word not in parts for word, counts in found.items() if counts or all_count}
-    return chosen, telling_pairs(typed, telling[: len(typed)])
+    return chosen, analysis.telling_pairs(typed, telling[: len(typed)])
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
     """Of each term of a word, the different forms that it has by the rules of the languages."""
     if has_sign(word):
         return ((sign_name(word),),)
-    if is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
+    if analysis.is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
         terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
     forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")  # a mark alone is one in some only
