@@ -56,6 +56,7 @@ _CLOSING = frozenset(")]}")
 _LONG = 200  # characters of a line that is prose: it may be cut where a sentence ends
 _MANY = 40  # units of a piece, from which numpy is faster than a loop
 _MOST_UNITS = 4_000  # of a text among whose ends the cuts are chosen, if each is small
+_MOST_ROWS = 1_000  # of a table, likewise
 _FEWEST_UNITS = 8  # of a piece
 _LEAST_PARTS = 4  # of a passage: the names of a table's columns take one at most
 
@@ -104,7 +105,7 @@ def cut(text: str, size: int, count: Count, wholes: Sequence[Whole] = ()) -> lis
     return pieces
 
 
-def _split(pattern: re.Pattern[str], text: str) -> list[str]:
+def _split(pattern: re.Pattern[str], text: str, most: int = _MOST_UNITS) -> list[str]:
     """Split a text behind every match, or every few where there are very many; the parts together are the text."""
     if pattern is _SENTENCE_END:
         ends = [0]
@@ -113,7 +114,7 @@ def _split(pattern: re.Pattern[str], text: str) -> list[str]:
                 ends.append(found.end())
     else:
         ends = [0, *(found.end() for found in pattern.finditer(text))]
-    ends = ends[:: len(ends) // _MOST_UNITS + 1]
+    ends = ends[:: len(ends) // most + 1]
     return [text[start:end] for start, end in pairwise([*ends, len(text)]) if start < end]
 
 
@@ -166,7 +167,8 @@ def _lines(block: _Block, repeated: Container[str]) -> list[_Unit]:
     if whole is None and _BLANK.search(block.text.rstrip()):  # one of several blocks, where there are very many
         return [_Unit(block.text, block.cost)]
     head = whole.head if whole is not None and whole.head in repeated else None
-    lines = _split(_NEWLINES, block.text.rstrip()) or [""]
+    most = _MOST_ROWS if COLUMNS in block.text.partition("\n")[0] else _MOST_UNITS
+    lines = _split(_NEWLINES, block.text.rstrip(), most) or [""]
     lines[-1] += block.text[len("".join(lines)) :]
     named = head.count("\n") + 1 if head and block.text.startswith(head) else 0
     units: list[_Unit] = []
