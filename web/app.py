@@ -91,10 +91,7 @@ def create_app(
     pushes: PushedQueue | None = None,
     recorder: Recorder | None = None,
 ) -> Flask:
-    """Build the Flask application around a retriever; the caller starts and closes the retriever, and the recorder.
-
-    Raises SettingsError for an origin or a path prefix that is none, or a name that cannot be used.
-    """
+    """Build the application around a retriever, which the caller starts and closes. Raises SettingsError."""
     app = Flask(__name__)
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1

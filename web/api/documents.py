@@ -41,10 +41,7 @@ def document(id: str) -> Response:
     role="read", query=messages.InCollection, responses={200: Content(JSON_LINES, {"type": "string"})}, errors=(404,)
 )
 def documents() -> Response:
-    """Export all documents as JSON Lines.
-
-    One document a line, all of one generation. A worker sends 4 exports at once.
-    """
+    """Export all documents of a generation as JSON Lines; a worker sends 4 exports at once."""
     found = iter(retriever().documents(read_query(messages.InCollection).collection))
     release = take_slot("exports", MOST_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
@@ -119,10 +116,7 @@ def _queue(collection: str) -> PushedQueue:
 @jobs.post("")
 @Operation(role="write", body=messages.BuildRequest, responses={202: messages.Job}, errors=(404, 409, 501))
 def start() -> tuple[Response, int, dict[str, str]]:
-    """Start building the index again from its sources.
-
-    One build runs at a time. Searches continue meanwhile, and use the new index once it is published.
-    """
+    """Start building the index; one build runs at a time."""
     asked = read_json(messages.BuildRequest, MAX_BODY_BYTES)
     if not may_write(asked.collection):
         raise RequestRefused("collection", OUTSIDE, 403)
@@ -152,10 +146,7 @@ def show(id: str) -> Response:
 @jobs.delete("/<id>")
 @Operation(role="write", responses={202: messages.Job}, errors=(404, 409, 501))
 def cancel(id: str) -> tuple[Response, int]:
-    """Cancel a build.
-
-    The index does not change. The process takes a moment to stop.
-    """
+    """Cancel a build; the index does not change."""
     show(id)  # raises where the caller may not see it
     return jsonify(_manager().cancel(id)), 202
 

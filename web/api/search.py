@@ -60,10 +60,7 @@ def search_by_body() -> Response:
 @blueprint.post("/search/batch")
 @Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer})
 def search_by_batch() -> Response:
-    """Search for several queries at once.
-
-    They go through the model together. A search that fails has a problem in its place.
-    """
+    """Search for several queries at once; one that fails has a problem in its place."""
     began = time.perf_counter()
     fields = requests.read_object(MAX_BODY_BYTES)
     refuse_unknown(fields, ("queries",), "a batch")
@@ -98,10 +95,7 @@ def search_by_batch() -> Response:
     role="read", query=messages.SuggestRequest, has_filter=True, responses={200: messages.Suggestions}, errors=(404,)
 )
 def suggest() -> Response:
-    """Suggest what to ask.
-
-    Titles and headings that go on as was typed, of documents that the filter allows.
-    """
+    """Suggest titles and headings that go on as was typed, of documents that the filter allows."""
     parameters = requests.parse_query_string(request.query_string)
     given = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(given, messages.SuggestRequest, strict=False)
@@ -112,10 +106,7 @@ def suggest() -> Response:
 @blueprint.post("/feedback")
 @Operation(role="read", body=_FEEDBACK, responses={204: None}, errors=(501,))
 def add_feedback() -> Response:
-    """Say what became of a search.
-
-    Answers in the same way whether or not there is such a search, and hit of it.
-    """
+    """Say what became of a search; one that is not there is ignored."""
     keeps = requests.recorder()
     found = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
     if not found.hit and found.feedback != "seen":

@@ -33,10 +33,7 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 @blueprint.get("/<id>")
 @Operation(role="read", query=ReadRequest, responses={200: HTML}, errors=(404,))
 def read(id: str) -> str:
-    """Show a document.
-
-    The text as indexed; of a long one, the passages around one, which is marked, or from another one on.
-    """
+    """Show a document as indexed: of a long one, passages around the marked one, or from another one on."""
     given = read_query(ReadRequest, "a document")
     document = retriever().document(id, given.collection)
     title = document["title"]

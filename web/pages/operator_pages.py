@@ -96,10 +96,7 @@ def show_insights() -> str:
     errors=(501,),
 )
 def as_table() -> Response:
-    """Return a table of what people ask as CSV.
-
-    A cell that would be a formula has an apostrophe before it.
-    """
+    """Return a table of what people ask as CSV, without formulas."""
     asked = read_query(TableRequest)
     headers = {"Content-Disposition": f'attachment; filename="pilotlight-{asked.table}.csv"'}
     return Response(_report(asked).as_csv(asked.table), content_type="text/csv; charset=utf-8", headers=headers)

@@ -144,10 +144,7 @@ def _label(name: str, value: str, places: Places) -> str:
 @blueprint.get("/")
 @Operation(role="read", query=PageFields, has_filter=True, responses={200: HTML}, errors=(404,))
 def index() -> str:
-    """Show the search page.
-
-    Empty and unknown fields are ignored, so links with tracking parameters still work.
-    """
+    """Show the search page; empty and unknown fields are ignored."""
     # other parameters are left alone: links people share pick up tracking parameters on the way
     parameters = {
         name: values
