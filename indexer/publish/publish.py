@@ -171,11 +171,7 @@ def make_live(index_dir: Path, generation_id: str) -> None:
 def roll_back(index_dir: Path, generation_id: str) -> None:
     """Make another generation live, after verifying it.
 
-    Raises:
-        IndexMissing: there is no such generation.
-        IndexCorrupt: it is not as it was published; the live one stays.
-        BuildLocked: another process is writing the index.
-        IndexUnwritable: the folder cannot be written.
+    Raises IndexMissing, IndexCorrupt if it is not as it was published, BuildLocked or IndexUnwritable.
     """
     folder = manifests.generation_folder(index_dir, generation_id)
     with disk_errors(index_dir), writer_lock(index_dir):
