@@ -307,9 +307,14 @@ def without_joiners(text: str) -> str:
     return text if text.isascii() else _JOINERS.sub("", text)
 
 
+def fold(text: str) -> str:
+    """Fold a text into one line: white space folded, invisible characters dropped."""
+    return " ".join(visible(text).split())
+
+
 def one_line(text: str) -> str:
     """Return a text from elsewhere as a terminal may show it: one line, nothing invisible, no control characters."""
-    return text if text.isascii() and text.isprintable() else " ".join(visible(text).split())
+    return text if text.isascii() and text.isprintable() else fold(text)
 
 
 def shorten(text: str, most: int) -> str:

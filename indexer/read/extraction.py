@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from indexer import notes
-from indexer.decoding import one_line, shorten, visible
+from indexer.decoding import fold, one_line, shorten, visible
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES, folded, is_day, primary_language
 from indexer.read.access_list import checked_names
@@ -24,7 +24,6 @@ _LONGEST_HEADING = 200  # characters
 _LONGEST_ANCHOR = 200  # characters; one that is cut leads nowhere
 _LONGEST_NOTE = 120  # characters
 _EMPTY_LINES = re.compile(r"\n{3,}")
-_SPACE = re.compile(r"\s+")
 _LONGEST_DELAY = 60  # seconds; pages that send on later are made to be read, or wait for something
 _LONGEST_REFRESH = 3_000  # characters of a value
 # seconds, of which fractions do not count, a separator, url=, an address in quotes or without
@@ -113,11 +112,11 @@ def tidy(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return shorten(_SPACE.sub(" ", visible(text)).strip(), _LONGEST_HEADING)
+    return shorten(fold(text), _LONGEST_HEADING)
 
 
 def _anchor(anchor: str | None) -> str | None:
-    line = _SPACE.sub(" ", visible(anchor)).strip() if anchor is not None else ""
+    line = fold(anchor) if anchor is not None else ""
     return line if 0 < len(line) <= _LONGEST_ANCHOR else None
 
 

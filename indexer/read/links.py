@@ -9,13 +9,13 @@ from urllib.parse import urljoin
 
 from lxml import etree
 
-from indexer.decoding import decode
+from indexer.decoding import decode, fold
 from indexer.encodings import GZIP, bounded
 from indexer.errors import FetchError, ParseError
 from indexer.read.extraction import refresh_in
 from indexer.read.formats import HTML, LONGEST_LIST, MOST_LISTED
 from indexer.read.html import main_content, template
-from indexer.read.html.html_tree import Element, HtmlTree, fold, parse_html
+from indexer.read.html.html_tree import Element, HtmlTree, parse_html
 from indexer.read.markup import markdown
 from indexer.records import Extraction
 

@@ -2,8 +2,9 @@
 
 import re
 
+from indexer.decoding import fold
 from indexer.read.extraction import clean
-from indexer.read.html.html_tree import Element, HtmlTree, fold
+from indexer.read.html.html_tree import Element, HtmlTree
 from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, is_noise, is_permalink
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 from lxml import etree
 
-from indexer.decoding import visible
 from indexer.errors import ParseError
 from indexer.read.extraction import refresh_in
 
@@ -119,11 +118,6 @@ class HtmlTree:
         """Return whether a browser goes on to another page at once, so that nobody sees this one."""
         metas = (tag.get("content") for tag in self.named("meta") if tag.get("http-equiv").lower() == "refresh")
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
-
-
-def fold(text: str) -> str:
-    """Fold a text into one line: white space folded, invisible characters dropped."""
-    return " ".join(visible(text).split())
 
 
 def parse_html(markup: str) -> HtmlTree:

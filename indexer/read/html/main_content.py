@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
 
-from indexer.decoding import decode
+from indexer.decoding import decode, fold
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.elements import simplify
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold, parse_html
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, parse_html
 from indexer.read.html.noise import DEEP, drop_trail, is_noise, unfold
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.walk import Walker

@@ -13,7 +13,8 @@ from functools import lru_cache
 from itertools import pairwise
 
 from indexer import notes
-from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, fold
+from indexer.decoding import fold
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
 _NEVER = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "

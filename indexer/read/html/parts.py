@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 
-from indexer.read.html.html_tree import Element, fold
+from indexer.decoding import fold
+from indexer.read.html.html_tree import Element
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Section, Whole
 
