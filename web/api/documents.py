@@ -63,11 +63,7 @@ def documents() -> Response:
 @blueprint.post("/documents")
 @Operation(role="write", body=_PUSH, responses={202: messages.Change}, errors=(409, 501, 507))
 def push() -> tuple[Response, int, dict[str, str]]:
-    """Push a document.
-
-    It is on the disk when this is answered, and found within seconds. What was pushed for the same address before is
-    replaced.
-    """
+    """Push a document. It is on the disk when this is answered, in place of what its address had."""
     sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
     if (sent.text is None) == (sent.base64 is None):
         raise FieldError("text", "A document has either text or base64.")

@@ -68,11 +68,7 @@ def _model_names() -> list[str]:
 @blueprint.post("/rerank")
 @Operation(role="read", body=messages.RerankRequest, responses={200: messages.Reranking}, errors=(404, 501))
 def rerank() -> Response:
-    """Rank texts by how well they answer a query, as Cohere and Jina do.
-
-    Results are sorted, the best first; `index` is the place of the text in the request. Scores are those of the
-    cross-encoder after a sigmoid.
-    """
+    """Rank texts by how well they answer a query, as Cohere and Jina do, the best first."""
     asked = read_json(messages.RerankRequest, MAX_BODY_BYTES)
     texts: list[str] = []
     for place, each in enumerate(asked.documents):

@@ -43,10 +43,7 @@ answers = Blueprint("answers", __name__, url_prefix="/api/v1")
 @blueprint.get("/search")
 @Operation(role="read", query=SearchRequest, has_filter=True, responses={200: Answer}, errors=(404,))
 def search_by_query_string() -> Response:
-    """Search by a query string.
-
-    Metadata is filtered by `meta.NAME=VALUE`. Fields of a filter may be repeated.
-    """
+    """Search by a query string; metadata by `meta.NAME=VALUE`. Fields of a filter may be repeated."""
     return jsonify(requests.run(requests.search_of_parameters(requests.parse_query_string(request.query_string))))
 
 

@@ -44,10 +44,7 @@ _PORT = re.compile(r":[0-9]*\Z")
 
 
 class TokenBuckets:
-    """The buckets of all callers. Safe to share between threads, and by its file between processes.
-
-    When more than PLACES callers come at a time, some of the least busy ones get a full bucket too early.
-    """
+    """The buckets of all callers, of which threads and, by their file, processes share up to PLACES."""
 
     def __init__(self, rate: float, path: Path | None) -> None:
         """Take requests a second, and the file that processes share the buckets in; None for this process alone."""

@@ -70,10 +70,7 @@ def sees_all() -> bool:
 
 
 class ScopedRetriever(LiveRetriever):
-    """A retriever of the collections and documents of a scope; a test checks that it narrows all that tells of them.
-
-    It has no models: texts of callers go to the retriever itself.
-    """
+    """A retriever of the documents of a scope, without models; a test checks that it narrows all that tells of them."""
 
     def __init__(self, retriever: LiveRetriever, scope: Scope) -> None:
         self._inner = retriever
