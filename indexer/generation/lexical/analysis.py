@@ -183,10 +183,6 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     return tuple(terms)
 
 
-def _join(word: str, language: str) -> str:
-    return " ".join(_analyse(word, language))
-
-
 def is_stop_word(word: str, language: str) -> bool:
     """Return whether a word, in lower case, is too common in one of `STEMMERS`."""
     if language == ENGLISH:
@@ -209,7 +205,7 @@ _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tant
 # The terms of one match of `words`, in the order of the text, by the rules of each of `STEMMERS`. Words repeat: finding
 # one here costs a twentieth of analysing it.
 TERMS = _by_language(_analyse)
-_joined = _by_language(_join)
+_joined = _by_language(lambda word, language: " ".join(_analyse(word, language)))
 
 
 def is_spaceless(text: str) -> bool:
@@ -331,7 +327,7 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
 @lru_cache(maxsize=64)
 def _marks(marked: frozenset[str]) -> tuple[tuple[re.Pattern[str], ...], Cache[str, bool]]:
     """Return patterns of words that may be marked, of ASCII texts without and with underscores, and whether each is."""
-    is_marked = Cache(1 << 10, partial(_has_any, marked))
+    is_marked = Cache[str, bool](1 << 10, lambda word: not marked.isdisjoint(TERMS[ENGLISH][word]))
     if len(marked) > _MOST_IN_PATTERN or any(map(has_sign, marked)):
         return (), is_marked  # a name with signs has no pattern
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
@@ -345,10 +341,6 @@ def _marks(marked: frozenset[str]) -> tuple[tuple[re.Pattern[str], ...], Cache[s
     either = "|".join(map(re.escape, shortest)) or "(?!)"
     patterns = rf"\b(?:{either})\w*", rf"\b(?:\w*_)?(?:{either})\w*"
     return tuple(re.compile(pattern, re.ASCII) for pattern in patterns), is_marked
-
-
-def _has_any(marked: frozenset[str], word: str) -> bool:
-    return not marked.isdisjoint(TERMS[ENGLISH][word])
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
