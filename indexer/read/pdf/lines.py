@@ -7,7 +7,6 @@ are read, the rules of the Unicode Bidirectional Algorithm (UAX #9) are followed
 import re
 import unicodedata
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
@@ -190,8 +189,6 @@ def _plain(text: str) -> str:
     return text[::-1] if _LIGATURE.fullmatch(text) else text
 
 
-# letters apart, or a word of which each letter is printed twice
-APART = re.compile(r"(?<!\S)(?:[^\W\d_] [^\W\d_] [^\W\d_]{1,2}(?!\S)|([^\W\d_])\1(?!\1)([^\W\d_])\2)")
 _MIN_PIECES = 3  # of a spaced word
 _JUMP = 0.12  # of the size: gaps between words are wider by this than those between letters
 _VOWELS = frozenset("aeiouy")
@@ -339,12 +336,7 @@ def lines_of(words: Iterable[Word]) -> list[Line]:
 
 def line_of(words: Sequence[Word], base: float, size: float) -> Line:
     """Return words as a line, in the size that most of its characters have."""
-    usual = words[0].size
-    if any(word.size != usual for word in words):
-        sizes: Counter[float] = Counter()
-        for word in words:
-            sizes[word.size] += len(word.text)
-        usual = max(sizes, key=lambda size: sizes[size])
+    usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
     right = max(word.right for word in words)

@@ -16,7 +16,7 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.read.extraction import tidy
-from indexer.read.pdf.lines import APART, FROM_THE_RIGHT, MARK, Glyph, Line, Word, lines_of, runs_of, spaced_words
+from indexer.read.pdf.lines import FROM_THE_RIGHT, MARK, Glyph, Line, Word, lines_of, runs_of, spaced_words
 
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
@@ -297,9 +297,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
         notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw  # which each of the many calls would look up
     style = _styles(raw)
-    frames: Frames = {}
-    if not FROM_THE_RIGHT.search(text) and not APART.search(text):
-        frames = _words(raw, text, edges, style)
+    frames: Frames = {} if FROM_THE_RIGHT.search(text) else _words(raw, text, edges, style)
     if not frames:
         for turn, glyphs in _glyphs(raw, text, edges).items():
             is_right, runs = runs_of(glyphs)
