@@ -91,16 +91,6 @@ def test_modes_of_pixels(mode: str) -> None:
     assert set(raster.pixels) == {255}  # what is transparent is white
 
 
-def test_large_pages_are_made_smaller() -> None:
-    from indexer.read.ocr.scans import of_image, of_pdf
-
-    raster, _ = of_image(encoded(picture(size=(5000, 4000))), 1)
-    assert raster.width * raster.height <= 9_010_000
-    raster, dots = of_pdf(pdf("x").replace(b"[0 0 612 792]", b"[0 0 5000 5000]"), 1)
-    assert raster.width * raster.height <= 9_010_000
-    assert dots == 43
-
-
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

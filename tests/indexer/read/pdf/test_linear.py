@@ -65,9 +65,3 @@ def test_pages_are_read_in_linear_time(name: str) -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_documents_are_read_in_linear_time(name: str) -> None:
     check_linear(lambda body: read(body, None), DOCUMENTS[name], 1_200)
-
-
-def test_headings_that_begin_with_many_digits_are_read() -> None:
-    title = "1" * 60 + "x"
-    found = read(drawn(text(50, 700, title), bookmarks=[(title, 0)] * 3), None).sections
-    assert title in "".join((*found[0].path, found[0].text))
