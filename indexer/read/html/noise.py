@@ -31,7 +31,7 @@ NOISE_ROLES = frozenset(
 _CODE = frozenset({"code", "kbd", "samp"})
 _LINKED = 0.8  # of its text is inside links
 _PERMALINKS = frozenset("¶ # § 🔗".split())
-_JUDGED = frozenset({"a", "header", "aside", "form", "label", "summary"})  # by what is in or around them
+_JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})  # by what is in or around them
 _TITLES = frozenset({"dt", *HEADINGS})
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -90,6 +90,8 @@ def is_noise(tag: Element) -> bool:
         return False
     if name == "a":
         return _is_control(tag)
+    if name in ("ul", "ol"):
+        return _is_contents(tag)
     if name == "header":  # of the site, unless it stands inside the text
         return not any(around.name in ("main", "article", "section") for around in tag.parents())
     if name == "aside":
@@ -105,6 +107,17 @@ def is_noise(tag: Element) -> bool:
     is_open = tag.parent is not None and "open" in tag.parent.attributes
     is_brief = len((tag.short_text(_BUTTON) or "").split()) in (1, 2, 3)
     return is_open and is_brief and not holds(tag, HEADINGS | _CODE | {"div", "p", "a"})
+
+
+def _is_contents(tag: Element) -> bool:
+    """Return whether a list has hardly anything but links to places of the page."""
+    first = next((node for node in tag.elements(NEAR) if node.name == "a"), None)
+    if tag.depth > DEEP or first is None or not first.get("href").startswith("#"):
+        return False
+    links = [node for node in tag.elements() if node.name == "a"]
+    if len(links) < 2 or not all(link.get("href").startswith("#") for link in links):
+        return False
+    return sum(len(link.text().strip()) for link in links) > _LINKED * len("".join(tag.text().split()))
 
 
 def _is_box(tag: Element) -> bool:

@@ -12,6 +12,7 @@ NOISE = [
     '<div><a href="https://t.test/edit/p.md">Edit this page</a></div>',
     '<p>f <a href="#n" title="note">ⓘ</a></p>',
     '<div role="toolbar">Copy</div>',
+    '<ul><li><a href="#a">Edit a</a><li><a href="#b">Copy b</a></ul>',
 ]
 
 
