@@ -12,7 +12,6 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from rag import messages
 from rag.errors import ClientError, Refused, Rejected, Unavailable
 from rag.messages import AnswerInWords, Change, Document, Job
 from rag.query.request import DEFAULT_COLLECTION, Filter, SearchRequest
@@ -138,10 +137,6 @@ class Client:
         """Return what has become of a document that was sent or withdrawn."""
         return self._ask(f"{API}/changes/{id}", Change, params={"collection": collection})
 
-    def changes(self, collection: str = DEFAULT_COLLECTION) -> list[Change]:
-        """Return what was sent and withdrawn lately, the last one first."""
-        return self._ask(f"{API}/changes", messages.PushQueue, params={"collection": collection}).changes
-
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
         """Have the index built again, unchanged pages too with `full`; needs a key that may write."""
         return self._ask(f"{API}/index", Job, {"full": full, "collection": collection})
@@ -149,10 +144,6 @@ class Client:
     def job(self, id: str) -> Job:
         """Return a build by its id."""
         return self._ask(f"{API}/index/{quote(id, safe='')}", Job)
-
-    def jobs(self) -> list[Job]:
-        """Return the builds that the server remembers, newest first."""
-        return self._ask(f"{API}/index", messages.Jobs).jobs
 
     def cancel(self, id: str) -> Job:
         """Have a build stopped; the live index stays as it is."""

@@ -153,7 +153,7 @@ def test_jobs(retriever, tmp_path, monkeypatch):
         with pytest.raises(Rejected, match="has ended") as caught:
             client.cancel(job.id)
         assert caught.value.status == 409
-        assert [found.id for found in client.jobs()] == [job.id] == [client.job(job.id).id]
+        assert client.job(job.id).id == job.id
         other = client.index()
         other = client.cancel(other.id)
         with pytest.raises(ClientError, match="is cancelled"):
@@ -204,7 +204,7 @@ def test_push_wait_and_withdraw(tmp_path):
         assert first is not None
         assert first.stated == ("Cats", None, None, (("team", ("a",)),), None)
         gone = client.withdraw("https://wiki.test/b")
-        assert [change.id for change in client.changes()] == [gone.id, 3, 2, 1]
+        assert gone.id == 4
         builder.build(settings.index_dir)
         assert client.wait(gone, 5).state == "removed"
         with pytest.raises(Rejected, match="no document was pushed") as error:
