@@ -82,6 +82,10 @@ class Embedder:
         """Return whether the model has a token for a whole word, without regard to case."""
         return self._tokenizer.has(word)
 
+    def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Return how many pieces of texts say nothing to the model, and how many have letters; see `Tokenizer`."""
+        return self._tokenizer.count_broken(texts)
+
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
         """Embed texts; returns float32 (n, dim), in the order given. Texts over `max_length` are truncated.
 

@@ -49,6 +49,10 @@ class DummyEmbedder:
     def has_word(self, word: str) -> bool:
         return word.lower() in KNOWN
 
+    def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
+        words = [word for text in texts for word in _TOKEN.findall(text) if word.isalpha()]
+        return sum(not word.isascii() for word in words), len(words)
+
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         vectors = self.encode(texts, role="query")
         return [QueryTokens(vector, self._tokens(text)) for vector, text in zip(vectors, texts, strict=True)]

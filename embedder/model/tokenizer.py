@@ -1,5 +1,7 @@
 """Turns texts into token ids with the model's own tokenizer. Imports no torch."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +17,8 @@ from embedder.model.spec import ModelSpec
 _CHARACTERS = 32  # of a text for each token of the model's length; the longest words have fewer
 _TOGETHER = 1 << 16  # characters that are in the library's memory at once, up to 35 MB
 _CACHED_WORDS = 4_000  # of models of BPE and Unigram, up to 30 MB; the library's own limit, 10,000, is no faster
+_UNKNOWN = frozenset(("[UNK]", "<unk>"))
+_SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\U00020000-\U0003ffff]")
 _SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
 
 
@@ -61,6 +65,25 @@ class Tokenizer:
         first_or_not = (word, f" {word}")  # some tokenizers tell the beginning of a text from what follows a space
         spelled = [self._truncating.encode(text, add_special_tokens=False).tokens for text in first_or_not]
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
+
+    def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Return how many pieces that have letters say nothing to the model, and how many there are.
+
+        They are unknown, or one letter of a word, or less: what words of a language fall into that the model was not
+        trained on. An ideograph or a syllable of Korean says something alone. Texts are cut to the model's length.
+        """
+        broken = pieces = 0
+        for text in texts:
+            text = tokenizable(text[: _CHARACTERS * self.max_length])
+            encoding = self._truncating.encode(text.lower() if self._lowercase else text, add_special_tokens=False)
+            spans, of_word = Counter(encoding.offsets), Counter(encoding.word_ids)
+            for token, (start, stop), word in zip(encoding.tokens, encoding.offsets, encoding.word_ids, strict=True):
+                piece = text[start:stop].strip()
+                if piece.isalpha() or any(map(str.isalpha, piece)):
+                    pieces += 1
+                    is_letter = len(piece) == 1 and of_word[word] > 1 and not _SYLLABLE.match(piece)
+                    broken += is_letter or token in _UNKNOWN or spans[start, stop] > 1
+        return broken, pieces
 
     def _prepare(self, text: str, role: Role) -> str:
         text = self._prompts[role] + text

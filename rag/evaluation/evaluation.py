@@ -30,9 +30,9 @@ from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
 from indexer.generation.rows import TermHits
 from rag.errors import DatasetError, SettingsError
-from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank
+from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank, trust_in_meaning
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
-from rag.query.retriever import CANDIDATES, Retriever
+from rag.query.retriever import CANDIDATES, SAMPLE, Retriever
 from rag.settings import BY_NAME, Settings, read_value
 
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
@@ -179,6 +179,7 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                     writer.add(row, title="", section="", text=text)
                 writer.finish()
             reader = LexicalReader(Path(temporary) / "lexical")
+        broken = embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)])
         for number, query in enumerate(queries):
             dense = lexical = None
             cosines = np.empty(0, np.float32)
@@ -189,7 +190,9 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                 cosines = vectors @ query_vectors[number]
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
-            yield fuse(dense, lexical, cosines.__getitem__, partial(maxsim, number) if query_tokens else None)
+            known = trust_in_meaning(embedder.count_broken([query]), broken)
+            of_tokens = partial(maxsim, number) if query_tokens else None
+            yield fuse(dense, lexical, cosines.__getitem__, of_tokens, known=known)
 
 
 # Two sides compared

@@ -22,6 +22,12 @@ VectorHits = tuple[Scores, Rows]
 
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
 _MIN_COVERAGE = 0.5  # of the query's idf that the best hit by words has, where words count as much as meaning
+# Of the pieces of 20 languages in Latin script up to a fifth are single letters, of Turkish and Vietnamese almost a
+# third, and of other scripts nine tenths: there the vectors of the default model are worth nothing.
+_KNOWN = 0.13  # share of broken pieces up to which a model knows a language
+_DISTRUST = 6.0  # less weight by this, times what the share is above
+_LEAST_TRUST = 0.08
+_USUAL_PIECES = 24
 _AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
 _SLICE = 64  # passages whose tokens are compared between two looks at the deadline
@@ -50,6 +56,7 @@ def fuse(
     cosines: Callable[[Rows], Scores],
     maxsim: Callable[[Rows], Scores] | None = None,
     *,
+    known: float = 1.0,
     explain: bool = False,
 ) -> Ranking:
     """Rank what one search found, or both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
@@ -62,6 +69,7 @@ def fuse(
         lexical: BM25 scores and rows, best first.
         cosines: returns the cosines of rows that the dense search did not find.
         maxsim: returns the MaxSim of rows, where tokens are kept.
+        known: how well the model knows the language of the query, from `trust_in_meaning`.
         explain: whether to add the columns that explanations are made of.
     """
     if dense is None:
@@ -85,9 +93,12 @@ def fuse(
             by_meaning[missing] = cosines(rows[missing])
         by_words = filled(len(rows), np.searchsorted(rows, lexical.rows), lexical.scores, absent=0)
         parts = {"dense": by_meaning, "lexical": by_words}
-        weights = {"dense": 1.0, "lexical": trust_in_terms(lexical)}
+        trust = trust_in_terms(lexical)
+        # words are trusted less only as far as the model knows better, and the model more where no passage has them
+        known += (1 - known) * max(0.0, 1 - 2 * trust)
+        weights = {"dense": known, "lexical": 1 - known * (1 - trust)}
         if maxsim is not None:
-            parts["tokens"], weights["tokens"] = maxsim(rows), 1.0
+            parts["tokens"], weights["tokens"] = maxsim(rows), known
         most = parts["lexical"].max(initial=0)
         scaled = [scale(scores) if name != "lexical" else scores / (most or 1) for name, scores in parts.items()]
         total, weighted = sum(weights.values()), np.zeros(len(rows), np.float32)
@@ -102,6 +113,18 @@ def fuse(
         for name, of_part in zip(parts, scaled, strict=True):
             columns |= {f"{name}_scaled": of_part, f"{name}_weight": np.full(len(rows), weights[name], np.float32)}
     return Ranking(rows, scores, columns).ordered(order, scores)
+
+
+def trust_in_meaning(query: tuple[int, int], passages: tuple[int, int]) -> float:
+    """Return the weight of a search by meaning next to one by words: less than 1 in a language the model does not know.
+
+    A tokenizer breaks words of other languages than those of its training into letters. Both arguments are
+    `Embedder.count_broken`, of a query and of passages: these count as much as 24 pieces, as a query may be one name.
+    """
+    (broken, pieces), (of_passages, of_all) = query, passages
+    usual = of_passages / of_all if of_all else 0.0
+    share = (broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES)
+    return max(_LEAST_TRUST, min(1.0, 1 - _DISTRUST * (share - _KNOWN)))
 
 
 def trust_in_terms(lexical: TermHits) -> float:

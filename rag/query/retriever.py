@@ -37,6 +37,7 @@ from rag.query.ranking import (
     fuse,
     rerank,
     score_tokens,
+    trust_in_meaning,
 )
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
 from rag.query.results import (
@@ -61,6 +62,7 @@ _PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
 _JUDGED = 10  # of the best passages, which say whether anything is close
 _CLOSE_WITH_TERMS = 0.8  # of the cosine `close`, where the passage has most words of the query
 _MOST_TERMS = 0.6  # of the words of the query
+SAMPLE = 64  # passages, of which the language says whether the model knows it
 _SAMPLED = 1000  # passages, from all over the index, whose headings may be questions
 _OFFERED, _LONGEST = 4, 70  # questions; characters of one
 FEWEST_TYPED, MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
@@ -204,9 +206,19 @@ class Retriever:
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        ranking = fuse(dense, lexical, cosines, maxsim, explain=search.request.explain)
+        known = 1.0
+        if dense is not None and lexical is not None:
+            known = trust_in_meaning(self.embedder.count_broken([search.terms.meaning]), self._broken)
+        ranking = fuse(dense, lexical, cosines, maxsim, known=known, explain=search.request.explain)
         search.spent("fuse", began)
         return ranking
+
+    @cached_property
+    def _broken(self) -> tuple[int, int]:
+        """`Embedder.count_broken` of passages from all over the collection."""
+        count = self.generation.manifest.counts.chunks
+        rows = np.unique(np.linspace(0, count - 1, SAMPLE).astype(np.int64)) if count else np.empty(0, np.int64)
+        return self.embedder.count_broken([chunk.text for chunk in self.generation.chunks(rows)])
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""

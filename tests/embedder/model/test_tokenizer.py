@@ -30,6 +30,25 @@ def test_a_word_is_known_if_it_is_a_token(tokenizer):
     assert not any(map(tokenizer.has, ("vacum", "leuekmogenesis", "a vacuum", "", "🙂🙂")))
 
 
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("How do I restore a backup of the database?", 0, 0.05),
+        ("Wie stelle ich eine Sicherung der Datenbank wieder her?", 0, 0.25),
+        ("Veritabanının yedeğini nasıl geri yüklerim?", 0.2, 0.5),
+        ("Πώς επαναφέρω ένα αντίγραφο ασφαλείας;", 0.8, 1),
+        ("मैं डेटाबेस का बैकअप कैसे पुनर्स्थापित करूं?", 0.8, 1),
+        ("数据库的备份怎么恢复？", 0.3, 1),
+        ("데이터베이스 백업을 복원하려면?", 0.8, 1),
+        ("12345 -> ...", 0, 0),
+    ],
+)
+def test_the_pieces_of_other_languages_are_broken(tokenizer, text, least, most):
+    broken, pieces = tokenizer.count_broken([text])
+    assert least <= broken / max(1, pieces) <= most
+    assert tokenizer.count_broken([text, text]) == (2 * broken, 2 * pieces)
+
+
 def test_no_more_is_in_memory_than_a_few_texts_however_long(tokenizer, monkeypatch):
     class Recorder:
         def __init__(self, real):

@@ -9,6 +9,8 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
 from indexer.generation.generation import Generation
+from indexer.generation.rows import TermHits
+from rag.query.ranking import fuse, trust_in_meaning
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, in_words
 from rag.query.retriever import Retriever
@@ -95,3 +97,29 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     assert left_out > 0
     assert "stands for 1 duplicate" in dict(in_words(whys["Vacuum"]))["Place"]
     assert "place: " in as_text(answer.as_dict())
+
+
+@pytest.mark.parametrize(
+    ("query", "passages", "trust"),
+    [
+        ((0, 10), (3, 100), 1.0),  # a language that the model knows
+        ((38, 40), (95, 100), 0.08),  # one that it does not
+        ((0, 1), (95, 100), 0.08),  # a name in a collection of that language
+        ((1, 4), (5, 100), 1.0),  # a name that is broken, in a collection that the model knows
+        ((6, 10), (5, 100), 0.51),
+        ((0, 0), (0, 0), 1.0),
+    ],
+)
+def test_meaning_counts_as_far_as_the_model_knows_the_language(
+    query: tuple[int, int], passages: tuple[int, int], trust: float
+) -> None:
+    assert trust_in_meaning(query, passages) == pytest.approx(trust, abs=0.01)
+
+
+def test_words_decide_where_the_model_does_not_know_the_language() -> None:
+    dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
+    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]), 10.0)
+    assert fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), known=1.0).rows[0] == 1
+    assert fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), known=0.1).rows[0] == 2
+    nowhere = TermHits(np.array([1.0], np.float32), np.array([2]), 20.0)  # no passage has the words of the query
+    assert fuse(dense, nowhere, lambda rows: np.zeros(len(rows), np.float32), known=0.1).rows[0] == 1
