@@ -180,8 +180,7 @@ class Settings:
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
     site_name: str = setting("Pilotlight", "name of the search page", group="page")
     examples: str = setting(
-        "",
-        "example questions on the start page, separated by |; empty = those among the headings, none = no questions",
+        "", "example questions on the start page, separated by |; empty = those among the headings, none = no questions"
     )
     keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", group="access")
     anonymous: str = setting(

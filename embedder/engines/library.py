@@ -41,10 +41,7 @@ ISAS = {
 PANEL = 32  # columns of packed weights that stand together: kPanel of native/interface.h
 # How many consecutive inputs of a column stand together in packed weights, by precision. It is what one instruction
 # multiplies; the poorer instruction sets of an architecture read the same order. kInterleaves of native/interface.h.
-INTERLEAVE = {
-    "x86_64": {"fp32": 1, "bf16": 2, "int8": 4},
-    "aarch64": {"fp32": 1, "bf16": 4, "int8": 8},
-}
+INTERLEAVE = {"x86_64": {"fp32": 1, "bf16": 2, "int8": 4}, "aarch64": {"fp32": 1, "bf16": 4, "int8": 8}}
 # For libraries that other machines load, whose C++ runtime may be older, or none.
 PORTABLE = ("-static-libstdc++", "-Wl,--gc-sections,--exclude-libs,ALL", "-s")
 _FLAGS = "-O2 -std=c++17 -fPIC -pthread -fno-math-errno -fvisibility=hidden"

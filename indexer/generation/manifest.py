@@ -123,10 +123,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def parse_manifest(
-    raw: bytes,
-    where: Path | str,
-    generation_id: str,
-    needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS),
+    raw: bytes, where: Path | str, generation_id: str, needs: Collection[str] = (DOCUMENTS, VECTORS, ROWS)
 ) -> Manifest:
     """Read and check what `Manifest.to_bytes` gave; `needs` names files that must be in it. Raises IndexCorrupt."""
     if len(raw) > LARGEST:

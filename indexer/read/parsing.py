@@ -13,15 +13,7 @@ from urllib.parse import unquote, urlsplit
 from indexer.decoding import is_binary, visible
 from indexer.errors import ParseError
 from indexer.read.extraction import day_of, from_json
-from indexer.read.formats import (
-    CONTAINER,
-    HTML,
-    PAGE,
-    SCANS,
-    TEXT_READERS,
-    effective_type,
-    reader_of,
-)
+from indexer.read.formats import CONTAINER, HTML, PAGE, SCANS, TEXT_READERS, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS
 from indexer.read.ocr.pages import NO_OCR, Ocr, Scans, count_pages, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed

@@ -40,16 +40,7 @@ from rag.query.ranking import (
     trust_in_meaning,
 )
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
-from rag.query.results import (
-    AlsoSearched,
-    Answer,
-    Hit,
-    RerankCounts,
-    Suggestion,
-    count_facets,
-    explain,
-    headed,
-)
+from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
 from rag.query.served_model import WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
 from rag.query.synonyms import read_synonyms
 

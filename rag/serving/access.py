@@ -206,12 +206,7 @@ class KeyFile:
         return keys
 
     def add(
-        self,
-        name: str,
-        role: str,
-        key: str | None = None,
-        origins: Iterable[str] = (),
-        part: Part = ANYTHING,
+        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), part: Part = ANYTHING
     ) -> str:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 

@@ -12,10 +12,7 @@ from indexer.errors import FetchError
 from tests.indexer.crawl.test_fetch import get
 from tests.indexer.server import Reply, Site
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.compress,
-    "deflate": zlib.compress,
-}
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 PAGE = b"<!DOCTYPE html><title>T</title><p>Some words of a page that is packed or not.</p>"
 
 

@@ -233,10 +233,7 @@ def builds(tree: ast.Module) -> bool:
 BUILT = {  # by module: how patterns are used that its functions build, and these as they build them
     "indexer.generation.lexical.analysis": ("search", [*_marks(frozenset({"index"}))[0], re.compile("a|no_cache")]),
     "indexer.read.markup.blocks": ("match", [re.compile(blocks._HIGHLIGHT_END % "highlight")]),
-    "indexer.read.office.sheets": (
-        "search",
-        [re.compile(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(1|22)")' + sheets._PLACE)],
-    ),
+    "indexer.read.office.sheets": ("search", [re.compile(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(1|22)")' + sheets._PLACE)]),
     "rag.serving.access": ("fullmatch", [re.compile(access._NAME)]),
 }
 

@@ -10,14 +10,7 @@ from msgspec.structs import replace
 from embedder.config import Role
 from embedder.late_interaction import QueryTokens
 from indexer.generation.documents import DocumentFacts, document_id
-from rag.errors import (
-    CollectionMissing,
-    JobConflict,
-    JobMissing,
-    NotConfigured,
-    NotReady,
-    NotThere,
-)
+from rag.errors import CollectionMissing, JobConflict, JobMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Explanation, Hit, Part, Step, Suggestion, count_facets
 from rag.query.served_model import Embedding

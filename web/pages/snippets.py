@@ -53,13 +53,7 @@ class TextBlock(NamedTuple):
     kind: Literal["text", "table", "code"]
 
 
-def make_snippet(
-    text: str,
-    highlights: Iterable[Span],
-    *,
-    is_code: bool = False,
-    size: int = SNIPPET_CHARS,
-) -> Markup:
+def make_snippet(text: str, highlights: Iterable[Span], *, is_code: bool = False, size: int = SNIPPET_CHARS) -> Markup:
     """Cut about `size` characters around the richest run of matches and mark the matches in it.
 
     It begins and ends where a sentence, a row or a line of code does; a longer one is cut between words. `is_code`

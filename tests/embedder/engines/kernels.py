@@ -25,12 +25,7 @@ ODD_SIZES = {
     "narrow": {"hidden_size": 32, "num_attention_heads": 1, "intermediate_size": 32},
 }
 # A ModernBERT with one wide head, SiLU, an odd width between the products.
-ODD_MODERN = {
-    "num_attention_heads": 1,
-    "intermediate_size": 96,
-    "hidden_activation": "silu",
-    "initializer_range": 0.2,
-}
+ODD_MODERN = {"num_attention_heads": 1, "intermediate_size": 96, "hidden_activation": "silu", "initializer_range": 0.2}
 # What may follow the encoder: poolings, Dense modules, and whether vectors are normalised.
 MODULES = {
     "poolings": (POOLINGS, (), False),

@@ -29,10 +29,7 @@ from tests.embedder.engines.kernels import (
 
 pytestmark = pytest.mark.thorough
 _WIDE = "-mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mavx512vnni"
-_X86 = {
-    "amx": ("avx512_bf16", f"{_WIDE} -mavx512bf16 -DPL_AMX_MODEL"),
-    "avx_vnni": ("avx512_vnni", _WIDE),
-}
+_X86 = {"amx": ("avx512_bf16", f"{_WIDE} -mavx512bf16 -DPL_AMX_MODEL"), "avx_vnni": ("avx512_vnni", _WIDE)}
 _ARM = list(library.ISAS["aarch64"])
 LENGTHS = [1, 2, 3, 14, 15, 16, 17, 31, 32, 33, LONGEST]
 MODELS = {kind: (kind, {}, LENGTHS) for kind in ("bert", "mpnet", "modernbert")}

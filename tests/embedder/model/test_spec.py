@@ -56,11 +56,7 @@ def test_fingerprint_changes_with_weights_and_prompts(folder):
         ("config.json", "{", "config.json cannot be read"),
         ("config.json", "[]", "not a JSON object"),
         ("modules.json", "[{}]", "modules.json has no valid 'type'"),
-        (
-            "modules.json",
-            '[{"type": "sentence_transformers.models.LSTM", "path": ""}]',
-            "LSTM, which is not supported",
-        ),
+        ("modules.json", '[{"type": "sentence_transformers.models.LSTM", "path": ""}]', "LSTM, which is not supported"),
         ("modules.json", '[{"type": "sentence_transformers.models.Normalize", "path": ".."}]', "outside of the model"),
         (
             "modules.json",

@@ -107,10 +107,7 @@ def test_robots_keeps_us_out_of_pages_and_redirects(site: Site, limits: CrawlLim
     site.routes["/door"] = redirect("/private/b")
     pages, skips, _ = run(site, limits)
     assert pages == ["/", "/ok"]
-    assert skips == {
-        "/private/a": "robots.txt disallows it",
-        "/door": "redirect to a page that robots.txt disallows",
-    }
+    assert skips == {"/private/a": "robots.txt disallows it", "/door": "redirect to a page that robots.txt disallows"}
     assert not any(hit.startswith("/private") for hit in site.hits)
 
 

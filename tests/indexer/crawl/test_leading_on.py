@@ -84,10 +84,7 @@ def test_framesets_are_followed_and_not_indexed(site: Site, limits: CrawlLimits,
 
 @pytest.mark.parametrize(
     ("markup", "found"),
-    [
-        ('<iframe src="inner" width="100%"></iframe>', ["inner"]),
-        (f'<p>{WORDS}<iframe src="video"></iframe>', []),
-    ],
+    [('<iframe src="inner" width="100%"></iframe>', ["inner"]), (f'<p>{WORDS}<iframe src="video"></iframe>', [])],
 )
 def test_frames_that_are_all_there_is(markup: str, found: list[str]) -> None:
     urls = read_links(make_page(f"<html>{markup}", url="http://t.test/")).urls

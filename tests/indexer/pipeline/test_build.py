@@ -12,13 +12,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.errors import (
-    BuildLocked,
-    IndexUnwritable,
-    NothingToIndex,
-    SourceError,
-    VectorError,
-)
+from indexer.errors import BuildLocked, IndexUnwritable, NothingToIndex, SourceError, VectorError
 from indexer.generation.generation import Generation
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.pipeline.build import build

@@ -6,10 +6,7 @@ from indexer import notes
 from indexer.read.tables import Cell, column_names, find_head, spread
 
 GRIDS = {
-    "rows": (
-        [[("Zone", 2, 1), "Single"], ["Day"], ["Airport", "Week"]],
-        ["Zone|Single", "Zone|Day", "Airport|Week"],
-    ),
+    "rows": ([[("Zone", 2, 1), "Single"], ["Day"], ["Airport", "Week"]], ["Zone|Single", "Zone|Day", "Airport|Week"]),
     "columns": ([["a", "b", "c"], [("Total", 1, 2), "3"]], ["a|b|c", "Total|Total|3"]),
     "both": (
         [["", ("Sales", 1, 2)], ["", "Q1", "Q2"], [("x", 2, 2), "1"], ["2"]],

@@ -81,10 +81,7 @@ def test_versions_of_a_page_do_not_make_its_text_a_template() -> None:
     assert learn([blocks_of(page) for page in site().values()][:3]) is None, "they are few"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [{}, {"about": 1}, {"about": 1, "blocks": [[1]]}, {"about": "x", "blocks": []}],
-)
+@pytest.mark.parametrize("answer", [{}, {"about": 1}, {"about": 1, "blocks": [[1]]}, {"about": "x", "blocks": []}])
 def test_what_a_reader_makes_up_is_refused(answer: dict[str, object]) -> None:
     assert checked_blocks(answer) is None
 

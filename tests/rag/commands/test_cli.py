@@ -153,13 +153,7 @@ def test_what_is_wrong_is_one_line(run: Run, line: str, told: str) -> None:
     assert told in err
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("se", ["serve", "search"]),
-        ("search --engine n", ["native"]),
-    ],
-)
+@pytest.mark.parametrize(("line", "words"), [("se", ["serve", "search"]), ("search --engine n", ["native"])])
 def test_the_shell_completes_what_has_been_typed(
     run: Run, monkeypatch: pytest.MonkeyPatch, line: str, words: list[str]
 ) -> None:

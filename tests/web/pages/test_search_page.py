@@ -83,14 +83,7 @@ def test_everything_is_escaped_and_no_code_is_inline(client, retriever):
 
 @pytest.mark.parametrize(
     "url",
-    [
-        "JaVaScRiPt:alert(1)",
-        "java\nscript:alert(1)",
-        "data:text/html,<b>",
-        "//evil.example/",
-        "https://a\x00b",
-        "",
-    ],
+    ["JaVaScRiPt:alert(1)", "java\nscript:alert(1)", "data:text/html,<b>", "//evil.example/", "https://a\x00b", ""],
 )
 def test_unsafe_url_is_text(client, retriever, url):
     retriever.hits = [make_hit(url=url)]

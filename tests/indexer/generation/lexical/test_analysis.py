@@ -5,15 +5,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from indexer.generation.lexical.analysis import (
-    STEMMERS,
-    TERMS,
-    has_sign,
-    is_stop_word,
-    spans,
-    terms_in,
-    words,
-)
+from indexer.generation.lexical.analysis import STEMMERS, TERMS, has_sign, is_stop_word, spans, terms_in, words
 from indexer.generation.lexical.lexical_query import read_query
 
 

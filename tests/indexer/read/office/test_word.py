@@ -150,10 +150,7 @@ def test_the_strict_form_of_the_format() -> None:
 def test_what_cannot_be_read_is_noted() -> None:
     notes.take()
     text('<w:altChunk r:id="x"/><w:p><w:r><w:object><o:OLEObject ProgID="Equation.3"/></w:object></w:r></w:p>')
-    assert notes.take() == (
-        "a document inside a document was not read",
-        "an embedded object was not read",
-    )
+    assert notes.take() == ("a document inside a document was not read", "an embedded object was not read")
 
 
 ROWS = [row(cell("a"), control(cell("b"))), row(cell("NO"), cell("NO"), properties="<w:del/>")]

@@ -27,10 +27,7 @@ def ruled(y: int) -> str:
 PAGES: dict[str, tuple[int, Callable[[int], str]]] = {  # how many pieces, and one of them by its number
     "lines": (1_500, lambda i: text(10, TOP - 12 * i, PROSE)),
     "hyphens": (1_500, lambda i: text(10, TOP - 12 * i, "some word and then side-")),
-    "columns": (
-        1_500,
-        lambda i: text(10 + i % 2 * 400, TOP - i // 2 * 12, "a line of the running text that fills it"),
-    ),
+    "columns": (1_500, lambda i: text(10 + i % 2 * 400, TOP - i // 2 * 12, "a line of the running text that fills it")),
     "shadows": (2_000, lambda i: text(10, TOP - i // 2 * 12 + i % 2 * 0.5, "word and word")),
     "one line": (3_000, lambda i: text(10 + 30 * i, 700, "word")),
     "letters": (4_000, lambda i: text(10 + 12 * i, 700, chr(65 + i * 7 % 26))),
