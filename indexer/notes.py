@@ -1,9 +1,7 @@
 """Notes on what was guessed, or left out, while a document was read.
 
-A reader calls `add` wherever it decides something that a person might want to know; the reader process calls `take`
-once it has read the document. A process reads one document at a time, so one list for the process is enough. The
-summary of a build counts the notes by their text and gives one address as example: so a note names the kind of thing
-("an encoding was guessed: windows-1252") and never the place or the words of one document.
+A process reads one document at a time, so one list is enough. The summary of a build counts notes by their text: so a
+note names a kind ("an encoding was guessed: windows-1252"), and never the place or the words of one document.
 """
 
 MAX_NOTES = 20  # for one document

@@ -69,11 +69,9 @@ class _File:
         self.places = dict(self._places())
 
     def take(self, form: str) -> tuple[Any, ...]:
-        """Return the next numbers."""
         return struct.unpack(f"<{form}", self.array("u1", struct.calcsize(f"<{form}")).tobytes())
 
     def array(self, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-        """Return the next numbers of one kind."""
         start = self.at
         self.at += count * np.dtype(kind).itemsize
         return self._within(start, self.at).view(kind)

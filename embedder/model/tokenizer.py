@@ -114,10 +114,7 @@ class PairTokenizer:
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
-    """Yield the token ids of texts or pairs of them, a few at a time: a character takes up to 500 bytes meanwhile.
-
-    A token of the second text of a pair has `types` added to its id.
-    """
+    """Yield the token ids of texts, a few at a time: a character takes up to 500 bytes. Second texts add `types`."""
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
     while start < len(texts):

@@ -123,10 +123,7 @@ class Cluster:
 
 
 def _encode_texts(texts: Sequence[str], work: Work, tokens: bool) -> tuple[DocumentTokens, float]:
-    """Embed texts on a node, which loads the model first, and compiles it where that has not been done yet.
-
-    Raises ClusterError, or EmbedderError where the model gives no numbers.
-    """
+    """Embed texts on a node, which loads the model first. Raises ClusterError, or EmbedderError for no numbers."""
     if work.id not in _loaded:
         where = f"the node {ray.util.get_node_ip_address()} ({ray.get_runtime_context().get_node_id()[:8]})"
         try:

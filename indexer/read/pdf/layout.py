@@ -183,8 +183,7 @@ def _edges_of(page: Page) -> list[Edge]:
 def _running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int) -> set[int]:
     """Return the identities of the lines of a page, from 0, that are a running head or foot.
 
-    Twins are pages like it, such as a copy: what they have in common is no running head. Of a document of few pages,
-    only numbers of pages are left out.
+    What twins, pages like it, have in common is none; of a document of few pages, only numbers of pages are left out.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if edge.place == 0 and _is_page_number(edge.text, page + 1, count)]
