@@ -114,7 +114,7 @@ class PairTokenizer:
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
-    """Yield the token ids of texts, a few at a time: a character takes up to 500 bytes. Second texts add `types`."""
+    """Yield the ids of texts, a few at a time (500 bytes a character); `types` is added to those of second texts."""
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
     while start < len(texts):
