@@ -70,11 +70,15 @@ def decode(fields: Mapping[str, Any], kind: type[T], what: str = "this request",
     known = kind.__struct_encode_fields__
     given = {name: value for name, value in fields.items() if value is not None or name not in known}
     try:
-        return msgspec.convert(given, kind, strict=strict)
+        made = msgspec.convert(given, kind, strict=strict)
     except msgspec.ValidationError as error:
         if kind.__struct_config__.forbid_unknown_fields:
             refuse_unknown(fields, known, what)
         raise _in_words(str(error), kind) from None
+    for field, name in zip(kind.__struct_fields__, known, strict=True):
+        if name in given and getattr(made, field) is None:  # the word null in a query string
+            raise _in_words(f" - at `$.{name}`", kind)
+    return made
 
 
 @cache

@@ -38,6 +38,7 @@ _LAYER = {
     "fo": "output.dense",
     "oln": "output.LayerNorm",
 }
+_FIRST = {"word": "word_embeddings", "pos": "position_embeddings", "type": "token_type_embeddings", "ln": "LayerNorm"}
 _PARTS = {"w": "weight", "b": "bias"}
 
 
@@ -72,8 +73,7 @@ class _File:
         return struct.unpack(f"<{form}", self.array("u1", struct.calcsize(f"<{form}")).tobytes())
 
     def array(self, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-        start = self.at
-        self.at += count * np.dtype(kind).itemsize
+        start, self.at = self.at, self.at + count * np.dtype(kind).itemsize
         return self._within(start, self.at).view(kind)
 
     def _within(self, start: int, end: int) -> npt.NDArray[np.uint8]:
@@ -99,12 +99,9 @@ class _File:
 
 def _name(name: str) -> str:
     """Return what transformers calls a tensor."""
-    whole = {"emb.word": "word_embeddings", "emb.pos": "position_embeddings", "emb.type": "token_type_embeddings"}
-    if name in whole:
-        return f"embeddings.{whole[name]}.weight"
-    group, part, last = name.split(".")
+    group, part, last = f"{name}.w".split(".")[:3]
     if group == "emb":
-        return f"embeddings.LayerNorm.{_PARTS[last]}"
+        return f"embeddings.{_FIRST[part]}.{_PARTS[last]}"
     return f"encoder.layer.{int(group[1:])}.{_LAYER[part]}.{_PARTS[last]}"
 
 

@@ -22,7 +22,7 @@ class Remembering:
         self._embedder = embedder
         self._queries, self._documents = {}, {}
         self.fingerprint, self.dimension, self.maxsim = embedder.fingerprint, embedder.dimension, embedder.maxsim
-        self.has_word = embedder.has_word
+        self.has_word, self.count_broken = embedder.has_word, embedder.count_broken
 
     def encode(self, texts, *, role="document"):
         if role == "query":
