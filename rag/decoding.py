@@ -75,7 +75,7 @@ def decode(fields: Mapping[str, Any], kind: type[T], what: str = "this request",
         if kind.__struct_config__.forbid_unknown_fields:
             refuse_unknown(fields, known, what)
         raise _in_words(str(error), kind) from None
-    for field, name in zip(kind.__struct_fields__, known, strict=True):
+    for field, name in () if strict else zip(kind.__struct_fields__, known, strict=True):
         if name in given and getattr(made, field) is None:  # the word null in a query string
             raise _in_words(f" - at `$.{name}`", kind)
     return made

@@ -8,7 +8,6 @@ others, each 8 too high. The file comes from strangers, so every length and offs
 
 import struct
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,7 +104,6 @@ def _name(name: str) -> str:
     return f"encoder.layer.{int(group[1:])}.{_LAYER[part]}.{_PARTS[last]}"
 
 
-@lru_cache(1)
 def _read(path: Path) -> _File:
     try:
         return _File(path)

@@ -1,3 +1,3 @@
-"""Stores of generations: a folder here, a Milvus server, or a collection behind an address; one protocol for all.
+"""Stores of generations: a folder here, or a Milvus server; both have the same methods.
 
 May import `generation` and `publish`."""

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
 from indexer.filter import Filter
-from indexer.generation.documents import document_id
+from indexer.generation.documents import StoredChunk, document_id
 from indexer.generation.lexical.analysis import TERMS, fold, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.vocabulary import Heading
@@ -146,6 +146,9 @@ class Retriever:
         vector = None
         if request.mode != "lexical":
             vector = self._embed(search)
+        known = 1.0
+        if request.mode == "hybrid":
+            known = trust_in_meaning(self.embedder.count_broken([terms.meaning]), self._broken)
         ranking: Ranking | None = None
         while True:
             # dense search ∥ lexical search
@@ -157,7 +160,7 @@ class Retriever:
             if request.mode != "dense":
                 lexical = in_background.result() if in_background else self._search_terms(search, depth)
             # fuse
-            is_first, ranking = ranking is None, extend(ranking, self._fuse(search, dense, lexical))
+            is_first, ranking = ranking is None, extend(ranking, self._fuse(search, known, dense, lexical))
             if is_first and request.rerank:
                 ranking = self._rerank(search, ranking)
             choice = self._choose(search, ranking)
@@ -186,8 +189,8 @@ class Retriever:
         search.spent("lexical", began)
         return found
 
-    def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
-        """Rank what the searches found."""
+    def _fuse(self, search: _Search, known: float, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
+        """Rank what the searches found; `known` is how well the model knows the language of the query."""
         began, generation = time.perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
@@ -197,9 +200,6 @@ class Retriever:
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        known = 1.0
-        if dense is not None and lexical is not None:
-            known = trust_in_meaning(self.embedder.count_broken([search.terms.meaning]), self._broken)
         ranking = fuse(dense, lexical, cosines, maxsim, known=known, explain=search.request.explain)
         search.spent("fuse", began)
         return ranking
@@ -207,9 +207,7 @@ class Retriever:
     @cached_property
     def _broken(self) -> tuple[int, int]:
         """`Embedder.count_broken` of passages from all over the collection."""
-        count = self.generation.manifest.counts.chunks
-        rows = np.unique(np.linspace(0, count - 1, SAMPLE).astype(np.int64)) if count else np.empty(0, np.int64)
-        return self.embedder.count_broken([chunk.text for chunk in self.generation.chunks(rows)])
+        return self.embedder.count_broken([chunk.text for chunk in self._spread(SAMPLE)])
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""
@@ -319,13 +317,16 @@ class Retriever:
         explained = (explain(ranking, choice, index) for index in indices.tolist())
         return [replace(hit, explanation=why) for hit, why in zip(hits, explained, strict=True)]
 
+    def _spread(self, most: int) -> Sequence[StoredChunk]:
+        """Fetch at most so many passages, at equal distances in the collection."""
+        count = self.generation.manifest.counts.chunks
+        return self.generation.chunks(np.unique(np.linspace(0, max(0, count - 1), min(count, most)).astype(np.int64)))
+
     @cached_property
     def questions(self) -> list[str]:
         """Headings that are questions, from all over the generation, for a start page."""
-        count = self.generation.manifest.counts.chunks
-        rows = np.unique(np.linspace(0, max(0, count - 1), min(count, _SAMPLED)).astype(np.int64))
         found: dict[str, str] = {}  # one of each document
-        for chunk in self.generation.chunks(rows):
+        for chunk in self._spread(_SAMPLED):
             for name in (chunk.section.split(SEPARATOR)[-1], chunk.title):
                 if name.endswith("?") and len(name) <= _LONGEST:
                     found.setdefault(chunk.document_url, _without_number(name))
