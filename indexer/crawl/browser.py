@@ -66,46 +66,8 @@ _STORAGE = 10_000_000  # bytes that a site may store while it is drawn
 _LIFE = 50  # documents before a page is replaced, so that its leaks do not add up
 _SIZE = {"width": 1280, "height": 4000}  # a tall view, as many pages draw only what is in view
 
-# Resolves when nothing has changed for so long, or when it is time to take the document as it is.
-_WAIT = """([quiet, restless]) => new Promise(done => {
-  let still = 0;
-  const end = () => { watch.disconnect(); clearTimeout(still); clearTimeout(last); done(true); };
-  const again = () => { clearTimeout(still); still = setTimeout(end, quiet); };
-  const watch = new MutationObserver(again), last = setTimeout(end, restless);
-  watch.observe(document, {subtree: true, childList: true, characterData: true});
-  if (document.readyState === "complete") again(); else addEventListener("load", again);
-})"""
-
-# The document as HTML, with the content of open shadow trees; null where it is too long. Shadow trees are put in place
-# in a copy that runs no scripts.
-_TAKE = """([most, address]) => {
-  const root = document.documentElement, hosts = [];
-  if (!root) return "";
-  if (!document.querySelector("base[href]") && location.href.split("#")[0] !== address) {
-    const base = document.createElement("base");
-    base.href = location.href;
-    document.head?.prepend(base);
-  }
-  const find = tree => {
-    for (const element of tree.querySelectorAll("*"))
-      if (element.shadowRoot) { hosts.push(element.shadowRoot); find(element.shadowRoot); }
-  };
-  find(document);
-  let html;
-  if (hosts.length) {
-    const copy = new DOMParser().parseFromString(root.getHTML({shadowRoots: hosts}), "text/html");
-    const place = tree => {
-      for (const shadow of tree.querySelectorAll("template[shadowrootmode]")) {
-        place(shadow.content);
-        shadow.replaceWith(shadow.content);
-      }
-    };
-    place(copy);
-    for (const {name, value} of root.attributes) copy.documentElement.setAttribute(name, value);
-    html = copy.documentElement.outerHTML;
-  } else html = root.outerHTML;
-  return html.length > most ? null : "<!doctype html>" + html;
-}"""
+# functions that run in a page
+_WAIT, _TAKE = (Path(__file__).with_name(name).read_text("utf-8") for name in ("wait.js", "take.js"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,31 +30,7 @@ KEPT = 10_000  # changes that are remembered after they were dealt with
 _PUT, _DELETE = "put", "delete"
 _DATABASE, _LOCK = "documents.sqlite", "making.lock"
 _PATIENCE = 10.0  # seconds that a change waits for others
-_SCHEMA = """
-CREATE TABLE documents (
-    url TEXT PRIMARY KEY,
-    content_hash TEXT NOT NULL,
-    content_type TEXT NOT NULL,
-    charset TEXT,
-    stated TEXT NOT NULL,
-    pushed_at TEXT NOT NULL,
-    body BLOB
-) STRICT;
-CREATE TABLE changes (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    url TEXT NOT NULL,
-    action TEXT NOT NULL,
-    at TEXT NOT NULL,
-    state TEXT NOT NULL,
-    reason TEXT,
-    generation TEXT
-) STRICT;
-CREATE INDEX changes_url ON changes (url, id);
-CREATE INDEX changes_queued ON changes (id) WHERE state = 'queued';
-CREATE TABLE totals (documents INTEGER NOT NULL, bytes INTEGER NOT NULL, trouble TEXT) STRICT;
-INSERT INTO totals VALUES (0, 0, NULL);
-PRAGMA user_version = 1;
-"""
+_SCHEMA = Path(__file__).with_name("pushed.sql").read_text("utf-8")
 _CHANGE = "SELECT id, url, action, at, state, reason, generation FROM changes"
 _NEWER = "SELECT 1 FROM changes AS later WHERE later.url = changes.url AND later.id > changes.id"
 _SUMS = "SELECT count(body), coalesce(sum(length(body)), 0) FROM documents"

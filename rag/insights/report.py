@@ -30,32 +30,10 @@ LISTED = 50  # questions
 MOST_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Chinese and Japanese keyboards too
-_QUESTIONS = """
-WITH searched AS (
-    SELECT * FROM searches WHERE seen AND id >= ? AND (? IS NULL OR collection = ?) ORDER BY id DESC LIMIT ?
-), told AS (
-    SELECT search, max(opened) AS opened, max(verdict) AS best, min(verdict) AS worst
-    FROM hits INDEXED BY told WHERE opened OR verdict GROUP BY search
-), failed AS (
-    SELECT *, coalesce(opened OR best > 0, 0) AS answered, hits = 0 AS empty, hits AND NOT close AS far,
-        coalesce(worst < 0, 0) AS bad, hits AND coalesce(worst, 0) >= 0 AND via IN ('page', 'box') AS unopened
-    FROM searched LEFT JOIN told ON search = id
-)
-SELECT query, max(id), count(*), sum(NOT answered AND (empty OR far OR bad OR unopened)),
-    sum(NOT answered AND empty), sum(NOT answered AND far), sum(NOT answered AND bad), sum(NOT answered AND unopened),
-    coalesce(sum(opened), 0), coalesce(sum(best > 0), 0), round(avg(cosine), 3)
-FROM failed GROUP BY question_key(query)
-"""
+_QUESTIONS, _SEARCHES = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 LEAST = 2  # searches in which a document was opened
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
 MARK = "from-insights.json"  # of a folder that was written here, and so may be written again
-_SEARCHES = """
-SELECT s.id, s.query, h.document, max(h.opened), max(h.verdict), min(h.verdict)
-FROM searches s JOIN hits h ON h.search = s.id
-WHERE s.seen AND length(s.query) < ? AND s.collection = ?
-    AND (s.via IN ('page', 'box') OR s.id IN (SELECT search FROM hits WHERE opened OR verdict))
-GROUP BY s.id, h.document ORDER BY s.id, min(h.rank)
-"""
 
 
 class Group(NamedTuple):

@@ -37,28 +37,7 @@ _UNSEEN_S = 600.0  # after which a search is deleted that nobody looked at
 _BUSY_TIMEOUT_S = 5.0
 _NOISE_BITS = 21  # of the first half of an id, below its milliseconds
 _VERSION = 2
-_SCHEMA = """
-CREATE TABLE searches (
-    id TEXT PRIMARY KEY,
-    collection TEXT NOT NULL,
-    via TEXT NOT NULL,
-    query TEXT NOT NULL,
-    hits INTEGER NOT NULL,
-    cosine REAL,
-    close INTEGER NOT NULL,
-    ms REAL NOT NULL,
-    seen INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE hits (
-    search TEXT NOT NULL REFERENCES searches ON DELETE CASCADE,
-    rank INTEGER NOT NULL,
-    passage TEXT NOT NULL,
-    document TEXT NOT NULL,
-    opened INTEGER NOT NULL DEFAULT 0,
-    verdict INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (search, rank)
-) STRICT, WITHOUT ROWID;
-"""
+_SCHEMA = Path(__file__).with_name("schema.sql").read_text("utf-8")
 _INDEX = "CREATE INDEX IF NOT EXISTS told ON hits (search) WHERE opened OR verdict"  # of few; the report joins them
 _ADD = "INSERT OR IGNORE INTO searches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_HIT = "INSERT OR IGNORE INTO hits (search, rank, passage, document) VALUES (?, ?, ?, ?)"

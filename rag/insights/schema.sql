@@ -1,0 +1,20 @@
+CREATE TABLE searches (
+    id TEXT PRIMARY KEY,
+    collection TEXT NOT NULL,
+    via TEXT NOT NULL,
+    query TEXT NOT NULL,
+    hits INTEGER NOT NULL,
+    cosine REAL,
+    close INTEGER NOT NULL,
+    ms REAL NOT NULL,
+    seen INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE hits (
+    search TEXT NOT NULL REFERENCES searches ON DELETE CASCADE,
+    rank INTEGER NOT NULL,
+    passage TEXT NOT NULL,
+    document TEXT NOT NULL,
+    opened INTEGER NOT NULL DEFAULT 0,
+    verdict INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (search, rank)
+) STRICT, WITHOUT ROWID;
