@@ -44,7 +44,7 @@ DEFAULT = "default"  # the collection that is the index folder itself
 
 SCHEMA_VERSION = 3
 RESTRICTED_VERSION = 4  # as 3, with documents that not everybody may read
-ANALYSIS = 2  # how texts become terms; raise it whenever they would become others: the next build writes them again
+ANALYSIS = 3  # how texts become terms; raise it whenever they would become others: the next build writes them again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"
@@ -91,7 +91,7 @@ class Manifest:
     settings: dict[str, Any]  # crawl and chunk settings of the build
     sources: list[str]
     report: dict[str, Any]  # what the build did
-    languages: tuple[str, ...] = ("en",)  # by whose rules words are stemmed, the most frequent one first
+    languages: tuple[str, ...] = ("en",)  # of documents, English if unknown; that of most passages first
     schema_version: int = SCHEMA_VERSION
     analysis: int = ANALYSIS
 

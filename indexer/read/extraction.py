@@ -5,6 +5,7 @@ checked, and every text is cleaned of invisible characters here, once for all fo
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -39,12 +40,12 @@ def to_json(content: Extraction) -> dict[str, Any]:
     return {
         "title": content.title,
         "sections": [[part.path, part.anchor, part.text, part.marks, part.wholes] for part in content.sections],
-        "language": declared.language,
+        "language": None if (other := _contradicts(text, declared.language)) else declared.language,
         "date": declared.date,
         "metadata": dict(declared.metadata),
         "access": declared.access,
         "is_link_list": content.is_link_list,
-        "detected": None if declared.language else detect_language(text),
+        "detected": other or (None if declared.language else detect_language(text)),
         "scanned": content.scanned,
         "notes": (*content.notes, *notes.take()),
     }
@@ -170,14 +171,29 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
 _READ = 2_000  # characters; more would hardly change the answer
 _SHORTEST = 40  # characters; a guess from less is worth nothing
 _CONFIDENT = 0.8  # of 1; below it are code, tables and mixtures
+_CERTAIN = 0.9  # of 1, where a page says something else
+_FOREIGN = 0.01  # of the letters, which are not ASCII; of English prose one in thousands
+_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # which share the probability of their language
 
 
-def detect_language(text: str) -> str | None:
+def detect_language(text: str, confident: float = _CONFIDENT) -> str | None:
     """Return the two- or three-letter code of the language a text is in, or None where that is not plain."""
     if len(text) < _SHORTEST:
         return None
-    language, confidence = _identifier().classify(text[:_READ])
-    return language_of(language) if confidence >= _CONFIDENT else None
+    found: Counter[str] = Counter()
+    for name, share in _identifier().rank(text[:_READ]):
+        found[_DIALECTS.get(name, name)] += share
+    [(language, confidence)] = found.most_common(1)
+    return language_of(language) if confidence >= confident else None
+
+
+def _contradicts(text: str, declared: str | None) -> str | None:
+    """Return the language of a text that is certainly another than English, which its template declares."""
+    letters = [letter for letter in text[:_READ] if letter.isalpha()] if declared == "en" and not text.isascii() else []
+    if sum(not letter.isascii() for letter in letters) <= _FOREIGN * len(letters):
+        return None
+    language = detect_language(text, _CERTAIN)
+    return None if language == declared else language
 
 
 @cache

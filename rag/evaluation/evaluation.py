@@ -29,6 +29,7 @@ from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
 from indexer.generation.rows import TermHits
+from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
 from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank, trust_in_meaning
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
@@ -176,9 +177,11 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
             writer = LexicalWriter(Path(temporary) / "lexical")
             with closing(writer):
                 for row, text in enumerate(texts):
-                    writer.add(row, title="", section="", text=text)
+                    language = detect_language(text)
+                    spoken = [f"language:{language}"] if language else []
+                    writer.add(row, title="", section="", text=text, terms=spoken, language=language)
                 writer.finish()
-            reader = LexicalReader(Path(temporary) / "lexical")
+            reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
         broken = embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)])
         for number, query in enumerate(queries):
             dense = lexical = None

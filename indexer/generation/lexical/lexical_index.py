@@ -22,7 +22,7 @@ from tantivy import Occur, Query
 
 from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
-from indexer.generation.lexical.analysis import ENGLISH, STEMMERS, TERMS, Cache, Key, Value
+from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Key, Value, all_rules
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Rules, Synonyms, Terms, read_query
 from indexer.generation.lexical.lexical_writer import day_number
 from indexer.generation.lexical.vocabulary import Headings, Vocabulary
@@ -56,7 +56,6 @@ class LexicalReader:
         for a temporary folder.
         """
         self._folder = folder
-        self._languages = tuple(filter(STEMMERS.__contains__, languages)) or (ENGLISH,)
         searcher, self._schema = _open(folder)
         self._search = guarded(folder, searcher.search)
         self._fast_field_values = guarded(folder, searcher.fast_field_values)
@@ -76,11 +75,12 @@ class LexicalReader:
         self._bounds: dict[Bounds, RowSet] = {}
         self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
         self._terms_among = Cache[Filter, dict[str, bool]](_FILTERS, lambda only: {})
-        spoken = {each: doc_freq("term", f"language:{each}") for each in self._languages}
-        if ENGLISH in spoken:  # of unknown languages, too
-            spoken[ENGLISH] = self.count - sum(count for each, count in spoken.items() if each != ENGLISH)
-        # how many passages are stemmed by the rules of each language, the most frequent language first
+        spoken = {each: doc_freq("term", f"language:{each}") for each in languages if each != ENGLISH}
+        if ENGLISH in languages or not spoken:  # of unknown languages, too
+            spoken[ENGLISH] = self.count - sum(spoken.values())
+        # how many passages are in each language, the most frequent one first
         self._passages: Mapping[str, int] = dict(sorted(spoken.items(), key=lambda item: (-item[1], item[0])))
+        self._languages = all_rules(self._passages)
 
     def read(
         self,

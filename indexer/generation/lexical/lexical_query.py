@@ -137,10 +137,10 @@ def read_query(
 ) -> LexicalQuery:
     """Read what a user typed; stop words count only within quotation marks, or where little else is left.
 
-    `passages` says how many passages of the index are stemmed by the rules of each language, at least one. Without
-    `lookups`, nothing is corrected.
+    `passages` says how many passages of the index are in each language, at least one. Without `lookups`, nothing is
+    corrected.
     """
-    languages, parsed = tuple(passages), parse_query(text)
+    languages, parsed = analysis.all_rules(passages), parse_query(text)
     forms_of = _FORMS[languages]
     required = _clauses(parsed.required, languages)
     expanded = _expand(words(parsed.words).findall(parsed.words), synonyms)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tantivy
 
-from indexer.generation.lexical.analysis import found_words, joined_terms, rules_for
+from indexer.generation.lexical.analysis import ENGLISH, found_words, joined_terms
 from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
@@ -62,7 +62,7 @@ class LexicalWriter:
         entry.add_text("text", terms_of_chunk(title, section, text, language))
         self._vocabulary.add(chain(*map(found_words, (title, section, text))))
         self._headings.add(row, url.partition("#")[0], title, section)
-        self._languages[rules_for(language)] += 1
+        self._languages[language or ENGLISH] += 1
         for term in terms:
             entry.add_text("term", term)
         if date is not None:
@@ -74,7 +74,7 @@ class LexicalWriter:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages by whose rules words were stemmed, the most frequent one first; see `Manifest.languages`."""
+        """The languages of documents, the most frequent one first; see `Manifest.languages`."""
         return tuple(language for language, _ in self._languages.most_common())
 
     def finish(self) -> None:

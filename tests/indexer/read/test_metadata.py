@@ -125,6 +125,7 @@ def test_hostile_front_matter_costs_nothing(front: str) -> None:
         (ENGLISH, "en"),
         (GERMAN, "de"),
         ("猫は満足しているときに喉を鳴らします。" * 3, "ja"),
+        ("أدّت الفائزة ستة مرات بجائزة غرامي والمرشحة لـ جائزة الأوسكار ليدي غاغا النشيد الوطني", "ar"),
         ("Cats purr", None),
         ("SELECT * FROM t WHERE a = 1; " * 9, None),
         ("0x00 0x01 0xff | 1 | 2 | 3\n" * 9, None),
@@ -139,3 +140,11 @@ def test_language_is_detected_only_where_it_is_not_declared() -> None:
     assert parse(make_page(GERMAN, "text/plain")).language == "de"
     assert html("", "lang=fr", GERMAN).language == "fr"
     assert parse(make_page(ENGLISH, "text/markdown")).language == "en"
+
+
+def test_a_page_that_calls_another_language_english_is_not_believed() -> None:
+    greek = "Οι γάτες γουργουρίζουν όταν είναι ευχαριστημένες. " * 3
+    assert html("", "lang=en", greek).language == "el"
+    assert html("", "lang=en", f"Café, naïve, piñata. {ENGLISH}").language == "en"
+    assert html("", "lang=en", "ΔΧ = 1; ΔΥ = 2\n" * 9).language == "en"
+    assert html("", "lang=fr", greek).language == "fr"

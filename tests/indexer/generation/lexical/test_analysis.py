@@ -98,6 +98,9 @@ def test_signs_that_are_not_ascii_stand_between_words_as_spaces_do(query, marked
         ("es", "configuración configuraciones", "configur configur"),
         ("ru", "документов Ёлка", "документ елк"),
         ("de", "set max_connections", "set max_connections max connection"),
+        ("tr", "IŞIK ışık isik İSTANBUL kitapları KITAPLARI", "isik isik isik istanbul kitap kitap"),
+        ("el", "ΑΘΗΝΑΣ Αθήνα ΠΡΟΫΠΟΘΕΣΗ προϋπόθεση", "αθην αθην προυποθεσ προυποθεσ"),
+        ("hi", "किताबों किताबें किताब सड़कें सडक", "किताब किताब किताब सडक सडक"),
         ("ja", "Indexes 東京", "index 東 東京 京"),  # without rules of its own: as English
         (None, "Indexes indexing", "index index"),
     ],

@@ -7,6 +7,7 @@ import pytest
 
 from indexer.generation.lexical.analysis import spans
 from indexer.generation.lexical.lexical_index import LexicalReader
+from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 
 
@@ -84,6 +85,28 @@ def test_the_stop_words_of_a_query_in_any_language_of_the_index_are_left_out(ind
     asked = reader.read(query).asked
     assert len(asked) == len(telling)
     assert all(word[:5] in {term[:5] for term in terms} for word, terms in zip(telling, asked, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("passages", "query", "telling"),
+    [
+        ({"vi": 9}, "dân số", "dan so"),  # whose list of stop words is not known
+        ({"vi": 5, "en": 5}, "do an toàn", "do an toan"),
+        ({"en": 9}, "số on the list", "so list"),
+        ({"pl": 9}, "do domu", "do domu"),
+        ({"tr": 9, "en": 1}, "at can", "at can"),
+        ({"vi": 7, "en": 3}, "how do I use the index", "use index"),
+        # written after the rule
+        ({"ro": 9, "en": 1}, "an nou", "an nou"),
+        ({"id": 9, "en": 1}, "has air", "has air"),
+        ({"de": 9, "vi": 1}, "an die", "an die"),
+        ({"cs": 5, "en": 5}, "do města", "do mesta"),
+        ({"en": 5, "pl": 5}, "how to do on a map", "map"),
+        ({"th": 9, "en": 1}, "to ไทย", "to ไท ทย"),
+    ],
+)
+def test_a_word_of_a_language_without_a_list_is_no_stop_word_of_another(passages, query, telling):
+    assert [terms[0] for terms in read_query(query, passages).asked] == telling.split()
 
 
 def test_a_word_is_marked_by_the_rules_of_its_document(index):
