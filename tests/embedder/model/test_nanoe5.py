@@ -85,6 +85,9 @@ def test_a_file_that_is_cut_off_or_changed_is_refused_or_read(path: Path) -> Non
         damaged.write_bytes(whole[:length])
         with pytest.raises(ModelError, match=f"{length}.bin is damaged"):
             read_config(damaged)
+    (path.parent / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + whole)
+    with pytest.raises(ModelError, match="is a pickle and is never loaded"):
+        read_spec(path.parent / "pytorch_model.bin")
     random = np.random.default_rng(1)
     for number in range(300):
         changed = bytearray(whole)
