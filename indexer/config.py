@@ -162,7 +162,8 @@ class BuildConfig:
     chunk: ChunkConfig = field(default_factory=ChunkConfig)
     ocr: OcrConfig = field(default_factory=OcrConfig)
     keep_generations: int = 2  # generations to keep, including the live one
-    tokens: bool | None = None  # keep what late interaction needs of every token; None means as the live generation
+    tokens: bool | None = None  # keep what late interaction needs of every token; None where that helps
+    no_tokens: str = ""  # why None comes to no
     full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
     refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
     metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents

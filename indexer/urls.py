@@ -6,6 +6,7 @@ to another page: fragment, user name, tracking parameters, session ids, an empty
 
 import ipaddress
 import re
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from ada_url import join_url, normalize_url
@@ -65,6 +66,7 @@ def has_user(url: str) -> bool:
     return _USER.match(url.translate(_DROPPED)) is not None
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches a host, by its spelling: names but localhost are not looked up."""
     try:

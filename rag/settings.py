@@ -112,7 +112,8 @@ class Settings:
     keep_generations: int = setting(2, "generations to keep, including the live one", group="build", limits=(1, 1000))
     tokens: str = setting(
         "auto",
-        "keep a bit for each dimension of every token, for late interaction; auto = as the live index has it",
+        "keep a bit for each dimension of every token, for late interaction; auto = where the model knows the "
+        "language, up to 200,000 passages",
         choices=("auto", "yes", "no"),
         bare="yes",
     )
@@ -298,9 +299,15 @@ class Settings:
             chunk=ChunkConfig(tokens=self.chunk_tokens),
             ocr=self.ocr_config(),
             keep_generations=self.keep_generations,
-            tokens={"yes": True, "no": False}.get(self.tokens),
+            tokens=self.tokens_wanted,
+            no_tokens="Milvus does not keep them" if self.store else "",
             model=model,
         )
+
+    @property
+    def tokens_wanted(self) -> bool | None:
+        """Whether tokens are to be kept; None where that follows from the texts."""
+        return {"yes": True, "no": False}.get(self.tokens)
 
     def ocr_config(self) -> OcrConfig:
         """Return how scans are read. Raises ConfigError."""

@@ -65,10 +65,8 @@ class DummyEmbedder:
     maxsim = staticmethod(maxsim)
 
     def _tokens(self, text: str) -> Floats:
-        """A vector of chance for each word, the same wherever it stands."""
         words = _TOKEN.findall(text.lower())[: self._max_length - _SPECIAL]
-        seeds = [int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) for word in words]
-        made = [np.random.default_rng(seed).standard_normal(self._dimension, np.float32) for seed in seeds]
+        made = [_drawn(word, self._dimension) for word in words]
         return unit(np.array(made, np.float32).reshape(-1, self._dimension))
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
@@ -90,6 +88,13 @@ class DummyEmbedder:
 def _hashed(word: str) -> tuple[float, int]:
     digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
     return 0.0 if word in _STOP else 1.0 if digest[0] & 1 else -1.0, int.from_bytes(digest[1:5], "little")
+
+
+@lru_cache(1 << 14)
+def _drawn(word: str, dimension: int) -> Floats:
+    """A vector of chance, the same wherever the word stands."""
+    seed = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest())
+    return np.random.default_rng(seed).standard_normal(dimension, np.float32)
 
 
 class DummyCrossEncoder:

@@ -18,6 +18,9 @@ _CHARACTERS = 32  # of a text for each token of the model's length; the longest 
 _TOGETHER = 1 << 16  # characters that are in the library's memory at once, up to 35 MB
 _CACHED_WORDS = 4_000  # of models of BPE and Unigram, up to 30 MB; the library's own limit, 10,000, is no faster
 _UNKNOWN = frozenset(("[UNK]", "<unk>"))
+# Of pieces with letters, those that say nothing, up to which a model knows a language: with the default model 0.05 in
+# English, 0.15 in most of Latin script, 0.3 in Turkish, 0.9 in others.
+KNOWN = 0.13
 _SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\U00020000-\U0003ffff]")
 _SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
 

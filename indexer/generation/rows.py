@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from embedder.late_interaction import Signs, spread
+from embedder.model.tokenizer import KNOWN
 from indexer.errors import VectorError
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, corrupt, unreadable
 
 ScoredRows = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]  # scores (n,) and rows (n,), best first
+MOST_WITH_TOKENS = 200_000  # passages: 2 GB, if they have 200 tokens of 48 bytes
 _KEPT = 50_000  # rows of a set that keeps them, of eight bytes each, beside its bitmap
 ROW = np.dtype([("document", "<u4"), ("signature", "<u8")])  # documents.id, and see `writer.signature`
 
@@ -113,6 +115,16 @@ def read_arrays(folder: Path, kinds: dict[str, npt.DTypeLike]) -> list[npt.NDArr
     return [read_array(folder / name, dtype) for name, dtype in kinds.items()]
 
 
+def why_no_tokens(passages: int, broken: tuple[int, int]) -> str:
+    """Return why tokens of so many passages are not kept unless that is asked for; empty if they are.
+
+    `broken` is `Embedder.count_broken` of some of them: in a language that the model does not know, tokens mislead.
+    """
+    if passages > MOST_WITH_TOKENS:
+        return f"there are more than {MOST_WITH_TOKENS:,} passages"
+    return "the model does not know the language" if broken[0] > KNOWN * broken[1] else ""
+
+
 class TokenWriter:
     """Appends tokens to a file; holds 4 bytes a passage, and no tokens."""
 
@@ -151,6 +163,11 @@ class TokenWriter:
     def close(self) -> None:
         """Release the file, complete or not."""
         self._file.close()
+
+    def remove(self) -> None:
+        """Remove the file, which is not complete."""
+        self._file.close()
+        (self._folder / TOKENS).unlink()
 
 
 class TokenReader:

@@ -77,6 +77,12 @@ class GenerationWriter:
                 language=document.language,
             )
 
+    def drop_tokens(self) -> None:
+        """Leave tokens out, those that were added too; raises OSError."""
+        if self.tokens is not None:
+            self.tokens.remove()
+            self.tokens = None
+
     def finish(self) -> dict[str, FileRecord]:
         """Complete every file; return their records by name.
 

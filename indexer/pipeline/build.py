@@ -18,7 +18,7 @@ from indexer.config import BuildConfig
 from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.manifest import ANALYSIS, GENERATIONS, TOKENS, current_id, read_manifest
+from indexer.generation.manifest import ANALYSIS, GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
@@ -127,7 +127,7 @@ def remove_sources(
         if unknown or not removed:
             problem = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
             raise SourceError(f"{problem}; its sources are: {', '.join(manifest.sources)}")
-        config = BuildConfig(keep_generations=keep_generations, tokens=TOKENS in manifest.files)
+        config = BuildConfig(keep_generations=keep_generations)
         plan = Plan(config, earlier, progress, left)
         with closing(Draft(folder, manifest.counts.dimension, plan, earlier)) as draft:
             progress.phase(READING)

@@ -22,10 +22,11 @@ from embedder.text_embedder import Embedder, encode_documents
 from indexer import memory
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing
-from indexer.generation.manifest import TOKENS, Counts, Manifest
+from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.generation.previous import READER_VERSION, PreviousGeneration
+from indexer.generation.rows import why_no_tokens
 from indexer.generation.writer import GenerationWriter
-from indexer.pipeline.progress import BuildReport, Progress
+from indexer.pipeline.progress import BY_HAND, WITHOUT, BuildReport, Progress, TokenUse, token_use
 from indexer.publish.publish import disk_errors, live_id, prepare, publish, remove_old, start, writer_lock
 from indexer.publish.source_settings import are_kept, credentialed, with_kept
 from indexer.read.ocr.pages import NO_OCR, Ocr
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
 _TO_MAKE = -1  # in place of the row of a vector that is not taken over
+_SAMPLED = 8  # texts of a block, at least, whose language says whether the model knows it
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 Made = tuple[DocumentTokens, float]  # a block, and the seconds that it took
 
@@ -76,8 +78,7 @@ def complete(plan: Plan) -> Plan:
         full_name(source): {name: list(values) for name, values in stated.items()}
         for source, stated in config.metadata.items()
     }
-    tokens = config.tokens if config.tokens is not None else live is not None and TOKENS in live.files
-    config = with_kept(replace(config, refresh=refresh, metadata=metadata, tokens=tokens), sources, live)
+    config = with_kept(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
         "crawl": asdict(config.crawl),
         "chunk": asdict(config.chunk),
@@ -106,7 +107,7 @@ def _reuse(plan: Plan, live: Manifest) -> Reuse:
     has_same = live.sources == plan.sources
     has_same &= live.settings.get("credentials") == settings.get("credentials")
     has_same &= live.settings.get("crawl", {}).get("render", "off") == config.crawl.render
-    has_same &= bool(config.tokens) == (TOKENS in live.files) and are_kept(config, live)
+    has_same &= config.tokens in (None, TOKENS in live.files) and are_kept(config, live)
     return Reuse(not models, passages, passages and has_same)
 
 
@@ -169,8 +170,8 @@ class Draft:
         """
         self.folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
-        self._with_tokens = bool(plan.config.tokens)
-        self._writer = GenerationWriter(folder, dimension, tokens=self._with_tokens)
+        plan.report.tokens = self._tokens_so_far()
+        self._writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something differs
         self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []  # to be embedded
@@ -227,7 +228,9 @@ class Draft:
             self._store_oldest()
         self._plan.progress.phase("writing the index")
         with report.timed("write"):
+            self._judge_tokens()
             files = self._writer.finish()
+            report.tokens.bytes = sum(files[name].size for name in (TOKENS, TOKEN_OFFSETS) if name in files)
         self._plan.progress.phase("publishing")
         with report.timed("publish"):
             manifest = Manifest(
@@ -264,15 +267,42 @@ class Draft:
         while len(self._pending) >= self._blocks:
             self._store_oldest()
         if self._rows:
-            made = self._pool.submit(self._encode, self._texts) if self._texts else None
+            self._judge_tokens(self._texts)
+            made = (
+                self._pool.submit(self._encode, self._texts, self._writer.tokens is not None) if self._texts else None
+            )
             self._pending.append((self._rows, len(self._texts), made))
             self._texts, self._rows = [], []
 
-    def _encode(self, texts: Sequence[str]) -> Made:
+    def _tokens_so_far(self) -> TokenUse:
+        """Return whether tokens are kept, as far as that can be known before there are passages."""
+        config, live, tokens = self._plan.config, self._plan.earlier.manifest, self._plan.report.tokens
+        before = tokens if live is None else token_use(live)
+        if config.tokens is not None:
+            return replace(before, kept=config.tokens, by_hand=True, reason=BY_HAND)
+        if before.kept and (before.by_hand or self._earlier.manifest):  # until the setting says something else
+            return before
+        if live is None or self._earlier.manifest is None:  # everything is embedded
+            return tokens
+        reason = config.no_tokens or why_no_tokens(live.counts.chunks, before.broken) or WITHOUT
+        return replace(before, by_hand=False, reason=reason)
+
+    def _judge_tokens(self, texts: Sequence[str] = ()) -> None:
+        """Leave tokens out that nobody asked for, once something speaks against them: `texts` are to be embedded."""
+        tokens, embedder = self._plan.report.tokens, self._plan.embedder
+        if texts and embedder is not None:
+            broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _SAMPLED)])
+            tokens.broken = (tokens.broken[0] + broken, tokens.broken[1] + pieces)
+        reason = self._plan.config.no_tokens or why_no_tokens(self.counts.chunks, tokens.broken)
+        if reason and not tokens.by_hand:
+            tokens.kept, tokens.reason = False, reason
+            self._writer.drop_tokens()
+
+    def _encode(self, texts: Sequence[str], tokens: bool) -> Made:
         if self._plan.cluster is not None:
-            return self._plan.cluster.encode(texts, tokens=self._with_tokens)
+            return self._plan.cluster.encode(texts, tokens=tokens)
         began = time.perf_counter()
-        made = encode_documents(cast(Embedder, self._plan.embedder), texts, tokens=self._with_tokens)
+        made = encode_documents(cast(Embedder, self._plan.embedder), texts, tokens=tokens)
         return made, time.perf_counter() - began
 
     def _store_oldest(self) -> None:
@@ -294,12 +324,14 @@ class Draft:
 
     def _in_order(self, rows: npt.NDArray[np.int64], made: DocumentTokens | None) -> DocumentTokens:
         """Return the vectors of a block: those that were made stand between those of the rows taken over."""
-        is_made = rows == _TO_MAKE
+        is_made, has_tokens = rows == _TO_MAKE, self._writer.tokens is not None
+        if made is not None and not has_tokens:  # they may be left out since the block began
+            made = DocumentTokens.without(made.vectors)
         if made is not None and is_made.all():
             return made
         there = rows[~is_made]
         carried = DocumentTokens.without(self._earlier.vectors(there))
-        if self._with_tokens and (tokens := self._earlier.tokens(there)):
+        if has_tokens and (tokens := self._earlier.tokens(there)):
             carried = DocumentTokens(carried.vectors, *tokens)
         if made is None:
             return carried

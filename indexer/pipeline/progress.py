@@ -12,7 +12,7 @@ import msgspec
 
 from indexer.decoding import one_line, shorten
 from indexer.errors import counted
-from indexer.generation.manifest import Counts
+from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.records import Failure, ScanCounts, Skip
 
 READING = "reading"  # the phase that has pages and chunks
@@ -24,10 +24,12 @@ _FAILURES_SHOWN = 10
 _MOST_LISTED = 1_000  # pages that failed, and that were kept
 _MOST_GROUPS = 300  # reasons, and notes: a hostile site can make one for each page
 _LONGEST = 300  # characters of one
+BY_HAND = "as the setting says"
+WITHOUT = "the index has none; --tokens yes embeds every passage again"
 STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
 _FIELDS = (
-    "generation published documents chunks fetched unchanged kept embedded carried skipped notes failed ocr".split()
-)
+    "generation published documents chunks tokens fetched unchanged kept embedded carried skipped notes failed ocr"
+).split()
 
 
 class Progress:
@@ -161,6 +163,28 @@ class Tally:
             self.examples.append(url)
 
 
+@dataclass(slots=True)
+class TokenUse:
+    """Whether a generation keeps the tokens of passages for late interaction, why, and what they take."""
+
+    kept: bool
+    by_hand: bool  # that was asked for
+    reason: str
+    bytes: int = 0
+    broken: tuple[int, int] = (0, 0)  # `Embedder.count_broken` of some passages of all builds so far
+
+    def __str__(self) -> str:
+        return f"yes, {self.bytes / 1e6:,.1f} MB: {self.reason}" if self.kept else f"no: {self.reason}"
+
+
+def token_use(manifest: Manifest) -> TokenUse:
+    """Return what a generation says of its tokens; versions that said nothing kept them only where they were told."""
+    if stated := manifest.report.get("tokens"):
+        return msgspec.convert(stated, TokenUse)
+    sizes = [manifest.files[name].size for name in (TOKENS, TOKEN_OFFSETS) if name in manifest.files]
+    return TokenUse(bool(sizes), bool(sizes), BY_HAND if sizes else WITHOUT, sum(sizes))
+
+
 class BuildReport:
     """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
 
@@ -171,6 +195,7 @@ class BuildReport:
         self.fetched = 0  # pages and files whose content was read, whether or not it was kept
         self.unchanged = 0
         self.embedded = self.carried = 0  # chunks; those whose vectors were taken over from the build before
+        self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
         self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
@@ -257,6 +282,7 @@ class BuildReport:
             f"generation   {self.generation}{'' if self.published else ' (live; nothing has changed)'}",
             f"documents    {self.documents:,}",
             f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} reused)",
+            f"tokens       {self.tokens}",
             f"fetched      {self.fetched:,}",
             f"unchanged    {self.unchanged:,}",
         ]

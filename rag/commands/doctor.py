@@ -16,6 +16,7 @@ from embedder.errors import PilotlightError
 from indexer.crawl.browser import check_installed, describe
 from indexer.credentials import Session
 from indexer.generation.generation import Generation
+from indexer.pipeline.progress import token_use
 from indexer.publish.publish import list_collections
 from indexer.publish.source_settings import own_of
 from indexer.read.ocr import pages as ocr
@@ -109,6 +110,7 @@ def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[s
         "sources": {source: own_of(manifest, source) for source in manifest.sources},
         "documents": manifest.counts.documents,
         "chunks": manifest.counts.chunks,
+        "tokens": str(token_use(manifest)),
     }
 
 

@@ -116,7 +116,7 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, mode: s
 
         plan, *others = models.plans(settings)
         models.prepare(plan, *(others if rerank else []))
-        reranker, tokens = load_reranker(settings) if rerank else None, settings.tokens == "yes"
+        reranker, tokens = load_reranker(settings) if rerank else None, settings.tokens_wanted
         found = evaluation.evaluate(dataset, load_embedder(settings), mode=mode, tokens=tokens, reranker=reranker)
         found |= {"precision": plan.precision, "engine": plan.engine}
     return found, "\n".join(f"{name:>12}  {value}" for name, value in found.items())

@@ -28,7 +28,7 @@ from indexer.generation.documents import document_id
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
-from indexer.generation.rows import TermHits
+from indexer.generation.rows import TermHits, why_no_tokens
 from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
 from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank, trust_in_meaning
@@ -114,7 +114,7 @@ def evaluate(
     embedder: Embedder,
     *,
     mode: Mode = "hybrid",
-    tokens: bool = False,
+    tokens: bool | None = None,
     reranker: CrossEncoder | None = None,
 ) -> dict[str, Any]:
     """Return the mean of each measure over the judged queries, ranked by the code that serves queries.
@@ -123,12 +123,15 @@ def evaluate(
         dataset: documents, queries and judgements.
         embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
         mode: as in a search.
-        tokens: whether tokens are kept and compared, as in an index with them; not for mode lexical.
+        tokens: whether tokens are kept and compared; None where an index would have them. Not for mode lexical.
         reranker: reads the best candidates again; None leaves the rankings as they are.
     """
     documents, texts = list(dataset.corpus), list(dataset.corpus.values())
     run: Run = {}
-    rankings = _rankings(dataset, embedder, mode, tokens)
+    broken = embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)])
+    if tokens is None:
+        tokens = not why_no_tokens(len(texts), broken)
+    rankings = _rankings(dataset, embedder, mode, tokens, broken)
     for (query_id, query), ranking in zip(dataset.queries.items(), rankings, strict=True):
         if reranker:
             best = np.arange(min(RERANKED, len(ranking.rows)))
@@ -141,7 +144,7 @@ def evaluate(
         **{name: round(float(values.mean()), 4) for name, values in figures.items()},
         "queries": len(dataset.queries),
         "mode": mode,
-        **({"tokens": True} if tokens and mode != "lexical" else {}),
+        **({"tokens": tokens} if mode != "lexical" else {}),
         **({"reranker": reranker.name} if reranker else {}),
     }
 
@@ -155,7 +158,9 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
     return figures
 
 
-def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> Iterator[Ranking]:
+def _rankings(
+    dataset: Dataset, embedder: Embedder, mode: str, tokens: bool, broken: tuple[int, int]
+) -> Iterator[Ranking]:
     """Rank the documents for every query, in the order of the queries."""
     texts, queries = list(dataset.corpus.values()), list(dataset.queries.values())
     query_tokens: list[QueryTokens] = []
@@ -182,7 +187,6 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                     writer.add(row, title="", section="", text=text, terms=spoken, language=language)
                 writer.finish()
             reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
-        broken = embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)])
         for number, query in enumerate(queries):
             dense = lexical = None
             cosines = np.empty(0, np.float32)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from embedder.model.tokenizer import KNOWN
 from embedder.text_embedder import Embedder
 from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
 from rag import deadline
@@ -22,8 +23,6 @@ VectorHits = tuple[Scores, Rows]
 
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
 _MIN_COVERAGE = 0.5  # of the query's idf that the best hit by words has, where words count as much as meaning
-# of broken pieces; with the default model 0.05 in English, 0.15 in most Latin script, 0.3 in Turkish, 0.9 in others
-_KNOWN = 0.13  # up to which a model knows a language
 _DISTRUST = 6.0  # less weight by this, times what the share is above
 _LEAST_TRUST = 0.08
 _USUAL_PIECES = 24
@@ -123,7 +122,7 @@ def trust_in_meaning(query: tuple[int, int], passages: tuple[int, int]) -> float
     (broken, pieces), (of_passages, of_all) = query, passages
     usual = of_passages / of_all if of_all else 0.0
     share = (broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES)
-    return max(_LEAST_TRUST, min(1.0, 1 - _DISTRUST * (share - _KNOWN)))
+    return max(_LEAST_TRUST, min(1.0, 1 - _DISTRUST * (share - KNOWN)))
 
 
 def trust_in_terms(lexical: TermHits) -> float:

@@ -62,23 +62,23 @@ def embedder() -> Remembering:
 
 
 def test_by_meaning(part, embedder):
-    dense = evaluate(part, embedder, mode="dense")
+    dense = evaluate(part, embedder, mode="dense", tokens=False)
     assert dense["queries"] == 150
     assert dense["ndcg@10"] == pytest.approx(0.857, abs=0.004)
     assert dense["recall@100"] > 0.98
 
 
 def test_by_both(part, embedder):
-    hybrid = evaluate(part, embedder, mode="hybrid")
+    hybrid = evaluate(part, embedder, mode="hybrid", tokens=False)
     assert hybrid["ndcg@10"] == pytest.approx(0.901, abs=0.005)
     assert hybrid["recall@100"] > 0.98
 
 
 def test_by_tokens(part, embedder):
-    dense = evaluate(part, embedder, mode="dense", tokens=True)
+    dense = evaluate(part, embedder, mode="dense")
     assert dense["tokens"]
     assert dense["ndcg@10"] >= 0.88
-    hybrid = evaluate(part, embedder, mode="hybrid", tokens=True)
+    hybrid = evaluate(part, embedder, mode="hybrid")
     assert hybrid["ndcg@10"] >= 0.89
 
 

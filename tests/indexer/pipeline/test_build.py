@@ -59,7 +59,7 @@ def test_a_folder_becomes_a_searchable_generation_and_nothing_else(tmp_path: Pat
     assert sorted(path.name for path in index.iterdir()) == ["CURRENT", "building", "generations", "lock"]
     assert list((index / "building").iterdir()) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    own = {"documents.sqlite", "manifest.json", "rows.npy", "vectors.faiss"}
+    own = {"documents.sqlite", "manifest.json", "rows.npy", "vectors.faiss", "tokens.npy", "token_offsets.npy"}
     assert {name for name in files if not name.startswith("lexical/")} == own
     assert manifest.files.keys() == files - {"manifest.json"}
 
@@ -200,11 +200,13 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
         "skipped": [{"reason": "file type .mp4 is not read", "count": 1, "examples": [(docs / "x.mp4").as_uri()]}],
         "failed": [{"url": (docs / "bad.txt").as_uri(), "reason": "binary data instead of text"}],
         "ocr": {"pages": 0, "lines": 0, "left_out": 0},
+        "tokens": {"kept": True, "by_hand": False, "reason": "the model knows the language", "bytes": 1752,
+                   "broken": [0, 148]},
     }  # fmt: skip
     table = report.table()
     assert "bad.txt: binary data" in table
     assert f"new          3, such as {first[0]}" in table
-    assert "chunks       5 (5 embedded, 0 reused)" in table
+    assert "chunks       5 (5 embedded, 0 reused)\ntokens       yes, 0.0 MB: the model knows the language\n" in table
     assert "kept" not in table
     assert report.line() == f"3 new, 0 changed, 0 gone, 0 unchanged, 1 failed: generation {report.generation}"
     assert run(tmp_path / "index", docs).line().startswith("nothing has changed: 3 documents")

@@ -4,6 +4,7 @@ import hashlib
 import io
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ import pytest
 from indexer.config import BuildConfig, ChunkConfig, OcrConfig
 from indexer.cut.chunking import Chunker
 from indexer.errors import IndexCorrupt, IndexMissing, NothingToIndex, SourceError
+from indexer.generation import rows
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, current_id
+from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, current_id, read_manifest
 from indexer.generation.previous import READER_VERSION, live_sources
 from indexer.pipeline import build as build_module
 from indexer.pipeline import draft
 from indexer.pipeline.build import build
-from indexer.pipeline.progress import Progress
+from indexer.pipeline.progress import Progress, token_use
 from indexer.publish.publish import problems_of, verify
 from indexer.read.ocr.pages import EXTRA, Ocr, find
 from indexer.read.parsing import parse
@@ -186,7 +188,8 @@ def test_tokens_are_made_once_taken_over_and_left_out_when_told(docs: Path, tmp_
             chunks = generation.chunks(rows)
             return {c.text: generation.tokens.read(rows[i : i + 1])[0].tobytes() for i, c in enumerate(chunks)}
 
-    assert rebuilt() == (5, 0, True)
+    assert rebuilt(tokens=False) == (5, 0, True)
+    assert rebuilt() == (0, 0, False)
     assert rebuilt(tokens=True) == (5, 0, True)
     assert "tokens no -> yes: reading and embedding every page again" in said.getvalue()
     before = tokens_of()
@@ -197,3 +200,41 @@ def test_tokens_are_made_once_taken_over_and_left_out_when_told(docs: Path, tmp_
     assert rebuilt(tokens=False) == (0, 5, True)
     files = {path.name for path in (index / "generations" / current_id(index)).iterdir()}
     assert not files & {TOKENS, TOKEN_OFFSETS}
+
+
+GREEK = "Οι γάτες κοιμούνται σχεδόν όλη τη μέρα στον ήλιο. "
+
+
+def test_tokens_are_kept_where_they_help(docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft, "_TOGETHER", 2)  # so that a build looks several times
+    greek = tmp_path / "greek"
+    greek.mkdir()
+    (greek / "cats.txt").write_text(GREEK * 9)
+
+    def built(name: str, source: Path = docs, most: int = 5, **config: Any) -> tuple[str, bool]:
+        monkeypatch.setattr(rows, "MOST_WITH_TOKENS", most)
+        progress = Progress(io.StringIO(), quiet=True)
+        report = build([str(source)], tmp_path / name, DummyEmbedder(), BuildConfig(**config), progress=progress)
+        folder = tmp_path / name / "generations" / report.generation
+        assert problems_of(verify(folder)) == []
+        assert report.tokens == token_use(read_manifest(folder)) or not report.published
+        sizes = [path.stat().st_size for path in folder.glob("token*")]
+        assert (bool(sizes), sum(sizes)) == (report.tokens.kept, report.tokens.bytes)
+        return str(report.tokens), report.published
+
+    (known, _), large = built("english"), "no: there are more than 4 passages"
+    assert known == "yes, 0.0 MB: the model knows the language"
+    assert built("english", most=4) == (known, False), "nothing has changed"
+    assert built("large", most=4) == (large, True), "also in blocks that came before that was known"
+    assert built("large") == ("no: the index has none; --tokens yes embeds every passage again", False)
+    assert built("large", tokens=True, most=4) == ("yes, 0.0 MB: as the setting says", True)
+    foreign = "no: the model does not know the language"
+    assert built("other", greek) == built("other", greek, full=True) == (foreign, True)
+    (greek / "dogs.txt").write_text("The dogs sleep for most of the day.")
+    assert built("other", greek) == (foreign, True)
+    (docs / "notes.txt").write_text("Something else stands here now, with other words in it.")
+    assert built("large", most=4) == ("yes, 0.0 MB: as the setting says", True), "until it is told otherwise"
+    assert built("milvus", no_tokens="Milvus does not keep them") == ("no: Milvus does not keep them", True)
+    assert built("english", most=4) == (large, True)
+    (docs / "notes.txt").write_text(GREEK * 99)
+    assert built("milvus", most=9) == (foreign, True)
