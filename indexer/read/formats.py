@@ -28,10 +28,6 @@ _READERS = {  # reader: media type: suffixes
     "epub": {"application/epub+zip": ".epub"},
     "notebook": {"application/x-ipynb+json": ".ipynb"},
     "mail": {"message/rfc822": ".eml"},
-    "json_text": {
-        "application/json": ".json", "application/x-ndjson": ".jsonl .ndjson", "application/jsonl": "",
-        "application/x-jsonlines": "",
-    },
     "source_code": {**_CODE, "application/javascript": "", "application/x-sh": ""},
     "container": {
         "application/zip": ".zip", "application/x-zip-compressed": "", "application/x-tar": ".tar",
@@ -46,7 +42,7 @@ _IMAGES = {  # read by OCR, and by nothing else
 _KINDS = (*_READERS.items(), ("scans", _IMAGES))
 _READER_OF = {kind: reader for reader, kinds in _KINDS for kind in kinds}
 _TYPE_OF = {suffix: kind for _, kinds in _KINDS for kind, suffixes in kinds.items() for suffix in suffixes.split()}
-_NAMED = frozenset({"markdown", "mdx", "restructured", "csv_text", "json_text", "notebook", "mail", "source_code"})
+_NAMED = frozenset({"markdown", "mdx", "restructured", "csv_text", "notebook", "mail", "source_code"})
 
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
@@ -59,7 +55,6 @@ LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as si
 MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 FUNCTIONS = {  # below `indexer.read`: the module and function that read what strangers wrote, by reader
     **{name: f"files.text:read_{name}" for name in ("plain", "source_code", "notebook")},
-    "json_text": "files.text:read_json",
     "csv_text": "files.text:read_csv",
     "mail": "files.mail:read",
     **{name: f"markup.{name}:read" for name in ("markdown", "restructured")},

@@ -15,7 +15,7 @@ from indexer.errors import FetchError, ParseError
 from indexer.read.extraction import refresh_in
 from indexer.read.formats import HTML, LONGEST_LIST, MOST_LISTED
 from indexer.read.html import main_content, template
-from indexer.read.html.html_tree import Element, HtmlTree, parse_html
+from indexer.read.html.html_tree import HtmlTree, parse_html
 from indexer.read.markup import markdown
 from indexer.records import Extraction
 
@@ -161,38 +161,17 @@ def _leads(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
 
 
 _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
-_MOUNTS = frozenset({"div", "main", "section", "article"})  # elements that scripts fill
-_NOT_EMPTY = frozenset(
-    "img picture svg canvas video audio iframe object embed input select textarea button form".split()
-)
 
 
 def looks_drawn(tree: HtmlTree) -> bool:
-    """Return whether a page that loads scripts has no text worth indexing without them.
+    """Return whether a page that loads scripts has hardly any words outside of navigation, or few and no block of text.
 
-    There are hardly any words outside of navigation; or few, and a message to those without scripts, or an empty
-    element to fill and no block of text. Short pages are drawn in vain rather than lost.
+    Short pages are drawn in vain rather than lost.
     """
     sizes = main_content.measure(tree.body, with_noise=False)
     length = sizes[id(tree.body)].text
-    if not 100 <= length < 400:
-        return length < 100
-    elements = list(tree.body.elements())
-    if any(element.name == "noscript" and len(fold(element.text())) >= 20 for element in elements):
-        return True
-    shown = [(element, sizes[id(element)]) for element in elements if id(element) in sizes]
-    return not any(element.name in _TEXT_BLOCKS and size.text for element, size in shown) and any(
-        ("-" in element.name or (element.name in _MOUNTS and element.get("id"))) and not _has_content(element)
-        for element, _ in shown
-    )
-
-
-def _has_content(element: Element) -> bool:
-    """Return whether it has text, or something that is none and stands for itself."""
-    return any(
-        bool(node.strip()) if isinstance(node, str) else node.name in _NOT_EMPTY
-        for node in element.nodes(("script", "style", "template", "noscript"))
-    )
+    measured = ((element.name, sizes.get(id(element))) for element in tree.body.elements())
+    return length < 100 or (length < 400 and not any(n in _TEXT_BLOCKS and size and size.text for n, size in measured))
 
 
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})

@@ -34,7 +34,7 @@ from indexer.records import Extraction
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
 _LOOKED_AT = 32_000  # bytes of a document that may begin with an access list
-_READ_ACCESS = ("markdown", "mdx", "notebook", "json_text")  # readers that read access lists themselves
+_READ_ACCESS = ("markdown", "mdx", "notebook")  # readers that read access lists themselves
 _PROSE = ("word", "slides", "pdf", "epub", "mail")
 _readers: dict[str, Callable[..., Any]] = {}
 _missing: dict[str, str] = {}  # readers that cannot be loaded, and why

@@ -81,7 +81,6 @@ DOCUMENTS: dict[str, dict[str, tuple[Callable[[], bytes], str]]] = {
         "quotes.csv": (filled('"a""b",'), "columns"),
         "rows.xlsx": (lambda: files.xlsx(S=[["a", "b"]] * 10_000), ""),
     },
-    "json": {"nested.json": (filled("["), ""), "objects.json": (lambda: b"[" + b'{"a":1},' * 1_200_000 + b"1]", "")},
     "parts": {
         "cells.ipynb": (
             lambda: json.dumps({"cells": [{"cell_type": "markdown", "source": "a"}] * 200_000}).encode(),

@@ -1,4 +1,4 @@
-"""Read plain text, source code, JSON, notebooks, and tables as rows in which each says the names of its columns."""
+"""Read plain text, source code, notebooks, and tables as rows in which each says the names of its columns."""
 
 import csv
 import io
@@ -12,12 +12,12 @@ from typing import Any
 from indexer import notes
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.access_list import ACCESS, NOBODY, begins_with_list
+from indexer.read.access_list import begins_with_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.html.main_content import extract
 from indexer.read.markup.markdown import render
 from indexer.read.tables import column_names, find_head
-from indexer.records import COLUMNS, Declared, Extraction, Section
+from indexer.records import COLUMNS, Extraction, Section
 
 _BULLETS = frozenset("- * + • ◦ ▪ ‣".split())  # alone on a line: an empty list item
 _TITLE_LENGTH = 100  # characters of the first line that may be the title
@@ -77,53 +77,6 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
         for (start, path), (end, _) in zip(starts, [*starts[1:], (len(lines), ())], strict=True)
     )
     return Extraction(None, tuple(section for section in sections if section.text.strip()))
-
-
-_TEXTS = ("text", "content", "body", "contents", "page_content", "passage")
-_TITLES = ("title", "name", "subject", "heading")
-
-
-def read_json(body: bytes, charset: str | None) -> Extraction:
-    """Read a record, a list of records, an object that holds one, or a record in each line; raises ParseError.
-
-    JSON in which no record has text, such as settings, gives no section.
-    """
-    text = decode(body, charset, markup=False)
-    whole: Any = None
-    records: Iterable[Any]
-    try:
-        whole = json.loads(text)
-        records = whole if isinstance(whole, list) else [whole]
-        if isinstance(whole, dict) and not _string_field(whole, _TEXTS):
-            records = next((held for held in whole.values() if isinstance(held, list) and held), [])
-    except json.JSONDecodeError as error:
-        records = _json_lines(text, error)
-    except ValueError as error:  # such as a number of too many digits
-        raise ParseError(f"JSON that cannot be read: {error}") from error
-    sections: list[Section] = []
-    is_stated = isinstance(whole, dict) and isinstance(whole.get(ACCESS), dict)
-    for record in records:
-        if isinstance(record, dict):
-            is_stated = is_stated or isinstance(record.get(ACCESS), dict)
-            if found := _string_field(record, _TEXTS):
-                title = _string_field(record, _TITLES)
-                sections.append(Section((title,) if title else (), None, found))
-    alone = sections[0].path[0] if len(sections) == 1 and sections[0].path else None
-    return Extraction(alone, tuple(sections), Declared(access=NOBODY if is_stated else None))
-
-
-def _json_lines(text: str, whole: json.JSONDecodeError) -> Iterator[Any]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                where = f"line {whole.lineno}: {whole.msg}" if number == 1 else f"line {number}: {error}"
-                raise ParseError(f"neither JSON nor a record in each line, see {where}") from error
-
-
-def _string_field(record: dict[str, Any], names: tuple[str, ...]) -> str:
-    return next((value for name in names if isinstance(value := record.get(name), str) and value.strip()), "")
 
 
 _LONGEST_OUTPUT = 2_000  # characters of what one cell printed

@@ -231,6 +231,12 @@ def _character(code: int, font: str) -> str:
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _SINGLE = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")  # needs no parentheses
+_SHAPES = {  # how the parts of an equation are written; upper case: in parentheses, where they need them
+    "f": "{NUM}/{DEN}", "sSub": "{E}{limits}", "sSup": "{E}{limits}", "sSubSup": "{E}{limits}", "sPre": "{limits}{e}",
+    "limLow": "{e}_{LIM}", "limUpp": "{e}^{LIM}", "rad": "{deg}√({e})", "nary": "{chr}{limits} {e}",
+    "func": "{fName} {e}",
+}  # fmt: skip
+_BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # cells of a row; rows; equations that stand below each other
 
 
 def linear(node: Any) -> str:
@@ -243,36 +249,19 @@ def linear(node: Any) -> str:
     if name == f"{W}sym":
         return text_of_symbol(node)
     texts = [(_local(child), linear(child)) for child in node.iterchildren(tag=etree.Element)]
-    part = defaultdict(str, {kind: text.strip() for kind, text in texts})
     cells = [text.strip() for kind, text in texts if kind in ("e", "mr")]
-    limits = "".join(f"{sign}{_group(part[kind])}" for sign, kind in (("_", "sub"), ("^", "sup")) if part[kind])
-
-    def value(name: str, default: str) -> str:
-        found = node.find(f"{node.tag}Pr/{M}{name}")
-        return default if found is None else str(found.get(f"{M}val", ""))
-
-    match name:
-        case "f":
-            return f"{_group(part['num'])}/{_group(part['den'])}"
-        case "sSub" | "sSup" | "sSubSup":
-            return f"{_group(part['e'])}{limits}"
-        case "sPre":
-            return f"{limits}{part['e']}"
-        case "limLow" | "limUpp":
-            return f"{part['e']}{'_' if name == 'limLow' else '^'}{_group(part['lim'])}"
-        case "rad":
-            return f"{part['deg']}√({part['e']})"
-        case "nary":
-            return f"{value('chr', '∫')}{limits} {part['e']}"
-        case "d":
-            return f"{value('begChr', '(')}{value('sepChr', '|').join(cells)}{value('endChr', ')')}"
-        case "mr":
-            return ", ".join(cells)
-        case "m" | "eqArr":  # row by row, or equations that stand below each other
-            return "; ".join(cells)
-        case "func":
-            return f"{part['fName']} {part['e']}"
-    return "".join(text for _, text in texts)
+    stated = {_local(entry): str(entry.get(f"{M}val", "")) for entry in node.iterfind(f"{node.tag}Pr/*")}
+    if name == "d":
+        separator = stated.get("sepChr", "|")
+        return f"{stated.get('begChr', '(')}{separator.join(cells)}{stated.get('endChr', ')')}"
+    if name in _BETWEEN:
+        return _BETWEEN[name].join(cells)
+    if name not in _SHAPES:
+        return "".join(text for _, text in texts)
+    part = defaultdict(str, {kind: text.strip() for kind, text in texts})
+    part |= {kind.upper(): _group(text) for kind, text in part.items()} | {"chr": stated.get("chr", "∫")}
+    part["limits"] = "".join(f"{sign}{part[kind]}" for sign, kind in (("_", "SUB"), ("^", "SUP")) if part[kind])
+    return _SHAPES[name].format_map(part)
 
 
 def _group(text: str) -> str:

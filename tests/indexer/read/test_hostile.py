@@ -21,7 +21,7 @@ from tests.indexer.conftest import make_page, parsed
 from tests.indexer.read.test_linear import MARKDOWN, PIECES, UNITS
 
 _EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))  # of each format
-_OURS = (".docx", ".pptx", ".ods", ".epub", ".ipynb", ".json", ".csv", ".py", ".zip", ".tar.gz", ".tar")
+_OURS = (".docx", ".pptx", ".ods", ".epub", ".ipynb", ".csv", ".py", ".zip", ".tar.gz", ".tar")
 _BOMB = b"<x>" + b"A" * 100_000_000 + b"</x>"
 _LAUGHS = (
     "<!DOCTYPE x [<!ENTITY a 'ha'>"
@@ -59,7 +59,6 @@ SEEDS = {
     "a.pdf": files.pdf("Cats sleep", "Dogs", title="Zoo"),
     "a.ipynb": files.NOTEBOOK.encode(),
     "a.eml": files.MAIL.encode(),
-    "a.json": b'[{"title": "T", "text": "one"}, {"text": "two"}]',
     "a.csv": b'name,age\nTom,"3"\n',
     "a.rst": b"Zoo\n===\n\n:ref:`x <y>` |s|_ [1]_\n\n.. note:: x\n\n.. code-block:: c\n\n   y\n\n"
     b"+---+\n| a |\n+---+\n\n.. [1] f\n",
@@ -163,7 +162,6 @@ def test_hidden_text_is_never_read() -> None:
         "a.epub": files.epub(one=f"<html><body><p>{hidden}</p><!-- NO --></body></html>"),
         "a.ipynb": files.NOTEBOOK.replace("They sleep", hidden).encode(),
         "a.eml": files.MAIL.replace("The cats are fed", hidden).encode(),
-        "a.json": f'{{"text": "{hidden}"}}'.encode(),
         "a.csv": f"a,b\n1,{hidden}\n".encode(),
         "a.rst": f"{hidden}\n\n.. NO\n".encode(),
         "a.py": f"# {hidden}\n".encode(),

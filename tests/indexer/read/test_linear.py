@@ -39,7 +39,6 @@ PIECES: dict[str, list[str]] = {
     "source_code": [" ", "pub(a ", "static ", "create a ", "a b c(", "a::b<c>,", "// a\n", "class A\n  ",
                     "fn <", "  def a\n"],
     "csv_text": [",", '"', '""', '"a"b,', "a,b\n", "a,b\n\n", ",,,\n", "sep=,", "2024,2025\n", " ", "\n"],
-    "json_text": ["[", '{"text": ', '{"text": "a"}\n', "1\n", "[1],"],
     "mail": ["To: a\n", "a: b\n c\n", "Subject: =?utf-8?q?a?= ", "Content-Type: text/plain; a=b", ";a*0=b", "(", "=?"],
 }  # fmt: skip
 ROW = "<w:tr><w:tc><w:p/></w:tc><w:tc><w:p/></w:tc></w:tr>"

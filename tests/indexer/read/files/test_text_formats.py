@@ -81,26 +81,6 @@ def test_notebook() -> None:
     assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none", wholes=code),)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "sections"),
-    [
-        ("a.json", '{"title": "T", "text": "one"}', [(("T",), "one")]),
-        ("a.json", '{"items": [{"name": "N", "body": "one"}, {"body": 2}, 3]}', [(("N",), "one")]),
-        ("a.jsonl", '{"text": "one"}\n\n{"title": "T", "content": "two"}\n', [((), "one"), (("T",), "two")]),
-        ("a.json", '{"debug": true}', []),
-        ("a.json", "[[[]]]", []),
-    ],
-)
-def test_json(name: str, text: str, sections: list[tuple[tuple[str, ...], str]]) -> None:
-    assert [(section.path, section.text) for section in read(name, text).sections] == sections
-
-
-@pytest.mark.parametrize("text", ['{"text": ', '{"text": "a"}\n{"text"', "nonsense", "[" * 100_000])
-def test_json_that_is_none(text: str) -> None:
-    with pytest.raises(ParseError, match=r"JSON|nested too deep"):
-        read("a.json", text)
-
-
 def test_python() -> None:
     code = (
         '"""Zoo."""\n\nimport os\n\n\n# feeds\n@decorated\nclass Cat:\n    def eat(self):\n        pass\n\n\n'
