@@ -382,7 +382,6 @@ class Job(Struct):
     collection: str
     full: bool
     state: Literal["running", "cancelling", "done", "failed", "cancelled"]
-    progress: Annotated[dict[str, Any] | None, Meta(description="phase, seconds, and numbers of pages and chunks")]
     ended_at: str | None
     report: Annotated[dict[str, Any] | None, Meta(description="the output of `pilotlight index --json`")]
     error: str | None

@@ -42,7 +42,7 @@ class Progress:
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self._stream = stream
         self._quiet = quiet
-        self._started = self._began = time.monotonic()
+        self._began = time.monotonic()
         self._phase = ""
         self._pages = self._due = self._embedded = self._waiting = 0
         self._lock = threading.Lock()
@@ -56,27 +56,23 @@ class Progress:
         if not self._quiet and self._thread is None:
             self._thread = threading.Thread(target=self._show, name="pilotlight-progress", daemon=True)
             self._thread.start()
-        self._changed()
 
     def found(self, pages: int) -> None:
         """Set the number of pages due in all, as far as known."""
         with self._lock:
             self._due = max(self._due, pages)
-        self._changed()
 
     def page(self) -> None:
         """Count one more page as done, whatever its outcome."""
         with self._lock:
             self._pages += 1
             self._due = max(self._due, self._pages)
-        self._changed()
 
     def chunks(self, *, waiting: int = 0, embedded: int = 0) -> None:
         """Count more chunks that wait to be embedded, and more of these that now are."""
         with self._lock:
             self._waiting += waiting - embedded
             self._embedded += embedded
-        self._changed()
 
     def message(self, text: str) -> None:
         """Print one line that is not overwritten."""
@@ -98,21 +94,6 @@ class Progress:
                 if total := self._embedded + self._waiting:
                     text += f", {self._embedded:,} of {counted(total, 'chunk')} embedded"
         return f"{text}, {seconds:.0f} s" if seconds < 120 else f"{text}, {seconds / 60:.0f} min"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON-ready form."""
-        with self._lock:
-            return {
-                "phase": self._phase,
-                "pages": self._pages,
-                "pages_due": self._due,
-                "chunks_embedded": self._embedded,
-                "chunks_waiting": self._waiting,
-                "seconds": round(time.monotonic() - self._started, 1),
-            }
-
-    def _changed(self) -> None:
-        """Do nothing; subclasses that report every change override this."""
 
     def _show(self) -> None:
         is_terminal = self._stream.isatty()

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,50 +21,29 @@ from indexer import memory
 from indexer.errors import ParseError
 from indexer.pipeline.progress import Progress
 from indexer.read.reader_process import borrowed
-from rag.serving.jobs import END, JOB, PROGRESS, write
+from rag.serving.jobs import END, JOB, write
 from rag.settings import load
 
 _NICE_JOB, _NICE_PUSHED = 10, 5  # searches come first, then documents that somebody waits for
-_NOTE_S = 0.5  # between two notes of how far a build is
 
-Work = Callable[[dict[str, Any], Progress], dict[str, Any]]
-
-
-class NotedProgress(Progress):
-    """Writes how far a build is into a file."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(sys.stderr)
-        self._path = path
-        self._noted = 0.0
-
-    def note(self) -> None:
-        """Write it now, unless the disk is full."""
-        self._noted = time.monotonic()
-        with suppress(OSError):
-            write(self._path, self.as_dict())
-
-    def _changed(self) -> None:
-        if time.monotonic() - self._noted >= _NOTE_S:
-            self.note()
+Work = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def index_sources(job: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def index_sources(job: dict[str, Any]) -> dict[str, Any]:
     """Do the build that a job asks for, with the settings in the environment; return its report."""
     from rag.commands import indexing
 
-    return indexing.index_sources(indexing.IndexRequest(full=job["full"]), load(), lambda: progress)[0]
+    return indexing.index_sources(indexing.IndexRequest(full=job["full"]), load(), lambda: Progress(sys.stderr))[0]
 
 
 def run_job(folder: Path, work: Work = index_sources) -> int:
     """Do a job, and write down how it ended; return the exit code. `work` gives the report of the build."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the server may have ignored it
     job: dict[str, Any] = json.loads((folder / JOB).read_text(encoding="utf-8"))
-    progress = NotedProgress(folder / PROGRESS)
     end: dict[str, Any] = {"state": "failed", "report": None, "error": None}
     code = 2
     try:
-        end |= {"report": work(job, progress), "state": "done"}
+        end |= {"report": work(job), "state": "done"}
         code = 0
     except (PilotlightError, MemoryError) as error:
         end["error"] = memory.SHORT if isinstance(error, MemoryError) else str(error)
@@ -75,7 +53,6 @@ def run_job(folder: Path, work: Work = index_sources) -> int:
         end["error"] = f"internal error {type(error).__name__}; see the job's log"
         raise
     finally:
-        progress.note()
         write(folder / END, {**end, "ended_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"})
     return code
 

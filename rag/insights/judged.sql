@@ -1,6 +1,13 @@
--- The documents that searches showed, with what became of them.
-SELECT s.id, s.query, h.document, max(h.opened), max(h.verdict), min(h.verdict)
-FROM searches s JOIN hits h ON h.search = s.id
-WHERE s.seen AND length(s.query) < ? AND s.collection = ?
-    AND (s.via IN ('page', 'box') OR s.id IN (SELECT search FROM hits WHERE opened OR verdict))
-GROUP BY s.id, h.document ORDER BY s.id, min(h.rank)
+-- How often each document that a question found was opened, and what was said of it; the most asked question first.
+WITH shown AS (
+    SELECT s.id, s.query, question_key(s.query) AS key, h.document, max(h.opened) AS opened,
+        iif(max(h.verdict) > 0, 1, min(h.verdict)) AS verdict -- one good passage makes a good document
+    FROM searches s JOIN hits h ON h.search = s.id
+    WHERE s.seen AND length(s.query) < ? AND s.collection = ?
+        AND (s.via IN ('page', 'box') OR s.id IN (SELECT search FROM hits WHERE opened OR verdict))
+    GROUP BY s.id, h.document
+), asked AS (
+    SELECT key, query, max(id), count(DISTINCT id) AS times FROM shown GROUP BY key
+)
+SELECT asked.query, times, document, sum(opened), sum(verdict)
+FROM shown JOIN asked USING (key) GROUP BY key, document ORDER BY times DESC, asked.query

@@ -1,15 +1,9 @@
-"""What people ask, added up, also as CSV; and a dataset in BEIR's layout, made of what they opened and judged.
-
-A document counts as opened by a question if it was opened in enough searches, and at least as often as hits at its
-ranks are on average: clicks over expected clicks (Zhang and Jones, "Comparing Click Logs and Editorial Labels for
-Training Query Rewriting", 2007).
-"""
+"""What people ask, added up, also as CSV; and a dataset in BEIR's layout, made of what they opened and judged."""
 
 import csv
 import io
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,7 +24,7 @@ LISTED = 50  # questions
 MOST_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Chinese and Japanese keyboards too
-_QUESTIONS, _SEARCHES = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
+_QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
 LEAST = 2  # searches in which a document was opened
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
 MARK = "from-insights.json"  # of a folder that was written here, and so may be written again
@@ -121,33 +115,20 @@ class Judged(NamedTuple):
 
 def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[Judged]:
     """Return the questions with a document judged good, or opened in `least` searches, the most asked first."""
-    with closing(open_to_read(folder)) as connection:
-        rows = connection.execute(_SEARCHES, (MOST_CHARACTERS, collection)).fetchall()
-    shown: dict[str, dict[str, list[tuple[int, int, int]]]] = {}  # question: document: rank, opened, verdict
-    spelling: dict[str, str] = {}
-    asked, shown_at, opened_at = Counter[str](), Counter[int](), Counter[int]()
-    for (_, query), documents in groupby(rows, key=itemgetter(0, 1)):
-        key = question_key(query)
-        spelling[key] = query
-        asked[key] += 1
-        for rank, (_, _, id, opened, best, worst) in enumerate(documents):
-            verdict = best if best > 0 else worst  # one good passage makes a good document
-            shown.setdefault(key, {}).setdefault(id, []).append((rank, opened, verdict))
-            shown_at[rank] += 1
-            opened_at[rank] += opened
     judged = []
-    for key, found in shown.items():
-        relevance = {}
-        for id, times in found.items():
-            verdict = sum(verdict for _, _, verdict in times)
-            expected = sum(opened_at[rank] / shown_at[rank] for rank, _, _ in times)
-            if verdict:
-                relevance[id] = GOOD if verdict > 0 else BAD
-            elif sum(opened for _, opened, _ in times) >= max(least, expected):
-                relevance[id] = OPENED
-        if any(relevance.values()):
-            judged.append(Judged(spelling[key], asked[key], relevance))
-    return sorted(judged, key=lambda one: (-one.searches, one.question))
+    with closing(open_to_read(folder)) as connection:
+        connection.create_function("question_key", 1, question_key, deterministic=True)
+        rows = connection.execute(_JUDGED, (MOST_CHARACTERS, collection))
+        for (question, searches), documents in groupby(rows, key=itemgetter(0, 1)):
+            relevance = {}
+            for _, _, id, opened, verdict in documents:
+                if verdict:
+                    relevance[id] = GOOD if verdict > 0 else BAD
+                elif opened >= least:
+                    relevance[id] = OPENED
+            if any(relevance.values()):
+                judged.append(Judged(question, searches, relevance))
+    return judged
 
 
 def write_dataset(

@@ -6,7 +6,6 @@ INDEX/jobs/lock        held while a job is begun or stopped
 INDEX/jobs/<id>/lock   held for as long as the job's process lives, however it ends
     job.json           what was asked for
     pid, cancel        its process; there once it was told to stop
-    progress.json      how far it is
     end.json           how it ended, with the report of the build
     log.txt            what it said
 INDEX/pushed/documents.sqlite   what was sent to the default collection; each collection has a file of its own
@@ -62,7 +61,7 @@ from rag.messages import Push
 from rag.settings import Settings
 
 RUNNER = (sys.executable, "-m", "rag.commands.jobs")
-JOB, END, PROGRESS, CANCEL = "job.json", "end.json", "progress.json", "cancel"
+JOB, END, CANCEL = "job.json", "end.json", "cancel"
 KEPT = 20  # jobs that have ended
 MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
@@ -73,7 +72,7 @@ log = logging.getLogger("pilotlight")
 
 
 class JobManager:
-    """Begins jobs, tells how far they are, and stops them. Any number of processes may do so at once."""
+    """Begins jobs, tells what became of them, and stops them. Any number of processes may do so at once."""
 
     def __init__(self, settings: Settings, runner: Sequence[str] = RUNNER) -> None:
         """Take the command that does a job, given its folder."""
@@ -145,7 +144,7 @@ class JobManager:
         return _is_held(folder / LOCK) and not (folder / END).exists()
 
     def get(self, job_id: str) -> dict[str, Any]:
-        """Return a job, JSON-ready: what was asked for, its state, progress, report and error. Raises JobMissing."""
+        """Return a job, JSON-ready: what was asked for, its state, report and error. Raises JobMissing."""
         folder = self._folder / job_id
         asked: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
         if asked is None:
@@ -159,7 +158,7 @@ class JobManager:
             why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
             end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
         job = {name: asked[name] for name in ("id", "created_at", "collection", "full")}  # older versions had more
-        return job | {"progress": _read(folder / PROGRESS), "ended_at": None, "report": None, "error": None} | end
+        return job | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""

@@ -211,7 +211,7 @@ class FakeJobs:
             raise JobConflict("a job is under way")
         job_id = f"20261121T000000-{len(self.jobs):06x}"
         made = {"id": job_id, "created_at": "2026-11-21T00:00:00Z", "collection": collection, "full": full}
-        self.jobs[job_id] = made | dict.fromkeys(("progress", "ended_at", "report", "error")) | {"state": "running"}
+        self.jobs[job_id] = made | dict.fromkeys(("ended_at", "report", "error")) | {"state": "running"}
         return self.jobs[job_id]
 
     def all(self) -> list[dict[str, Any]]:

@@ -172,15 +172,6 @@ def test_verdicts_and_opened_hits_judge_documents(store: InsightsStore) -> None:
     assert "opened twice" not in relevance(store, least=3)
 
 
-def test_what_stands_first_must_be_opened_more_often(store: InsightsStore) -> None:
-    """Half of all first hits are opened: one that two of twenty open is none that answers."""
-    for query, opened, times in (("usual", 1, 38), ("usual", 0, 20), ("seldom", 1, 2), ("seldom", 0, 18)):
-        ask(store, query, *([("opened", 1)] if opened else []), times=times)
-    ask(store, "low", ("opened", 4), times=2)
-    ask(store, "low", times=8)
-    assert relevance(store) == {"usual": {1: OPENED}, "low": {4: OPENED}}
-
-
 def test_a_dataset_that_eval_and_compare_read(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site.build()
     vacuum, gone = ((site.source / name).as_uri() for name in ("vacuum.md", "gone.md"))

@@ -19,7 +19,7 @@ from rag.settings import load
 from tests.dummy import DummyEmbedder
 
 
-def work(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
+def work(asked: dict[str, Any]) -> dict[str, Any]:
     """Build the collection that the environment names."""
     folder = load().collection_dir
     sources = live_sources(folder)
@@ -29,6 +29,7 @@ def work(asked: dict[str, Any], progress: Progress) -> dict[str, Any]:
         while (source / "stop-here").exists():
             (source / "held-up").touch()
             threading.Event().wait(0.01)
+    progress = Progress(sys.stderr)
     return build(sources, folder, DummyEmbedder(), BuildConfig(full=asked["full"]), progress=progress).as_dict()
 
 
