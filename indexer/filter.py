@@ -18,7 +18,7 @@ from indexer.errors import FilterError
 from indexer.records import AccessLists, Document
 from indexer.urls import normalise
 
-LISTS = ("source", "url_prefix", "path", "language", "content_type")  # fields whose values are alternatives
+LISTS = ("source", "url_prefix", "path", "language", "content_type", "version")  # fields whose values are alternatives
 FIELDS = (*LISTS, "date", "metadata")
 MOST_VALUES = 32  # of one field, and names of metadata
 MOST_CHARACTERS = 2_000  # of one value; an address may be as long
@@ -70,6 +70,7 @@ class Filter:
     path: tuple[str, ...] = ()  # the same without scheme and host
     language: tuple[str, ...] = ()  # two or three letters
     content_type: tuple[str, ...] = ()  # a media type, without parameters
+    version: tuple[str, ...] = ()  # of a manual; `versions.narrowed` puts addresses in its place
     date_from: str | None = None  # the first day, YYYY-MM-DD; a document without a date never matches
     date_to: str | None = None  # the last day
     metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values), compared exactly, by case too
@@ -153,7 +154,8 @@ class Filter:
     def conditions(self) -> tuple[Condition, ...]:
         """Return what must hold of a document, all of it."""
         groups = [
-            [_term(name, value) for value in getattr(self, name)] for name in ("source", "language", "content_type")
+            [_term(name, value) for value in getattr(self, name)]
+            for name in ("source", "language", "content_type", "version")
         ]
         groups.append([_term("url", _levels(*_split(value))[-1]) for value in self.url_prefix])
         groups.append([_term("path", _levels("", value)[-1]) for value in self.path])

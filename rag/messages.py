@@ -87,6 +87,7 @@ class FilterFields(Request):
     path: Annotated[_Values | None, Meta(description="at this path or below it, on any host")] = None
     language: Annotated[_Tags | None, Meta(description="in it: `en` and `en-GB` both mean English")] = None
     content_type: Annotated[_Values | None, Meta(description="of this media type")] = None
+    version: Annotated[_Values | None, Meta(description="in it: `17`, `17.x`, or `latest` for the newest")] = None
     date: Annotated[Days | None, Meta(description="dated within these days")] = None
     metadata: Annotated[_Wanted | None, Meta(description="with these values for these names")] = None
 
@@ -147,6 +148,7 @@ class Citation(Struct, frozen=True):
     url: str
     title: str
     section: str
+    link: Annotated[str | None, Meta(description="`url`, at which browsers mark the text")]
 
 
 class AnswerInWords(Answer, frozen=True, kw_only=True):

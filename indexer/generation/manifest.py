@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,6 +92,7 @@ class Manifest:
     sources: list[str]
     report: dict[str, Any]  # what the build did
     languages: tuple[str, ...] = ("en",)  # of documents, English if unknown; that of most passages first
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # see `indexer.versions`
     schema_version: int = SCHEMA_VERSION
     analysis: int = ANALYSIS
 

@@ -18,6 +18,7 @@ from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Count
 from indexer.generation.rows import ROW, TokenWriter
 from indexer.generation.vectors import VectorWriter
 from indexer.records import EVERYBODY, Chunk, Document
+from indexer.versions import learn
 
 _SHINGLE = 3  # words
 _DIGESTS = [hashlib.blake2b(bytes([number]), digest_size=8).digest() for number in range(64)]
@@ -48,6 +49,12 @@ class GenerationWriter:
     def languages(self) -> tuple[str, ...]:
         """The `languages` of the manifest, of what has been added so far."""
         return self._lexical.languages
+
+    @property
+    def versions(self) -> dict[str, tuple[str, str]]:
+        """The `versions` of the manifest, of what has been added so far."""
+        first = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
+        return learn((*facts, signature) for facts, signature in zip(self.documents.titles(), first, strict=True))
 
     def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:
         """Store a document and its chunks, which get the next rows; the caller adds their `vectors` and `tokens` later.

@@ -240,6 +240,7 @@ class Draft:
                 counts=counts,
                 files=files,
                 languages=self._writer.languages,
+                versions=self._writer.versions,
                 schema_version=self._writer.schema_version,
                 settings=dict(settings),
                 sources=list(self._plan.sources),

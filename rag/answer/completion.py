@@ -23,7 +23,7 @@ from rag.query.results import Answer
 BEAT_SECONDS = 1.0  # of silence, after which a caller hears that nothing has come
 MOST_BYTES = 4_000_000  # of one answer, as it comes over the wire, where a word takes some hundreds
 NOTHING_FOUND = "nothing found"  # the finish_reason of an answer that no model was asked for
-_CITED = ("id", "url", "title", "section")  # of a hit that is cited
+_CITED = ("id", "url", "title", "section", "link")  # of a hit that is cited
 _INSIDE = re.compile(r"[\d^,;–\- \t]{0,120}+")
 _BLANKS = 8  # before a citation, that go with it where it is taken out
 _TOKEN = re.compile(rf"```|`|\n|[ \t]{{0,{_BLANKS}}}\[({_INSIDE.pattern})\]")

@@ -44,8 +44,8 @@ _RERANK = click.option(
     "pairs",
     multiple=True,
     metavar="KEY=VALUE",
-    help="search only documents that match; KEY is source, url_prefix, path, language, content_type, from, to or "
-    "meta.NAME; repeat a key to allow several values",
+    help="search only documents that match; KEY is source, url_prefix, path, language, content_type, version, from, "
+    "to or meta.NAME; repeat a key to allow several values",
 )
 @_RERANK
 @click.option("--explain", is_flag=True, help="say of each hit why it is where it is")

@@ -5,8 +5,9 @@ and `choose` leaves out near-duplicates and passages above the limit of a docume
 "best first" is by score, and by row where scores are equal.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from embedder.model.tokenizer import KNOWN
 from embedder.text_embedder import Embedder
 from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
+from indexer.versions import Edition, order
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
 
@@ -27,6 +29,7 @@ _DISTRUST = 6.0  # less weight by this, times what the share is above
 _LEAST_TRUST = 0.08
 _USUAL_PIECES = 24
 _AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
+_ANSWERS = 0.5  # of the score of a page's best passage, by which that of a newer version answers as well
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
 _SLICE = 64  # passages whose tokens are compared between two looks at the deadline
 
@@ -204,17 +207,27 @@ class Choice:
     documents: npt.NDArray[np.integer]  # of each candidate
     folded: dict[int, list[int]]  # by index into the ranking
     left_out: dict[int, int]  # by document: passages that were compared, and are above its limit
+    older: dict[int, dict[str, int]]  # by index: the best passage of its page by version, the newest first
 
 
-def choose(ranking: Ranking, facts: RowFacts, *, k: int, per_document: int = 0) -> Choice:
-    """Choose k candidates of a ranking, or fewer if there are no more; 0 is for any number of one document."""
+def choose(
+    ranking: Ranking, facts: RowFacts, *, k: int, per_document: int = 0, editions: Sequence[Edition | None] = ()
+) -> Choice:
+    """Choose k candidates of a ranking, or fewer if there are no more; 0 is for any number of one document.
+
+    `editions` are those of all candidates, in a collection that has versions.
+    """
     count = len(ranking.rows)
+    older, hidden = fold_versions(ranking, editions)
+    is_shown = np.ones(count, np.bool_)
+    is_shown[hidden] = False
     compared = min(count, _AHEAD * k)
     while True:
         leaders = np.arange(compared, dtype=np.int64)
-        leaders[:_COMPARED] = collapse(facts.signatures[: min(compared, _COMPARED)])
+        shown = np.flatnonzero(is_shown[:compared])[:_COMPARED]
+        leaders[shown] = shown[collapse(facts.signatures[shown])]
         is_leader = leaders == np.arange(compared)
-        chosen = np.flatnonzero(is_leader)
+        chosen = np.flatnonzero(is_leader & is_shown[:compared])
         beyond = chosen[:0]
         if per_document:
             documents = facts.documents[chosen]
@@ -231,7 +244,28 @@ def choose(ranking: Ranking, facts: RowFacts, *, k: int, per_document: int = 0) 
         folded.setdefault(int(leaders[index]), []).append(index)
     documents, counts = np.unique(facts.documents[beyond], return_counts=True)
     left_out = dict(zip(documents.tolist(), counts.tolist(), strict=True))
-    return Choice(chosen[:k], facts.documents, folded, left_out)
+    return Choice(chosen[:k], facts.documents, folded, left_out, older)
+
+
+def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], Rows]:
+    """Return the best passage of a page in each other version, by the passage that stands for them, and all these.
+
+    The best passage of the newest version stands for them, unless it answers less than half as well as the best one.
+    """
+    pages: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for index, edition in enumerate(editions):
+        if edition:
+            pages.setdefault(edition.page, {}).setdefault(edition.version, []).append(index)
+    older, hidden = dict[int, dict[str, int]](), list[int]()
+    for versions in pages.values():
+        least = _ANSWERS * ranking.scores[min(chain(*versions.values()))]
+        newest, *others = sorted(versions, key=order, reverse=True)
+        while others and ranking.scores[versions[newest][0]] < least:
+            newest, *others = others
+        if others:
+            older[versions[newest][0]] = {version: versions[version][0] for version in others}
+            hidden += chain(*(versions[version] for version in others))
+    return older, np.array(hidden, np.int64)
 
 
 def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> Rows:

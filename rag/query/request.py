@@ -14,6 +14,7 @@ from indexer.errors import FilterError as FilterError  # for packages that may n
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
 from indexer.generation.manifest import DEFAULT
+from indexer.versions import narrowed
 from rag.decoding import SOMETHING
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rerank: Annotated[
         bool, Meta(description="whether a cross-encoder reads the best candidates; takes tens of milliseconds")
     ] = False
+    links: Annotated[bool, Meta(description="whether each hit has an address at which browsers mark its text")] = False
     explain: Annotated[bool, Meta(description="whether each hit says why it is where it is")] = False
     filter: Annotated[FilterFields, Meta(description="which documents may be found", extra_json_schema=_FILTER)] = None
 
@@ -93,8 +95,14 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:
-    """Return a filter without its readers where no document of a generation has an access list; None for all."""
-    if only is None or manifest.is_restricted:
+    """Return a filter as a generation applies it; None for all.
+
+    It is without its readers where no document has an access list, and has addresses for versions.
+    """
+    if only is None:
+        return None
+    only = narrowed(only, manifest.versions)
+    if manifest.is_restricted:
         return only
     bare = only.without_readers()
     return bare if bare.conditions() else None

@@ -21,7 +21,8 @@ if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
 
 Span = tuple[int, int]
 MOST_SHARES = 10  # values of a facet, the most frequent ones
-FACETS = ("source", "language", "content_type", "path")  # each is also the name of a filter, which takes its values
+# each is also the name of a filter, which takes its values
+FACETS = ("source", "language", "content_type", "path", "version")
 _SAME = 1e-6  # between scores
 _BOUNDS = {"excluded": "without", "required": "only with"}  # in words
 
@@ -58,8 +59,15 @@ class Explanation(TypedDict):
     tokens: Annotated[Part | None, Meta(description="by late interaction")]
     fused: Annotated[float, Meta(description="sum of scaled × weight of the parts")]
     steps: Annotated[list[Step], Meta(description="what changed the score afterwards, in order")]
-    folded: Annotated[int, Meta(description="passages with the same text, left out for this one")]
+    folded: Annotated[int, Meta(description="passages with the same text, or of the page in other versions, left out")]
     left_out: Annotated[int, Meta(description="passages of its document that `per_document` left out")]
+
+
+class OtherVersion(TypedDict):
+    """Where the page of a hit is in another version."""
+
+    version: str
+    url: str
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -80,6 +88,11 @@ class Hit(msgspec.Struct, frozen=True):
     content_type: str
     metadata: Annotated[dict[str, Any], Meta(description="the user's own: texts, or lists of texts")]
     duplicates: Annotated[list[str], Meta(description="urls of passages with the same text, left out for this one")]
+    version: Annotated[str | None, Meta(description="of the manual, where its address has one, such as `17`")] = None
+    also: Annotated[
+        list[OtherVersion], Meta(description="the page in other versions that were found, newest first")
+    ] = []
+    link: Annotated[str | None, Meta(description="with `links`: `url`, at which browsers mark the text")] = None
     section_text: Annotated[str | None, Meta(description="the passage with its section, for `expand`")] = None
     document: Annotated[str, Meta(description="id of the document, the same in every generation")] = ""
     more: Annotated[int, Meta(ge=0, description="passages of this document that `per_document` left out")] = 0
@@ -168,7 +181,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
         tokens=parts["tokens"],
         fused=row["fused"],
         steps=steps,
-        folded=len(choice.folded.get(index, ())),
+        folded=len(choice.folded.get(index, ())) + len(choice.older.get(index, {})),
         left_out=choice.left_out.get(int(choice.documents[index]), 0),
     )
 
@@ -189,7 +202,7 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
     yield "Place", "; ".join(places)
 
 
-def count_facets(documents: "Iterable[DocumentFacts]") -> dict[str, list[Share]]:
+def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
     """Count documents by each of FACETS, the most frequent value first; a value that is not known is not counted.
 
     `path` has the folders one level below the one that all documents share, so that each choice narrows further.
@@ -199,6 +212,7 @@ def count_facets(documents: "Iterable[DocumentFacts]") -> dict[str, list[Share]]
     shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False)))
     values: dict[str, list[str | None]] = {name: [getattr(facts, name) for facts in documents] for name in FACETS[:3]}
     values["path"] = ["/" + "/".join(parts[: shared + 1]) if len(parts) > shared else None for parts in folders]
+    values["version"] = [*versions]
     shares = {}
     for name, of_documents in values.items():
         counts = Counter(value for value in of_documents if value)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 from msgspec.structs import asdict, replace
@@ -25,6 +26,7 @@ from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.rows import TermHits
 from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
+from indexer.versions import Edition, edition_at
 from rag.decoding import decode
 from rag.errors import FieldError, NotConfigured
 from rag.query.ranking import (
@@ -40,9 +42,20 @@ from rag.query.ranking import (
     trust_in_meaning,
 )
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
-from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
+from rag.query.results import (
+    AlsoSearched,
+    Answer,
+    Hit,
+    OtherVersion,
+    RerankCounts,
+    Suggestion,
+    count_facets,
+    explain,
+    headed,
+)
 from rag.query.served_model import WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
 from rag.query.synonyms import read_synonyms
+from rag.query.text_fragment import link_to_text
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
@@ -108,6 +121,7 @@ class Retriever:
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
         self._reranker = reranker
+        self._edition_of: dict[int, Edition | None] = {}  # by document, as far as they were found
         self._threads = ThreadPoolExecutor(_TERM_SEARCHES, thread_name_prefix="terms")
 
     def warm(self) -> None:
@@ -224,11 +238,19 @@ class Retriever:
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
         """Choose k candidates, or the hits up to the end of the page and one more, which says that there is another."""
         began, request = time.perf_counter(), search.request
+        facts = self.generation.row_facts(ranking.rows)
+        editions: list[Edition | None] = []
+        if versions := self.generation.manifest.versions:
+            documents = facts.documents.tolist()
+            new = self.generation.facts([*{*documents} - self._edition_of.keys()])
+            self._edition_of |= {number: edition_at(document.url, versions) for number, document in new.items()}
+            editions = [self._edition_of[number] for number in documents]
         choice = choose(
             ranking,
-            self.generation.row_facts(ranking.rows),
+            facts,
             k=k or request.offset + request.k + 1,
             per_document=PER_DOCUMENT if request.per_document is None else request.per_document,
+            editions=editions,
         )
         if not k:
             search.spent("fuse", began)
@@ -241,12 +263,18 @@ class Retriever:
         has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
         close = is_close(terms.asked, judged, self._close)
+        if request.links:
+            hits = [
+                replace(hit, link=link_to_text(hit.url, hit.content_type, hit.text, hit.highlights)) for hit in hits
+            ]
         if request.explain:
             hits = self._explain(search, ranking, choice, hits)
         facets = None
         if request.facets:
             documents = np.unique(choice.documents[: ranking.first][:COUNTED])
-            facets = count_facets(generation.facts(documents.tolist()).values())
+            editions = map(self._edition_of.get, documents.tolist())
+            versions = [edition.version for edition in editions if edition]
+            facets = count_facets(generation.facts(documents.tolist()).values(), versions)
         search.spent("total", search.began)
         return Answer(
             query=request.query,
@@ -276,9 +304,12 @@ class Retriever:
             choice.folded.get(index, ())[:_DUPLICATES_SHOWN] if place >= request.offset else ()
             for index, place in zip(indices, places, strict=True)
         ]
-        chunks = generation.chunks(ranking.rows[indices + [index for group in folded for index in group]])
+        older = [choice.older.get(index, {}) for index in indices] if choice.older else []
+        chunks = generation.chunks(ranking.rows[[*indices, *chain(*folded, *(group.values() for group in older))]])
         rows, scores = ranking.rows[indices].tolist(), ranking.scores[indices].tolist()
-        urls = iter([chunk.url for chunk in chunks[len(indices) :]])
+        others = iter(chunks[len(indices) :])
+        duplicates = [[next(others).url for _ in group] if group else [] for group in folded]
+        also = [[OtherVersion(version=each, url=next(others).url) for each in group] for group in older]
         documents, columns = choice.documents[indices].tolist(), ranking.columns
         nothing = [math.nan] * len(indices)
         parts = {name: columns[name][indices].tolist() if name in columns else nothing for name in _PARTS}
@@ -287,6 +318,7 @@ class Retriever:
         for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the other chunks are duplicates
             of_part = {name: None if math.isnan(values[number]) else values[number] for name, values in parts.items()}
             of_part["lexical"] = of_part["lexical"] or None
+            edition = self._edition_of.get(documents[number])
             expands = request.expand == "section" and place >= request.offset
             hits.append(
                 Hit(
@@ -303,7 +335,9 @@ class Retriever:
                     date=chunk.date,
                     content_type=chunk.content_type,
                     metadata=chunk.metadata,
-                    duplicates=[next(urls) for _ in folded[number]] if folded[number] else [],
+                    duplicates=duplicates[number],
+                    version=edition.version if edition else None,
+                    also=also[number] if also else [],
                     section_text=generation.section(rows[number]) if expands else None,
                     document=document_id(chunk.document_url),
                     more=choice.left_out.get(documents[number], 0),

@@ -5,7 +5,9 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from rag.query.text_fragment import link_to_text
 from tests.browser.parts import EVIL, LONG, box, titles
+from tests.indexer.server import Site
 from tests.web.fakes import make_hit
 
 pytestmark = pytest.mark.browser
@@ -47,6 +49,21 @@ def test_a_section_can_be_read_in_place(page, retriever):
     page.keyboard.press("Enter")
     expect(page.locator(".passage")).to_have_count(0)
     expect(page.locator(".text")).to_contain_text("Words before. A partial index is here. Words after.")
+
+
+def test_a_hit_opens_at_its_text_on_a_page_without_anchors(page, retriever):
+    site, text = Site(), "The zebra parameter limits how much memory a session takes."
+    around = "<p>Something else is said here.</p>" * 100
+    site.pages(
+        tall=f"{around}<p>The <b>zebra</b>&nbsp;para&shy;meter limits how much\nmemory a session takes.</p>{around}"
+    )
+    url = f"{site.url}/tall"
+    retriever.hits = [make_hit(url=url, link=link_to_text(url, "text/html", text, []))]
+    page.goto("/?q=zebra")
+    titles(page).get_by_role("link").click()
+    page.wait_for_function("scrollY > 1000")
+    expect(page.locator("b")).to_be_in_viewport()
+    site.close()
 
 
 @pytest.mark.parametrize("clipboard", [True, False])

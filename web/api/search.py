@@ -134,7 +134,7 @@ def answer() -> Response:
     give_back = take_slot("answers", MOST_AT_ONCE, full)
     try:
         text = search_text(asked.query, asked.history, MAX_QUERY_CHARS)
-        found = requests.run(structs.replace(asked.search, query=text), via="answer")
+        found = requests.run(structs.replace(asked.search, query=text, links=True), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
         from rag.answer.completion import write_answer  # brings an HTTP client, which not every server needs
 

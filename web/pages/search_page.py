@@ -31,7 +31,7 @@ from web.openapi import HTML, Operation
 from web.pages.snippets import make_section, make_snippet
 
 ALSO = 3  # addresses of the same passage that are shown
-HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder"}
+HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder", "version": "Version"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _KINDS = {
     "Book": "application/epub+zip",
@@ -178,7 +178,7 @@ def index() -> str:
         created = index.get("created_at")
         day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
-    search = structs.replace(search, facets=True, expand="section" if opened else "none")
+    search = structs.replace(search, facets=True, links=True, expand="section" if opened else "none")
     answer = requests.run(search, via=None if opened else "page")  # which repeats what is shown, with more of it
     return render_template("page.html", **g.form, **_shown(answer, asked), opened=opened, asked=asked)
 
@@ -230,6 +230,7 @@ def _pages(hits: Iterable[Hit], asked: PageSearch) -> list[dict[str, Any]]:
             "place": asked.places.of(url),
             "language": group[0].language,
             "date": group[0].date,
+            "version": group[0].version,
             "passages": [_passage(hit, asked) for hit in group],
             "more": group[-1].more,  # passages of it that were left out
             "all": asked.address([*others, ("url_prefix", url)], per_document="0"),
@@ -257,13 +258,14 @@ def _passage(hit: Hit, asked: PageSearch) -> dict[str, Any]:
         "citation": BIDI_CONTROLS.sub("", citation),
         "also": [asked.places.link_to(url) for url in hit.duplicates[:ALSO]],
         "beyond": len(hit.duplicates[ALSO:]),
+        "versions": [(each["version"], asked.places.link_to(each["url"])) for each in hit.also],
     }
 
 
 def _link(hit: Hit, asked: PageSearch) -> Link:
     """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
-        return asked.places.link_to(hit.url)
+        return asked.places.link_to(hit.link or hit.url)
     kept: dict[str, Any] = requests.collection_field(asked.search.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.search.query, **kept, _anchor="passage")
     return Link(address, asked.places.of(hit.url))

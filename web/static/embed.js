@@ -290,7 +290,7 @@
 
   async function ask(query, signal) {
     const { collection, k } = script.dataset;
-    const body = { query, k: Number.parseInt(k, 10) || 8, collection: collection || "default" };
+    const body = { query, links: true, k: Number.parseInt(k, 10) || 8, collection: collection || "default" };
     const reply = await send("search", signal, { method: "POST", body: JSON.stringify(body) });
     return { status: reply.status, answer: reply.ok ? await reply.json() : null };
   }
@@ -361,7 +361,7 @@
   }
 
   function row(hit, place) {
-    const address = addressOf(hit.url);
+    const address = addressOf(hit.link || hit.url);
     const title = hit.title || (address ? hit.url : hit.url.replace(/.*\//, "")); // of a file its name alone
     const within = hit.section + PATH;
     const path = (within.startsWith(hit.title + PATH) ? within.slice(hit.title.length + PATH.length) : within).slice(0, -PATH.length);

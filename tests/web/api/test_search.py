@@ -72,7 +72,7 @@ def test_every_option_and_filter_by_post_and_get(client, retriever):
     assert client.get("/", query_string=[("q", "a"), ("collection", "notes"), *PARAMETERS]).status_code == 200
     by_post, by_get, by_page = retriever.requests
     assert by_post == by_get == SearchRequest("a", filter=Filter.parse(FIELDS), **options)
-    assert by_page == structs.replace(by_post, per_document=None, expand="none", facets=True)
+    assert by_page == structs.replace(by_post, per_document=None, expand="none", facets=True, links=True)
     grouped = {name: [value for other, value in PARAMETERS if other == name] for name, _ in PARAMETERS}
     assert parameters_of(filter_of_parameters(grouped)) == PARAMETERS
     assert filter_of_parameters({}) is None
