@@ -59,7 +59,7 @@ def assert_refused(folder: Path, name: str) -> None:
     [
         {"schema_version": 1}, {"schema_version": "1"}, {"id": 3}, {"counts": {"documents": 2}}, {"files": {}},
         {"files": {"documents.sqlite": {"sha256": "x", "size": 1}}}, {"files": {"../../etc/passwd": {}}},
-        {"sources": [1]}, {"settings": []}, b"[]", b"[" * 100_000, b"\xff",
+        {"sources": [1]}, {"settings": []}, {"analysis": 1}, b"[]", b"[" * 100_000, b"\xff",
     ],
 )  # fmt: skip
 def test_manifests_that_say_nonsense(folder: Path, change: dict[str, object] | bytes) -> None:

@@ -1,7 +1,7 @@
 """Text to terms, the one definition for passages and queries; which words tell passages apart, and which are marked.
 
 A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by those
-of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as
+of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as getUserById,
 max_connections or --no-cache is a term, and so are its parts; a letter with a sign, such as C++, is a term alone.
 """
 
@@ -82,6 +82,8 @@ _WORD = re.compile(
 )
 _FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
 _SPACELESS_RUN = re.compile(f"[{_SPACELESS}]+")
+_HUMP = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_HUMPED = re.compile(r"\b(?:[A-Z]*+[a-z0-9_]++[A-Z]|[A-Z]{2,}+[a-z])\w*", re.ASCII)  # what may have more than one
 _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 
 
@@ -188,11 +190,22 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
         terms.append(piece if is_english else fold(piece))
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(map(fold, pieces))[:_LONGEST_WORD])
+    if _HUMPED.match(word):
+        terms += chain.from_iterable(TERMS[language][part.lower()] for one in word.split("_") for part in _humps(one))
     return tuple(terms)
 
 
 def _stem(word: str, language: str) -> str:
     return _HINDI_ENDING.sub("", word) if language == "hi" else str(_stemmers[language].analyze(word)[0])
+
+
+def _humps(name: str) -> list[str]:
+    """Return the parts of a name that begin with capitals: getUserById, HTTPServer2; not PostgreSQL, DNAs, iPhone."""
+    humps = _HUMP.findall(name) if name.isascii() and len(name) <= _LONGEST_WORD else []
+    match [hump for hump in humps if hump.isalpha()]:
+        case [first, second, *others] as words if min(map(len, words)) > 1:
+            return humps if others or first.islower() or (len(second) > 2 and not second.isupper()) else []
+    return []
 
 
 def is_stop_word(word: str, language: str) -> bool:
@@ -310,13 +323,15 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     candidates, is_marked = _marks(marked)
     if rules == ENGLISH and candidates and plain.isascii():
         # In ASCII text, marked words, of which there are few, are looked for: three times as fast.
-        return [
+        found = [
             match.span()
             for match in candidates["_" in plain].finditer(plain.lower())
             if is_marked[match[0]]
             and not (len(match[0]) == 1 and match[0].isalpha() and _END_SIGN.match(plain, match.end()))
         ]
-    found: list[Span] = []
+        by_parts = [match.span() for match in _HUMPED.finditer(plain) if is_marked[match[0]]]
+        return sorted({*found, *by_parts}) if by_parts else found
+    found = []
     for match in words(text).finditer(text):
         if marked.isdisjoint(TERMS[rules][match[0]]):
             continue

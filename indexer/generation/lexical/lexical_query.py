@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ _CODE = re.compile(
     r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
     r"(?<!\S)[()\[\].*/+~^%#@]+(?!\S)"
 )
+_NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
@@ -181,7 +182,7 @@ def read_query(
             if not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
-        pairs=tuple(dict.fromkeys(readings_of(pair, languages) for pair in pairs)),
+        pairs=tuple(dict.fromkeys(readings_of(pair, languages) for pair in [*pairs, *_names(parsed.words)])),
         asked=asked,
         marked=wanted.union(*chain(*phrases)),
         rules=_rules_of(searched, languages),
@@ -189,6 +190,16 @@ def read_query(
         meaning=parsed.meaning,
         did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector else None,
     )
+
+
+def _names(text: str) -> list[list[str]]:
+    """Return the words of names of several words, which tell more side by side: os.path.join, std::vector, node->next.
+
+    Prose has hyphens, too; they make a name where there is no other word: apt-get.
+    """
+    names = [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]
+    alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
+    return [words(name).findall(name)[:_LONGEST_PHRASE] for name in alone]
 
 
 class _Expanded(NamedTuple):
@@ -326,7 +337,8 @@ def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
         terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
     forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")  # a mark alone is one in some only
-    return tuple(filter(None, (tuple(filter(None, dict.fromkeys(different))) for different in forms)))
+    found = tuple(filter(None, (tuple(filter(None, dict.fromkeys(different))) for different in forms)))
+    return tuple(form for form in found if not analysis.STOP_WORDS.issuperset(form)) or found  # user_by_id
 
 
 _FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(

@@ -15,6 +15,10 @@ from indexer.generation.lexical.lexical_query import read_query
         ("Indexes INDEXING indexed", "index index index"),
         ("Größe naïve CAFÉ Cafe\u0301 ﬁle İstanbul", "gross naiv cafe cafe file istanbul"),
         ("set max_connections; __init__", "set max_connections max connect init"),
+        ("getUserById", "getuserbyid get user by id"),
+        ("HTTPServer2 toJSON", "httpserver2 http server 2 tojson to json"),
+        ("set_maxPoolSize", "set_maxpoolsize set maxpools max pool size"),
+        ("PostgreSQL DNAs iPhone E0308 MAX", "postgresql dnas iphon e0308 max"),
         ("C++ 3.14 don't", "c++ 3 14 don t"),
         ("ключ Ёлка", "ключ елка"),
         ("हिन्दी भाषा", "हिन्दी भाषा"),
@@ -68,6 +72,8 @@ def test_a_long_query_has_a_bounded_number_of_phrases():
         ("what is it", "What it is", ["What", "it", "is"]),
         ("größe", "Die GRÖSSE", ["GRÖSSE"]),
         ("max connections", "set max_connections = 5", ["max_connections"]),
+        ("user by id", "Users: getUserById(by)", ["Users", "getUserById"]),
+        ("getUserById", "by getUserById", ["getUserById"]),
         ('"dead tuples" vacuum', "The dead are tuples; Vacuum", ["dead", "tuples", "Vacuum"]),
         ('"to be" or not', "to be or not", ["to", "be"]),
         ("世界", "世よ 世 界 世界世", ["世界"]),
@@ -176,7 +182,7 @@ def word_by_word(query: str, text: str) -> list[tuple[int, int]]:
     ],
 )
 def test_the_words_a_reader_would_find(query):
-    for text in TEXTS:
+    for text in [*TEXTS, "someTry: exceptTypes, (HTTPClauses), a_useOf_Names PostgreSQL"]:
         assert spans(read_query(query).marked, text) == word_by_word(query, text)
 
 

@@ -1,5 +1,6 @@
 import math
 import random
+import re
 import shutil
 from itertools import product
 from pathlib import Path
@@ -68,6 +69,19 @@ def rows(reader: LexicalReader, query: str, k: int = 10) -> list[int]:
 )
 def test_what_a_query_finds(reader, query, found):
     assert set(rows(reader, query)) == found
+
+
+NAMES = "getUserById HTTPServer2 max_connections keep-alive-timeout os.path.join std::vector obj->field --dry-run"
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_a_name_is_found_whole_and_by_its_parts(tmp_path: Path, name: str) -> None:
+    parts = re.findall("[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+", name)
+    apart = f"{' of the '.join(parts)}, {' or '.join(reversed(parts))}"
+    reader = LexicalReader(write(tmp_path / "lexical", [apart, f"What {name} does with another value", *TEXTS]))
+    for query in (name, f'"{name}"'):
+        assert rows(reader, query)[0] == 1
+    assert 1 in rows(reader, " ".join(parts))
 
 
 def test_a_passage_of_average_length_with_each_word_once_scores_the_sum_of_idf(tmp_path):

@@ -3,8 +3,10 @@
 import pytest
 
 from indexer.errors import SynonymsError
+from indexer.generation.lexical.analysis import spans
 from indexer.generation.lexical.lexical_query import parse_query, read_query
 from rag.query.synonyms import parse_synonyms
+from tests.linear import check_linear, repeated
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,27 @@ def test_characters_that_nobody_sees_do_not_matter() -> None:
     parsed = parse_query("Schiff\u00adfahrt \u200bمی\u200cخواهم -❤\ufe0f")
     assert parsed.meaning == "Schifffahrt میخواهم -❤"
     assert "\u00ad" not in parsed.words
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("how do I use os.path.join", [("os", "path", "join")]),
+        ("std::vector vs node->next", [("std", "vector"), ("node", "next")]),
+        ("keep-alive-timeout", [("keep", "aliv", "timeout")]),
+        ("a thing that is well-known to everybody here", []),
+        ("--dry-run", []),
+        ("end. Begin", []),
+    ],
+)
+def test_words_of_a_name_tell_more_side_by_side(query: str, names: list[tuple[str, ...]]) -> None:
+    assert [readings[0] for readings in read_query(query).pairs] == names
+    assert read_query("user_by_id").words == (("user_by_id",), ("user",), ("id",))
+
+
+@pytest.mark.parametrize("unit", ["a.", "a-", "a::", "getUser", "aB ", "A"])
+def test_names_are_read_in_linear_time(unit: str) -> None:
+    check_linear(lambda text: spans(read_query(text).marked, text), repeated(unit), 1 << 18)
 
 
 RULES = r"""
