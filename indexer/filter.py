@@ -7,7 +7,7 @@ stores mean the same by a filter: each puts its `conditions` in its own terms.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, NamedTuple
@@ -172,6 +172,25 @@ class Filter:
             if () not in each:  # an alternative without conditions allows every document
                 found += each[0] if len(each) == 1 else (AnyOf(each),)
         return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class EachFilter(Filter):
+    """A filter for each of several collections that are searched as one; None where all of its documents are allowed.
+
+    As one filter it is any of them: what knows the collection of a document looks at the parts.
+    """
+
+    parts: tuple[Filter | None, ...] = ()
+
+    def conditions(self) -> tuple[Condition, ...]:
+        """Return what must hold of a document of any of the collections."""
+        return Filter.any_of(part or Filter() for part in self.parts).conditions()
+
+
+def parts_of(only: Filter | None, count: int) -> Sequence[Filter | None]:
+    """Return the filters of so many collections; one that has no parts is that of each."""
+    return only.parts if isinstance(only, EachFilter) else [only] * count
 
 
 def terms_of(document: Document) -> list[str]:

@@ -37,19 +37,19 @@ class Generation:
             manifests.check_files(folder, self.manifest)
         counts = self.manifest.counts
         self._vectors = VectorReader(folder / VECTORS)
-        self._lexical = LexicalReader(folder / LEXICAL, self.manifest.languages)
+        self.lexical = LexicalReader(folder / LEXICAL, self.manifest.languages)
         self._documents = DocumentReader(folder / DOCUMENTS)
         self._rows = read_array(folder / ROWS, ROW)
         self.tokens = TokenReader(folder, counts.chunks) if TOKENS in self.manifest.files else None
         self.select = lru_cache(FILTERS)(self._documents.select)
-        self._find_headings = manifests.guarded(folder / LEXICAL, self._lexical.headings.find)
-        self.read_query = self._lexical.read
+        self._find_headings = manifests.guarded(folder / LEXICAL, self.lexical.headings.find)
+        self.read_query = self.lexical.read
         self.vectors = self._vectors.vectors
         self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
         self.terms_take_long = counts.chunks >= MANY_CHUNKS  # longer than handing them to another thread
         for name, found, wanted in (
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),
-            (LEXICAL, self._lexical.count, counts.chunks),
+            (LEXICAL, self.lexical.count, counts.chunks),
             (ROWS, len(self._rows), counts.chunks),
             (DOCUMENTS, (self._documents.documents, self._documents.chunks), (counts.documents, counts.chunks)),
         ):
@@ -80,14 +80,14 @@ class Generation:
         """
         allowed = self.select(only) if only else None
         if terms is not None and terms.is_bounded:
-            within = self._lexical.within(terms.required, terms.excluded)
+            within = self.lexical.within(terms.required, terms.excluded)
             allowed = within if allowed is None else within & allowed
         return self._vectors.search(vector, k, allowed)
 
     def search_terms(self, terms: LexicalQuery, k: int, only: Filter | None = None) -> TermHits:
         """Find the k chunks that match the words of a query best; see `LexicalReader.search`."""
-        scores, rows = self._lexical.search(terms, k, only, self.select(only) if only else None)
-        return TermHits(scores, rows, self._lexical.idf_sum(terms))
+        scores, rows = self.lexical.search(terms, k, only, self.select(only) if only else None)
+        return TermHits(scores, rows, self.lexical.idf_sum(terms))
 
     def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
         """Return titles and headings that go on as was typed, see `Headings.find`."""

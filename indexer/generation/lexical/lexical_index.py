@@ -5,12 +5,13 @@ spaces. Its Python binding visits every posting of every term (nothing is pruned
 postings, and hardly the number of hits.
 """
 
+import json
 import math
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -21,11 +22,11 @@ import tantivy
 from tantivy import Occur, Query
 
 from indexer.errors import IndexUnwritable
-from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
+from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm, parts_of
 from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Key, Value, all_rules
 from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Rules, Synonyms, Terms, read_query
-from indexer.generation.lexical.lexical_writer import day_number
-from indexer.generation.lexical.vocabulary import Headings, Vocabulary
+from indexer.generation.lexical.lexical_writer import META, day_number
+from indexer.generation.lexical.vocabulary import Headings, Vocabulary, likeliest
 from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
@@ -55,32 +56,37 @@ class LexicalReader:
         It is only read, and may be deleted afterwards. Raises IndexCorrupt, and IndexUnwritable where there is no room
         for a temporary folder.
         """
-        self._folder = folder
-        searcher, self._schema = _open(folder)
-        self._search = guarded(folder, searcher.search)
-        self._fast_field_values = guarded(folder, searcher.fast_field_values)
-        doc_freq = guarded(folder, searcher.doc_freq)
-        self.count: int = searcher.num_docs  # chunks
+        self._open([folder], languages)
         try:
             self._tests(Filter(source=("",), date_from="2000-01-01"))
             self._find(self._any([("a",)], {}), 1)
         except ValueError as error:
-            raise corrupt(self._folder, "is a lexical index of another kind") from error
+            raise corrupt(self.folder, "is a lexical index of another kind") from error
         self.headings, vocabulary = Headings(folder), Vocabulary(folder)
-        # Caches of functions that do not know this object: one that refers to itself, and so its files, would stay
-        # until the garbage collector runs.
-        self._corrections_among = guarded(folder, vocabulary.corrections)
-        self._corrections_of = Cache(_CORRECTED, self._corrections_among)
-        self._frequency = Cache[str, int](_FREQUENCIES, partial(doc_freq, "text")).__getitem__
+        self.corrections_among = guarded(folder, vocabulary.corrections)
+        self._corrections_of = Cache(_CORRECTED, self.corrections_among)
         self._bounds: dict[Bounds, RowSet] = {}
-        self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
         self._terms_among = Cache[Filter, dict[str, bool]](_FILTERS, lambda only: {})
+
+    def _open(self, folders: Sequence[Path], languages: Sequence[str]) -> None:
+        """Open folders as one index, whose words are counted over all of them and whose rows are numbered through."""
+        self.folder = folder = folders[0]
+        searcher, self._schema, self._segments = _open(folders)
+        self._search = guarded(folder, searcher.search)
+        # Functions and caches that do not know this object: one that refers to itself, and so its files, would stay
+        # until the garbage collector runs.
+        self._rows_at: Callable[[list[Any]], list[Any]] = partial(guarded(folder, searcher.fast_field_values), "row")
+        doc_freq = guarded(folder, searcher.doc_freq)
+        self.count: int = searcher.num_docs  # chunks
+        self._starts = np.zeros(1, np.int64)  # first row of each folder
+        self._frequency = Cache[str, int](_FREQUENCIES, partial(doc_freq, "text")).__getitem__
+        self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
         spoken = {each: doc_freq("term", f"language:{each}") for each in languages if each != ENGLISH}
         if ENGLISH in languages or not spoken:  # of unknown languages, too
             spoken[ENGLISH] = self.count - sum(spoken.values())
         # how many passages are in each language, the most frequent one first
-        self._passages: Mapping[str, int] = dict(sorted(spoken.items(), key=lambda item: (-item[1], item[0])))
-        self._languages = all_rules(self._passages)
+        self.passages: Mapping[str, int] = dict(sorted(spoken.items(), key=lambda item: (-item[1], item[0])))
+        self._languages = all_rules(self.passages)
 
     def read(
         self,
@@ -95,16 +101,12 @@ class LexicalReader:
         the passages that the filter `only` allows count as known, and are corrections.
         """
 
-        def is_known(term: str) -> bool:
-            if not self._frequency(term) or only is None:
-                return self._frequency(term) > 0
-            has_term = (Occur.Must, self._term("text", term))
-            return _remembered(self._terms_among[only], _TERMS, term, lambda: self._has([has_term, *self._tests(only)]))
+        is_known = partial(self.is_known, only)
 
         def corrections(word: str) -> tuple[str, ...]:
             if not word[1:].islower():  # capitals within a word make it a name
                 return ()
-            found = self._corrections_of[word] if only is None else self._corrections_among(word, is_known_word)
+            found = self._corrections_of[word] if only is None else self.corrections_among(word, is_known_word)
             alike = [
                 each.word
                 for each in found
@@ -116,7 +118,15 @@ class LexicalReader:
             return any(is_known(term) for language in self._languages for term in TERMS[language][word])
 
         lookups = Lookups(is_known, is_word or (lambda word: False), corrections)
-        return read_query(query, self._passages, lookups, synonyms)
+        return read_query(query, self.passages, lookups, synonyms)
+
+    def is_known(self, only: Filter | None, term: str) -> bool:
+        """Return whether a passage that a filter allows has a term."""
+        return self._frequency(term) > 0 and (only is None or self._is_allowed(only, term))
+
+    def _is_allowed(self, only: Filter, term: str) -> bool:
+        has_term = (Occur.Must, self._term("text", term))
+        return _remembered(self._terms_among[only], _TERMS, term, lambda: self._has([has_term, *self._tests(only)]))
 
     def search(
         self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
@@ -191,22 +201,23 @@ class LexicalReader:
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
         """Return the BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
-        tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(rows.tolist()))]
+        numbers = rows - self._starts[np.searchsorted(self._starts, rows, side="right") - 1]  # in their folders
+        tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(numbers.tolist()))]
         among = Query.const_score_query(Query.boolean_query(tests), 0.0)
         both = Query.boolean_query([(Occur.Must, among), (Occur.Must, self._any(words, rules))])
-        found_scores, found_rows = self._find(both, len(tests))
+        found_scores, found_rows = self._find(both, len(tests) * len(self._starts))
         scores = np.zeros(len(rows), dtype=np.float32)
-        order = np.argsort(rows)
-        scores[order[np.searchsorted(rows, found_rows, sorter=order)]] = found_scores
+        order, meant = np.argsort(rows), np.isin(found_rows, rows)
+        scores[order[np.searchsorted(rows, found_rows[meant], sorter=order)]] = found_scores[meant]
         return scores
 
     def _find(self, query: Query, limit: int) -> ScoredRows:
         """Return scores float32 (n,), best first, and rows int64 (n,), n at most `limit`. Raises IndexCorrupt."""
         hits = self._search(query, max(1, min(limit, self.count)), count=False).hits
         scores, addresses = zip(*hits, strict=True) if hits else ((), ())
-        rows: list[Any] = self._fast_field_values("row", list(addresses))
+        rows = self._rows_at(list(addresses))
         if None in rows or max(rows, default=0) >= max(1, self.count):
-            raise corrupt(self._folder, f"has other rows than those of {self.count:,} chunks")
+            raise corrupt(self.folder, f"has other rows than those of {self.count:,} chunks")
         return np.array(scores, np.float32), np.array(rows, np.int64)
 
     def _has(self, tests: list[tuple[Occur, Query]]) -> bool:
@@ -281,6 +292,37 @@ class LexicalReader:
         return Query.term_query(self._schema, field, value, "basic")
 
 
+class JointReader(LexicalReader):
+    """Searches several folders as one: with the counts of words, and so the scores, of an index of all passages.
+
+    Their files are the segments of one index. A filter may be an `EachFilter`.
+    """
+
+    def __init__(self, readers: Sequence[LexicalReader]) -> None:
+        """Take readers of folders that are still there. Raises as `LexicalReader` does."""
+        self._readers = readers
+        self._open([each.folder for each in readers], [*chain(*(each.passages for each in readers))])
+        self._starts = np.cumsum([0, *(each.count for each in readers)])[:-1]
+        rows_at, first = self._rows_at, np.repeat(self._starts, self._segments).tolist()  # row of each segment's folder
+        self._rows_at = lambda at: [row + first[each.segment_ord] for row, each in zip(rows_at(at), at, strict=True)]
+        self.corrections_among = partial(likeliest, [each.corrections_among for each in readers])
+        self._corrections_of = Cache(_CORRECTED, self.corrections_among)
+
+    def _is_allowed(self, only: Filter, term: str) -> bool:
+        parts = parts_of(only, len(self._readers))
+        return any(each.is_known(part, term) for each, part in zip(self._readers, parts, strict=True))
+
+    def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
+        """Search deeper as long as too few rows are allowed: a term says nothing of the folder that a row is in."""
+        limit = k
+        while True:
+            scores, rows = super()._allowed(matching, limit, filter, allowed)
+            kept = np.ones(len(rows), np.bool_) if allowed is None else allowed.contains(rows)
+            if len(rows) < limit or np.count_nonzero(kept) >= k:
+                return scores[kept][:k], rows[kept][:k]
+            limit *= 4
+
+
 def _remembered(cache: dict[Key, Value], most: int, key: Key, make: Callable[[], Value]) -> Value:
     """Return a value out of a cache of at most so many, which is emptied when it is full."""
     found = cache.get(key)
@@ -291,20 +333,36 @@ def _remembered(cache: dict[Key, Value], most: int, key: Key, make: Callable[[],
     return found
 
 
-def _open(folder: Path) -> tuple[tantivy.Searcher, tantivy.Schema]:
-    """Open a folder through one of links to its files, as Tantivy makes a lock file next to what it opens."""
+def _open(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
+    """Open folders as one index, through links to their files, as Tantivy makes a lock file next to what it opens.
+
+    Returns how many segments each of them has, too.
+    """
+    segments: list[dict[str, Any]] = []
+    counts = []
+    links: dict[str, Path] = {}
+    for folder in folders:
+        try:
+            meta = json.loads((folder / META).read_bytes())
+            counts.append(len(meta["segments"]))
+            for segment in meta["segments"]:
+                name, present = f"{len(segments):032x}", segment["segment_id"].replace("-", "")  # a copy has the same
+                segments.append({**segment, "segment_id": name})
+                files = folder.resolve().glob(f"{present}.*")
+                links |= {name + path.name.removeprefix(present): path for path in files}
+        except OSError as error:
+            raise corrupt(folder, error.strerror or "cannot be read") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise corrupt(folder, "is not a readable lexical index") from error
     try:
-        paths = list(folder.resolve().iterdir())
-    except OSError as error:
-        raise corrupt(folder, error.strerror or "cannot be read") from error
-    try:
-        with tempfile.TemporaryDirectory(prefix="pilotlight-links-", ignore_cleanup_errors=True) as links:
-            for path in paths:
-                (Path(links) / path.name).symlink_to(path)
-            return _searcher(folder, links)
+        with tempfile.TemporaryDirectory(prefix="pilotlight-links-", ignore_cleanup_errors=True) as linked:
+            for name, path in links.items():
+                (Path(linked) / name).symlink_to(path)
+            (Path(linked) / META).write_text(json.dumps({**meta, "segments": segments}), encoding="utf-8")
+            return *_searcher(folders[0], linked), counts
     except OSError as error:
         raise IndexUnwritable(
-            f"opening {folder} needs a temporary folder: {error.strerror}; free some space, or set TMPDIR"
+            f"opening {folders[0]} needs a temporary folder: {error.strerror}; free some space, or set TMPDIR"
         ) from error
 
 

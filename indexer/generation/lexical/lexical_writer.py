@@ -14,7 +14,7 @@ from indexer.generation.lexical.analysis import ENGLISH, found_words, joined_ter
 from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
-_META = "meta.json"
+META = "meta.json"
 
 
 class LexicalWriter:
@@ -85,10 +85,10 @@ class LexicalWriter:
             self._writer.wait_merging_threads()
         except ValueError as error:
             raise _unwritable(self._folder, error) from error
-        segments = json.loads((self._folder / _META).read_text(encoding="utf-8"))["segments"]
+        segments = json.loads((self._folder / META).read_text(encoding="utf-8"))["segments"]
         wanted = {segment["segment_id"].replace("-", "") for segment in segments}
         for path in self._folder.iterdir():
-            if path.name != _META and path.stem not in wanted:  # locks, and segments that were merged into others
+            if path.name != META and path.stem not in wanted:  # locks, and segments that were merged into others
                 path.unlink()
         self._vocabulary.write(self._folder)
         self._headings.write(self._folder)

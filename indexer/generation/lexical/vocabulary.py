@@ -14,10 +14,11 @@ the title.
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -57,6 +58,10 @@ class Correction(NamedTuple):
     word: str  # as it is written there, in lower case
     edits: int  # 0 where only accents differ
     passages: int  # that have it
+
+
+def _likelihood(each: Correction) -> tuple[int, int, str]:
+    return each.edits, -each.passages, each.word
 
 
 class VocabularyWriter:
@@ -128,7 +133,7 @@ class Vocabulary:
                     if longer.startswith(shorter) or longer.endswith(shorter):
                         return []  # uncultured is no mistake for cultured
             if found := [each for each in found if each.passages > 1 or not many or each.word[0] == word[0]]:
-                return sorted(found, key=lambda each: (each.edits, -each.passages, each.word))[:_MOST_CORRECTIONS]
+                return sorted(found, key=_likelihood)[:_MOST_CORRECTIONS]
         return []
 
     def _within(self, word: str, most: int) -> Iterator[Correction]:
@@ -148,6 +153,16 @@ class Vocabulary:
             written = self._written[starts[near] : starts[near] + lengths[near]]
             text = written.tobytes().decode("utf-16-le", "replace")
             yield Correction(text, int(edits[near]), int(self._counts[places[near]]))
+
+
+def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], word: str, *is_allowed: Any) -> list[Correction]:
+    """Return the likeliest of what several `Vocabulary.corrections` return, as one of them all would."""
+    passages = Counter[tuple[int, str]]()
+    for each in chain(*(corrections(word, *is_allowed) for corrections in vocabularies)):
+        passages[each.edits, each.word] += each.passages
+    found = (Correction(text, edits, count) for (edits, text), count in passages.items())
+    ordered = sorted(found, key=_likelihood)[:_MOST_CORRECTIONS]
+    return [each for each in ordered if each.edits <= max(1, ordered[0].edits)]  # two edits where nothing is nearer
 
 
 def _is_word(folded: str) -> bool:

@@ -1,0 +1,133 @@
+"""Generations of several collections, searched as if one index held all their passages."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import chain, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from embedder.late_interaction import Signs
+from indexer.filter import Filter, parts_of
+from indexer.generation.documents import DocumentFacts, StoredChunk
+from indexer.generation.generation import FILTERS, MANY_CHUNKS, Generation
+from indexer.generation.lexical.lexical_index import JointReader
+from indexer.generation.lexical.lexical_query import LexicalQuery
+from indexer.generation.manifest import RESTRICTED_VERSION
+from indexer.generation.rows import RowFacts, RowSet, ScoredRows, TokenReader
+
+Rows = npt.NDArray[np.int64]
+
+
+class JointGeneration(Generation):
+    """Generations that one embedder made, as one for searching: rows and documents of each follow those before.
+
+    Scores and counts of words are those of one index of all passages. A filter may be an `EachFilter`.
+    """
+
+    def __init__(self, generations: Mapping[str, Generation]) -> None:
+        """Take generations by the names of their collections. Raises as `LexicalReader` does."""
+        self.names, self._members = list(generations), list(generations.values())
+        counts = [each.manifest.counts for each in self._members]
+        self._starts = np.cumsum([0, *(each.chunks for each in counts)])
+        self._numbers = np.cumsum([0, *(each.documents for each in counts)])
+        self.manifest = replace(
+            self._members[0].manifest,
+            id=",".join(each.manifest.id for each in self._members),
+            counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
+            versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
+            schema_version=RESTRICTED_VERSION,  # the parts of a filter have no readers where they need none
+        )
+        self.lexical = JointReader([each.lexical for each in self._members])
+        tokens = [each.tokens for each in self._members if each.tokens is not None]
+        self.tokens = _JointTokens(tokens, self._starts) if len(tokens) == len(counts) else None
+        self.read_query = self.lexical.read
+        self.terms_take_long = self.lexical.count >= MANY_CHUNKS
+        self.select = lru_cache(FILTERS)(partial(_select, self._members))
+
+    def collections(self, rows: Sequence[int]) -> list[str]:
+        """Return the name of the collection of each row."""
+        return [self.names[number] for number in np.searchsorted(self._starts, rows, side="right") - 1]
+
+    def search_vectors(
+        self, vector: npt.NDArray[np.float32], k: int, only: Filter | None = None, terms: LexicalQuery | None = None
+    ) -> ScoredRows:
+        """Find the k chunks nearest to a vector."""
+        each_with_filter = zip(self._members, parts_of(only, len(self._members)), strict=True)
+        found = [each.search_vectors(vector, k, part, terms) for each, part in each_with_filter]
+        scores = np.concatenate([scores for scores, _ in found])
+        rows = np.concatenate([rows + start for (_, rows), start in zip(found, self._starts, strict=False)])
+        order = np.lexsort((rows, -scores))[:k]
+        return scores[order], rows[order]
+
+    def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """Return stored vectors by row."""
+        found = np.empty((len(rows), self.manifest.counts.dimension), np.float32)
+        for number, places, own in _split(self._starts, rows):
+            found[places] = self._members[number].vectors(own)
+        return found
+
+    def row_facts(self, rows: Rows) -> RowFacts:
+        """Return document and signature by row."""
+        documents, signatures = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint64)
+        for number, places, own in _split(self._starts, rows):
+            facts = self._members[number].row_facts(own)
+            documents[places], signatures[places] = facts.documents + self._numbers[number], facts.signatures
+        return RowFacts(documents, signatures)
+
+    def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
+        """Return the facts of documents by number."""
+        found: dict[int, DocumentFacts] = {}
+        for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
+            own = [number - first for number in numbers if first <= number < end]
+            found |= {number + first: facts for number, facts in each.facts(own).items()}
+        return found
+
+    def chunks(self, rows: Sequence[int] | Rows) -> list[StoredChunk]:
+        """Return chunks by row."""
+        found: dict[int, StoredChunk] = {}
+        for number, places, own in _split(self._starts, np.asarray(rows)):
+            found |= zip(places.tolist(), self._members[number].chunks(own), strict=True)
+        return [found[place] for place in range(len(rows))]
+
+    def section(self, row: int) -> str:
+        """Return the text of the section of a chunk."""
+        [(number, _, own)] = _split(self._starts, np.array([row]))
+        return self._members[number].section(int(own[0]))
+
+
+def _split(starts: Rows, rows: Rows) -> Iterator[tuple[int, npt.NDArray[np.intp], Rows]]:
+    """Yield the number of each generation that has some of the rows, their places among these, and its own rows."""
+    numbers = np.searchsorted(starts, rows, side="right") - 1
+    for number in np.unique(numbers).tolist():
+        places = np.flatnonzero(numbers == number)
+        yield number, places, rows[places] - starts[number]
+
+
+def _select(members: Sequence[Generation], only: Filter) -> RowSet:
+    """Return the rows that a filter allows."""
+    masks = []
+    for each, part in zip(members, parts_of(only, len(members)), strict=True):
+        count = each.manifest.counts.chunks
+        mask = each.select(part).mask if part else np.full(count + 7 >> 3, 255, np.uint8)
+        masks.append(np.unpackbits(mask, count=count, bitorder="little"))
+    return RowSet(np.concatenate(masks).astype(np.bool_))
+
+
+class _JointTokens(TokenReader):
+    """The tokens of several generations."""
+
+    def __init__(self, readers: Sequence[TokenReader], starts: Rows) -> None:
+        self._readers, self._starts = readers, starts
+
+    def gather(self, rows: Rows) -> tuple[Signs, Rows, npt.NDArray[np.int32]]:
+        """Return the signs of passages, and of each, where its own begin and how many they are, as `TokenReader`."""
+        parts: list[Signs] = []
+        starts, counts, total = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32), 0
+        for number, places, own in _split(self._starts, rows):
+            signs, counts[places] = self._readers[number].read(own)
+            starts[places] = total + np.cumsum(counts[places]) - counts[places]
+            total += len(signs)
+            parts.append(signs)
+        return np.concatenate(parts), starts, counts
