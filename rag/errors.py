@@ -52,10 +52,10 @@ class NotThere(RagError):
 class CollectionMissing(NotThere):
     """A collection that is not in the index."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str], field: str = "collection") -> None:
         there = ", ".join(known)
         others = f"there are: {there}" if there else "the index has none yet"
-        super().__init__(f"there is no collection {name[:80]!r}; {others}", "collection")
+        super().__init__(f"there is no collection {name[:80]!r}; {others}", field)
 
 
 class JobMissing(NotThere):

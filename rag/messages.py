@@ -111,6 +111,7 @@ class SuggestRequest(Request):
     q: Query
     k: Annotated[int, Meta(ge=1, le=MOST_SUGGESTED, description="most suggestions to return")] = SUGGESTED
     collection: Collection = DEFAULT_COLLECTION
+    collections: Annotated[str | None, Meta(description="several of them: names with commas, or `*`")] = None
 
 
 class Suggestions(Struct):

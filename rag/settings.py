@@ -104,7 +104,7 @@ class Settings:
     """The settings; without arguments, the defaults. `load` checks what it is given, the constructor does not."""
 
     index: str = setting("pilotlight-index", "folder of the index", group="index")
-    collection: str = setting("default", "name of the collection")
+    collection: str = setting("default", "name of the collection; search takes several, with commas, or * for all")
     rules: str = setting("", "file of [[credentials]] for sites and of [[access]] for users; empty = that of --config")
     store: str = setting(
         "", "store to publish to and serve from: milvus://HOST:19530/NAME; empty = the index", group="store"

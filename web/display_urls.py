@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -96,12 +97,13 @@ class Places:
         return _name_of(path.rstrip("/"))
 
 
-def places(collection: str) -> Places:
-    """Return how files of a collection are named; without its sources, by their own names alone."""
-    try:
-        return Places(current_app.extensions["retriever"].describe(collection)["sources"])
-    except (NotReady, NotThere):
-        return Places()
+def places(*collections: str) -> Places:
+    """Return how files of collections are named; without their sources, by their own names alone."""
+    sources: list[str] = []
+    for name in collections:
+        with suppress(NotReady, NotThere):
+            sources += current_app.extensions["retriever"].describe(name)["sources"]
+    return Places(sources)
 
 
 def _replaced(field: str, value: str, starts: Iterable[tuple[str, str]]) -> str:

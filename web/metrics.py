@@ -19,6 +19,7 @@ from prometheus_client import exposition, metrics, multiprocess, values
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from rag.query.request import ALL
 from rag.query.results import Answer
 from rag.serving.live import LiveRetriever
 from web import logs
@@ -194,10 +195,11 @@ def forget_worker(server: Any, worker: Any) -> None:
     multiprocess.mark_process_dead(worker.number)  # type: ignore[no-untyped-call]
 
 
-def note_search(answer: Answer, *, mode: str, collection: str, k: int) -> None:
+def note_search(answer: Answer, *, mode: str, k: int) -> None:
     """Count a search that was answered, and keep it for the log."""
-    current_app.extensions["metrics"].searched(answer, mode, collection)
-    g.searches.append({"collection": collection, "mode": mode, "k": k, "hits": len(answer.hits)})
+    names = answer.collections
+    current_app.extensions["metrics"].searched(answer, mode, names[0] if len(names) == 1 else ALL)
+    g.searches.append({"collection": ",".join(names), "mode": mode, "k": k, "hits": len(answer.hits)})
 
 
 @blueprint.get("/metrics")

@@ -33,6 +33,7 @@ class PilotlightRetriever(BaseRetriever):
     mode: Mode = "hybrid"
     filter: dict[str, Any] | None = None  # as in the REST API
     collection: str = DEFAULT_COLLECTION
+    collections: list[str] | str | None = None  # several in place of one, or "*"
     rerank: bool = False
 
     def _get_relevant_documents(
@@ -41,9 +42,8 @@ class PilotlightRetriever(BaseRetriever):
         """Return the passages that answer a query; `k` of this call goes before the retriever's own."""
         wanted = Filter.parse(self.filter) if self.filter else None
         most = self.k if k is None else k
-        request = SearchRequest(
-            query, k=most, mode=self.mode, filter=wanted, collection=self.collection, rerank=self.rerank
-        )
+        options = {name: getattr(self, name) for name in ("mode", "collection", "collections", "rerank")}
+        request = SearchRequest(query, k=most, filter=wanted, **options)
         documents = []
         for hit in self.searcher.search(request).hits:
             facts = {name: value for name in FACTS if (value := getattr(hit, name)) is not None}

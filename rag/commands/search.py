@@ -2,7 +2,7 @@
 
 import dataclasses
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
@@ -12,14 +12,16 @@ import click
 
 from indexer.errors import FilterError, IndexMissing
 from indexer.filter import Filter
+from indexer.publish.publish import list_collections
 from rag.commands import models
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
 from rag.insights.report import judged_questions, write_dataset
-from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest, fields_of, key_of
+from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest, fields_of, key_of, names_of
 from rag.settings import Settings, did_you_mean
 
 if TYPE_CHECKING:
+    from indexer.stores.store import Searchable
     from rag.evaluation.evaluation import Judgements, Run, Side
     from rag.query.served_model import RerankQueue
 
@@ -51,7 +53,7 @@ _RERANK = click.option(
 @click.option("--explain", is_flag=True, help="say of each hit why it is where it is")
 def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **options: Any) -> Result:
     """Answer one query, whose words may come one by one; the object is the body of the REST answer."""
-    request = SearchRequest(" ".join(query), filter=read_filter(pairs), **options)
+    request = SearchRequest(" ".join(query), filter=read_filter(pairs), collection=settings.collection, **options)
     settings = models.as_built(settings)
     plans = models.plans(settings)
     with models.verifying(plans):
@@ -59,7 +61,7 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
         from rag.query.retriever import Retriever
         from rag.serving.follower import load_embedder
 
-    generation = models.published_store(settings).open()
+    generation = _open(settings)
     models.prepare(*plans)
     queue = _rerank_queue(settings)
     embedder, synonyms, close = load_embedder(settings), settings.synonyms, settings.close
@@ -67,6 +69,23 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
     retriever.warm()  # so that the times shown are those of a server
     found = retriever.answer_query(request).as_dict()
     return found, as_text(found)
+
+
+def _open(settings: Settings) -> "Searchable":
+    """Open the collection of the settings, or several of them as one. Raises as `published_store` does."""
+    names: Iterable[str] | None = names_of(settings.collection)
+    if settings.store or names == [settings.collection]:
+        return models.published_store(settings).open()
+    from indexer.generation.joint import JointGeneration
+    from indexer.stores.store import FolderStore
+    from rag.query.served_model import check_fingerprint
+
+    names = names or list_collections(settings.index_dir) or [Settings().collection]
+    folders = {name: models.published(dataclasses.replace(settings, collection=name)) for name in names}
+    found = {name: FolderStore(folder).open() for name, folder in sorted(folders.items())}
+    for generation in found.values():
+        check_fingerprint(generation.manifest, next(iter(found.values())).manifest.fingerprint)
+    return JointGeneration(found)
 
 
 def _rerank_queue(settings: Settings) -> "RerankQueue | None":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rag.errors import InsightsError
-from rag.query.request import SearchRequest
+from rag.query.request import ALL
 from rag.query.results import Answer
 
 Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
@@ -188,11 +188,11 @@ class Recorder:
         if self._thread.is_alive():
             self._thread.join()
 
-    def record(self, request: SearchRequest, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
+    def record(self, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
         """Take a search; return its id, or None if too many wait. One that is not `seen` counts once feedback comes."""
         one = Searched(
             new_id(time.time()),
-            request.collection,
+            answer.collections[0] if len(answer.collections) == 1 else ALL,
             via,
             " ".join(answer.query.split())[:MOST_CHARACTERS],
             [(hit.id, hit.document) for hit in answer.hits],

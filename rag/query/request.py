@@ -41,6 +41,11 @@ Query = Annotated[
     str, Meta(min_length=1, max_length=MAX_QUERY_CHARS, pattern=SOMETHING, description="what to search for")
 ]
 Collection = Annotated[str, Meta(min_length=1, description="name of a collection")]
+ALL = "*"  # every collection that the caller may see; no collection has this name
+Collections = Annotated[
+    str | Annotated[list[str], Meta(min_length=1, max_length=100)],
+    Meta(description="collections to search as one, in place of `collection`: names, or `*` for all that are there"),
+]
 _FILTER = {"anyOf": [{"$ref": "#/components/schemas/FilterFields"}, {"type": "null"}]}
 
 DAYS = ("from", "to")
@@ -60,6 +65,7 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     offset: Annotated[int, Meta(ge=0, le=FURTHEST, description="hits to skip: `next` of the previous answer")] = 0
     mode: Annotated[Mode, Meta(description="by meaning and words, or one alone")] = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
+    collections: Collections | None = None
     per_document: Annotated[
         Annotated[int, Meta(ge=0, le=MAX_K)] | None, Meta(description="most hits from one document; 0 = no limit")
     ] = None
@@ -92,6 +98,12 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def given(self) -> dict[str, Any]:
         """Return the options by name, but for those that are as the server is set."""
         return {name: value for name, value in structs.asdict(self).items() if value is not None and name != "query"}
+
+
+def names_of(collections: str | Sequence[str]) -> list[str] | None:
+    """Return the names of collections, which may be one text with commas, each once; None for all of them."""
+    names = map(str.strip, collections.split(",") if isinstance(collections, str) else collections)
+    return None if ALL in (found := list(dict.fromkeys(names))) else found
 
 
 def in_force(only: Filter | None, manifest: "Manifest") -> Filter | None:

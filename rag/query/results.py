@@ -14,6 +14,7 @@ from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `
 from indexer.errors import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
+from rag.query.request import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
     from indexer.generation.documents import DocumentFacts
@@ -95,6 +96,7 @@ class Hit(msgspec.Struct, frozen=True):
     link: Annotated[str | None, Meta(description="with `links`: `url`, at which browsers mark the text")] = None
     section_text: Annotated[str | None, Meta(description="the passage with its section, for `expand`")] = None
     document: Annotated[str, Meta(description="id of the document, the same in every generation")] = ""
+    collection: Annotated[str, Meta(description="that the document is in")] = DEFAULT_COLLECTION
     more: Annotated[int, Meta(ge=0, description="passages of this document that `per_document` left out")] = 0
     explanation: Annotated[Explanation | None, Meta(description="only with `explain`")] = None
 
@@ -148,6 +150,10 @@ class Answer(msgspec.Struct, frozen=True):
     did_you_mean: Annotated[
         str | None, Meta(description="the query with words of the index for those that it does not have")
     ] = None
+    collections: Annotated[list[str], Meta(description="that were searched")] = msgspec.field(
+        default_factory=lambda: [DEFAULT_COLLECTION]
+    )
+    unavailable: Annotated[list[str], Meta(description="collections that `*` has left out, as they are not ready")] = []
     search_id: Annotated[str | None, Meta(description="names this search in feedback; null where none is kept")] = None
 
     def as_dict(self) -> dict[str, Any]:
@@ -249,6 +255,9 @@ def headed(title: str, section: str, text: str) -> str:
 def as_text(answer: dict[str, Any]) -> str:
     """Lay out the JSON-ready form of an answer for a terminal."""
     lines = [f"{what}: {', '.join(answer[name])}" for name, what in _BOUNDS.items() if answer.get(name)]
+    several = len(answer["collections"]) > 1
+    if left_out := answer["unavailable"]:
+        lines.append(f"not ready, so left out: {', '.join(left_out)}")
     if meant := answer.get("did_you_mean"):
         lines.append(f"did you mean: {meant}")
     if also := answer.get("also_searched"):
@@ -260,7 +269,8 @@ def as_text(answer: dict[str, Any]) -> str:
     for hit in answer["hits"]:
         heading = SEPARATOR.join(filter(None, [hit["title"], section_within(hit["title"], hit["section"])]))
         passage = " ".join(hit["text"].split())
-        lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}"]
+        where = f"  in {hit['collection']}" if several else ""
+        lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}{where}"]
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}"]
         if why := hit.get("explanation"):
             lines += [f"      {name.lower()}: {text}" for name, text in in_words(why)]

@@ -20,6 +20,7 @@ from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
+from indexer.generation.joint import JointGeneration
 from indexer.generation.lexical.analysis import TERMS, fold, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.vocabulary import Heading
@@ -136,7 +137,7 @@ class Retriever:
         four times as far, until the page is full or there are no other candidates.
 
         Args:
-            request: what is searched for, and how; its collection is of no concern here.
+            request: what is searched for, and how; its collection is only what hits say of themselves.
             embedded: the query's vector and its tokens, where the caller has them already.
 
         Raises:
@@ -281,6 +282,7 @@ class Retriever:
             hits=hits,
             took_ms={stage: round(seconds * 1000, 3) for stage, seconds in search.took.items()},
             generation=generation.manifest.id,
+            collections=generation.names if isinstance(generation, JointGeneration) else [request.collection],
             next=stop if has_more else None,
             facets=facets,
             also_searched=[
@@ -312,6 +314,9 @@ class Retriever:
         also = [[OtherVersion(version=each, url=next(others).url) for each in group] for group in older]
         documents, columns = choice.documents[indices].tolist(), ranking.columns
         nothing = [math.nan] * len(indices)
+        collections = [request.collection] * len(rows)
+        if isinstance(generation, JointGeneration):
+            collections = generation.collections(rows)
         parts = {name: columns[name][indices].tolist() if name in columns else nothing for name in _PARTS}
         marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
         hits = []
@@ -340,6 +345,7 @@ class Retriever:
                     also=also[number] if also else [],
                     section_text=generation.section(rows[number]) if expands else None,
                     document=document_id(chunk.document_url),
+                    collection=collections[number],
                     more=choice.left_out.get(documents[number], 0),
                 )
             )

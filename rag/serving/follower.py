@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from embedder.errors import PilotlightError
@@ -11,9 +11,10 @@ from embedder.text_embedder import CrossEncoder, Embedder
 from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.generation.generation import Generation
+from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
-from indexer.stores.store import FolderStore, Store
+from indexer.stores.store import FolderStore, Searchable, Store
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue, ServedModel
 from rag.serving.store_access import older_ids, stores_of
@@ -23,6 +24,7 @@ POLL_SECONDS = 1.0
 RETRY_SECONDS = 10.0  # until a generation or a model that cannot be opened is tried again
 CHECK_SECONDS = 3600.0  # between two comparisons of all files of what is served with their checksums
 SUSPECT_SECONDS = 60.0  # the same where searches fail
+_MOST_JOINTS = 16  # sets of collections that have a retriever at the same time
 LOADING = "loading the model and the index"
 
 MakeEmbedder = Callable[[Settings], Embedder]
@@ -87,6 +89,7 @@ class Follower:
         self._make_embedder = make_embedder
         self._make_reranker = make_reranker
         self._stores: dict[str, Store] = {}
+        self._joints: dict[tuple[Retriever, ...], Retriever] = {}  # replaced likewise
         self._has_swapped = False
         self._changed = threading.Condition()
         self._stop = threading.Event()
@@ -135,6 +138,8 @@ class Follower:
         for name in self.collections.keys() - stores.keys():
             log.info("collection %s is gone", name)
         self.collections = {name: self.collections.get(name) or ServedCollection() for name in stores}
+        current = {served.retriever for served in self.collections.values()}
+        self._joints = {key: joint for key, joint in self._joints.items() if current.issuperset(key)}
         for name, store in stores.items():
             served = self.collections[name]
             try:
@@ -206,14 +211,7 @@ class Follower:
                 self.model = ServedModel(settings.model, lambda: self._make_embedder(settings), self._ran)
             if self.reranker is None and (reranker := self._make_reranker(settings)):
                 self.reranker = RerankQueue(reranker)
-            retriever = Retriever(
-                generation,
-                self.model.embedder,
-                batcher=self.model.batcher,
-                reranker=self.reranker,
-                synonyms=settings.synonyms,
-                close=settings.close,
-            )
+            retriever = self._retriever_of(generation, self.model)
             retriever.warm()
         except PilotlightError:
             generation.close()
@@ -228,6 +226,23 @@ class Follower:
             self._has_swapped = True
             self._changed.notify_all()
         log.info("serving generation %s of collection %s: %d chunks", manifest.id, name, manifest.counts.chunks)
+
+    def _retriever_of(self, generation: Searchable, model: ServedModel) -> Retriever:
+        settings, queue = self.settings, self.reranker
+        embedder, batcher, synonyms, close = model.embedder, model.batcher, settings.synonyms, settings.close
+        return Retriever(generation, embedder, batcher=batcher, reranker=queue, synonyms=synonyms, close=close)
+
+    def _joint(self, members: Mapping[str, Retriever]) -> Retriever:
+        """Return the retriever of several collections, which is kept as long as these generations are served."""
+        key = tuple(members.values())
+        found = key[0] if len(key) == 1 else self._joints.get(key)
+        if found is None and self.model is not None:
+            generations = {name: each.generation for name, each in members.items()}
+            joint = JointGeneration({name: each for name, each in generations.items() if isinstance(each, Generation)})
+            found = self._retriever_of(joint, self.model)
+            self._joints = dict([*self._joints.items(), (key, found)][-_MOST_JOINTS:])
+        assert found is not None  # noqa: S101 - for the type checker; the model was there before these retrievers
+        return found
 
     def _ran(self, texts: int, waiting: int) -> None:
         if self.on_run:

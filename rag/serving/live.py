@@ -1,24 +1,26 @@
 """Answers from the index as it is now: searches, documents, headings, and texts of callers for the models."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from embedder.config import Role
 from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
-from indexer.filter import Filter
+from indexer.filter import EachFilter, Filter
 from indexer.generation.manifest import DEFAULT
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
-from rag.query.request import SUGGESTED, SearchRequest, in_force
+from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
 from rag.query.results import Answer, Suggestion
 from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
 from rag.query.served_model import Embedding, ServedModel
-from rag.serving.follower import LOADING, Follower, facts_of
+from rag.serving.access import EVERYTHING, Scope
+from rag.serving.follower import LOADING, Follower, ServedCollection, facts_of
 
 Found = TypeVar("Found")
 
@@ -65,12 +67,14 @@ class LiveRetriever(Follower):
         built = {"sources": manifest.sources, "report": manifest.report, "fingerprint": manifest.fingerprint}
         return facts_of(manifest) | built
 
-    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
-        """Answer from the live generation of a collection; see `Retriever.answer_query`.
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None, scope: Scope = EVERYTHING) -> Answer:
+        """Answer from the live generation of a collection, or of several within a scope; see `Retriever.answer_query`.
 
         A query that comes while the process is starting waits: with several workers, another may already be serving,
         and would have answered. Raises QueryError, CollectionMissing, NotReady or DeadlinePassed.
         """
+        if request.collections is not None:
+            return self._search_several(request, embedded, scope)
         return self._ask(request.collection, lambda retriever: retriever.answer_query(request, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
@@ -149,16 +153,34 @@ class LiveRetriever(Follower):
             raise NotReady(served.reason if served else LOADING)
         try:
             return ask(retriever)
-        except (StoreError, IndexMissing) as error:  # of a store that is away, or had this generation removed
-            raise NotReady(str(error)) from error
-        except IndexCorrupt as error:
-            served.suspect = True
-            raise NotReady(str(error)) from error
-        except PilotlightError:
+        except Exception as error:
+            _note_failure(error, [served])
             raise
-        except Exception:  # damage that nothing has noticed, perhaps
-            served.suspect = True
+
+    def _search_several(self, request: SearchRequest, embedded: QueryTokens | None, scope: Scope) -> Answer:
+        """Answer from those of several collections that a scope has; of all, without those that are not ready."""
+        names = names_of(request.collections or ())
+        self.wait_for_start(lambda: False, min(LOADING_SECONDS, deadline.remaining()))
+        if not self.tried:
+            raise NotReady(LOADING)
+        there = {name: served for name, served in self.collections.items() if scope.has(name)}
+        missing = [name for name in names or () if name not in there] or [ALL] * (not there)
+        if missing:
+            raise CollectionMissing(missing[0], there, "collections")
+        there = {name: served for name, served in there.items() if names is None or name in names}
+        ready = {name: served.retriever for name, served in there.items() if served.retriever and not served.away}
+        away = [name for name in there if name not in ready]
+        if away and (names or not ready):
+            raise NotReady(f"collection {away[0]!r}: {there[away[0]].reason}")
+        narrowed = [(scope.narrowed(name, request.only), each.generation.manifest) for name, each in ready.items()]
+        parts = tuple(in_force(only, manifest) for only, manifest in narrowed)
+        only, first = EachFilter(parts=parts) if any(parts) else None, next(iter(ready))
+        try:
+            found = self._joint(ready).answer_query(replace(request, collection=first, filter=only), embedded)
+        except Exception as error:
+            _note_failure(error, [there[name] for name in ready])
             raise
+        return replace(found, unavailable=away)
 
     def _model(self) -> ServedModel:
         """Return the model, waiting for it while the process starts. Raises NotReady."""
@@ -166,6 +188,16 @@ class LiveRetriever(Follower):
         if self.model is None:
             raise NotReady(next(iter(self.collections.values())).reason)
         return self.model
+
+
+def _note_failure(error: Exception, served: Iterable[ServedCollection]) -> None:
+    """Have files of collections that were asked looked at. Raises NotReady for what an operator can mend."""
+    is_away = isinstance(error, StoreError | IndexMissing)  # a store that is away, or had this generation removed
+    if isinstance(error, IndexCorrupt) or not isinstance(error, PilotlightError):  # which nothing has noticed, perhaps
+        for each in served:
+            each.suspect = True
+    if is_away or isinstance(error, IndexCorrupt):
+        raise NotReady(str(error)) from error
 
 
 def by_section(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:

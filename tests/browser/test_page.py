@@ -79,7 +79,7 @@ def test_without_javascript(plain_page, retriever):
     plain_page.get_by_role("button", name="Search").click()
     expect(titles(plain_page)).to_have_text("About partial index")
     expect(box(plain_page)).to_have_value("partial index")
-    expect(plain_page).to_have_url(re.compile(r"/\?q=partial\+index&mode=hybrid&collection=default$"))
+    expect(plain_page).to_have_url(re.compile(r"/\?q=partial\+index&mode=hybrid&collections=default$"))
     plain_page.get_by_role("link", name="Read the section").click()
     expect(plain_page.locator(".whole")).to_have_text("All of the section.")
     plain_page.get_by_role("link", name="Show less").click()

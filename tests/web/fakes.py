@@ -125,7 +125,7 @@ class FakeRetriever:
         return Answer(
             query=request.query,
             hits=[
-                replace(hit, rank=place, explanation=WHY if request.explain else None)
+                replace(hit, rank=place, collection=request.collection, explanation=WHY if request.explain else None)
                 for place, hit in enumerate(hits[: request.k], 1)
             ],
             took_ms={"embed": 2.04, "dense": 0.71, **dict.fromkeys(IDLE, 0.0), "total": 3.12},
@@ -133,6 +133,7 @@ class FakeRetriever:
             facets=count_facets(found) if request.facets else None,
             close=self.is_close,
             did_you_mean=self.did_you_mean,
+            collections=[request.collection],
         )
 
     def describe(self, collection: str = "default") -> dict[str, Any]:

@@ -24,6 +24,7 @@ from rag.query.request import (
     SearchRequest,
     fields_of,
     key_of,
+    names_of,
 )
 from rag.query.results import Answer, QueryTokens
 from rag.serving.live import LiveRetriever
@@ -69,13 +70,21 @@ def recorder() -> Recorder:
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
     """Search; `via` is the way it came, for insights, or None where it repeats what is shown."""
     answer = retriever().search(search, embedded)
-    note_search(answer, mode=search.mode, collection=search.collection, k=search.k)
+    note_search(answer, mode=search.mode, k=search.k)
     keeps: Recorder | None = current_app.extensions["insights"]
     if keeps is None or via is None or search.offset:
         return answer
     is_box = caller().is_shown  # on a page of another site, which searches while somebody types
     seen = not (is_box or TYPING in request.headers)
-    return structs.replace(answer, search_id=keeps.record(search, answer, "box" if is_box else via, seen=seen))
+    return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=seen))
+
+
+def chosen(collection: str, collections: str | Sequence[str] | None) -> list[str]:
+    """Return the collections that are asked for, of several those that are there."""
+    if collections is None:
+        return [collection]
+    names, there = names_of(collections), retriever().status().get("collections", [])
+    return [each["name"] for each in there if (each["ready"] if names is None else each["name"] in names)]
 
 
 def collection_field(collection: str) -> dict[str, str]:
@@ -123,7 +132,10 @@ _DECODER = msgspec.json.Decoder(float_hook=_number)
 
 
 def parse_query_string(raw: bytes) -> dict[str, list[str]]:
-    """Decode a query string strictly; only parts of a filter may be given twice. Raises BadRequest or FieldError."""
+    """Decode a query string strictly; parts of a filter, and `collections`, may be given twice.
+
+    Raises BadRequest or FieldError.
+    """
     try:
         pairs = parse_qsl(raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except UnicodeDecodeError as error:
@@ -132,7 +144,7 @@ def parse_query_string(raw: bytes) -> dict[str, list[str]]:
         raise BadRequest(f"The query string has more than {MAX_PARAMETERS} parameters.") from error
     parameters: dict[str, list[str]] = {}
     for name, value in pairs:
-        if name in parameters and (name in DAYS or not is_filter(name)):
+        if name in parameters and (name in DAYS or not (is_filter(name) or name == "collections")):
             raise FieldError(name, f"{quoted(name)} is given more than once.")
         parameters.setdefault(name, []).append(value)
     return parameters
@@ -145,7 +157,7 @@ def is_filter(name: str) -> bool:
 
 def fields_beside_filter(parameters: Mapping[str, Sequence[str]], known: Sequence[str], what: str) -> dict[str, str]:
     """Return the other fields of a query string. Raises FieldError for one that is not known."""
-    given = {name: values[0] for name, values in parameters.items() if not is_filter(name)}
+    given = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
     refuse_unknown(given, (*known, *KEYS), what)
     return given
 

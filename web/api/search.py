@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from itertools import chain, zip_longest
 from typing import Annotated, Any
 
 from flask import Blueprint, Response, jsonify, request
@@ -96,8 +97,11 @@ def suggest() -> Response:
     parameters = requests.parse_query_string(request.query_string)
     given = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
     typed = decode(given, messages.SuggestRequest, strict=False)
-    wanted = requests.filter_of_parameters(places(typed.collection).index_values(parameters))
-    return jsonify(messages.Suggestions(requests.retriever().suggest(typed.q, typed.collection, wanted, typed.k)))
+    names = requests.chosen(typed.collection, typed.collections)
+    wanted = requests.filter_of_parameters(places(*names).index_values(parameters))
+    found = [requests.retriever().suggest(typed.q, name, wanted, typed.k) for name in names]
+    in_turn = {each.text: each for each in chain(*zip_longest(*found)) if each}
+    return jsonify(messages.Suggestions(list(in_turn.values())[: typed.k]))
 
 
 @blueprint.post("/feedback")

@@ -92,8 +92,10 @@ class ScopedRetriever(LiveRetriever):
             raise self._missing(collection)
         return self._ask_within(collection, None, lambda inner, _: inner.describe(collection))
 
-    def search(self, request: SearchRequest, embedded: QueryTokens | None = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: QueryTokens | None = None, scope: Scope = EVERYTHING) -> Answer:
         """Search the documents of the scope."""
+        if request.collections is not None:
+            return self._inner.search(request, embedded, self._scope)
         return self._ask_within(
             request.collection, request.only, lambda inner, only: inner.search(replace(request, filter=only), embedded)
         )

@@ -1,6 +1,6 @@
 """The search page, rendered here in full so that it works without JavaScript: form, filters, and hits by page."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -30,6 +30,7 @@ from web.display_urls import BIDI_CONTROLS, SAFE_URL, Link, Places, is_of_web, p
 from web.openapi import HTML, Operation
 from web.pages.snippets import make_section, make_snippet
 
+EXAMPLES = 4  # questions on the start page
 ALSO = 3  # addresses of the same passage that are shown
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder", "version": "Version"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
@@ -60,6 +61,7 @@ class PageFields(Request):
     q: Annotated[str, Meta(description="what to search for")] = ""
     mode: Mode = "hybrid"
     collection: Collection = DEFAULT_COLLECTION
+    collections: Annotated[str | None, Meta(description="several of them: names with commas, or `*`")] = None
     offset: Annotated[int, Meta(ge=0, le=FURTHEST, description="hits to skip")] = 0
     per_document: Annotated[int, Meta(ge=0, le=MAX_K)] | None = None
     explain: bool = False
@@ -75,8 +77,10 @@ class PageSearch:
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """The collection, if it is another than the default one, and the filter, in their usual order."""
-        return (*requests.collection_field(self.search.collection).items(), *parameters_of(self.search.only))
+        """The collections, if they are others than the default one, and the filter, in their usual order."""
+        several = self.search.collections
+        where = {"collections": several} if isinstance(several, str) else {}
+        return (*(where or requests.collection_field(self.search.collection)).items(), *parameters_of(self.search.only))
 
     @property
     def per_document(self) -> str:
@@ -157,25 +161,28 @@ def index() -> str:
     answers = known.answer_page if known.answer_url and known.answer_page != "off" else ""  # when they are written
     # for the page that shows an error too
     g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
-    named = places(parameters.get("collection", [DEFAULT_COLLECTION])[0])
+    several = ",".join(parameters.get("collections", ())) or None
+    chosen = requests.chosen(parameters.get("collection", [DEFAULT_COLLECTION])[0], several)
+    named = places(*chosen)
     parameters = named.index_values(parameters)
     blank = is_blank(query)
     search = requests.search_of_parameters({"q": ["?" if blank else query], **parameters})
     search = structs.replace(search, query=query)
     asked = PageSearch(search, named)
     collections = [one["name"] for one in status.get("collections", [])]
-    offers = len(collections) > 1 and search.collection in collections
+    offers = len(collections) > 1 and set(chosen).issubset(collections)
     g.form |= {
         "explains": search.explain,
         "mode": search.mode,
-        "collection": search.collection,
+        "chosen": chosen,
         "collections": collections if offers else [],
-        "narrowed": [one for one in asked.narrowed() if not (offers and one["name"] == "collection")],
+        "narrowed": [one for one in asked.narrowed() if not (offers and one["name"] in ("collection", "collections"))],
     }
     if blank:
-        examples = [(text, asked.asking(text)) for text in _examples(status, search.collection)]
-        index = next((one for one in status.get("collections", []) if one["name"] == search.collection), status)
-        created = index.get("created_at")
+        examples = [(text, asked.asking(text)) for text in _examples(status, chosen)]
+        searched = [one for one in status.get("collections", []) if one["name"] in chosen] or [status]
+        index = {unit: sum(one.get(unit) or 0 for one in searched) for unit in ("documents", "chunks")}
+        index["created_at"] = created = max(one.get("created_at") or "" for one in searched)
         day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search = structs.replace(search, facets=True, links=True, expand="section" if opened else "none")
@@ -183,14 +190,14 @@ def index() -> str:
     return render_template("page.html", **g.form, **_shown(answer, asked), opened=opened, asked=asked)
 
 
-def _examples(status: Mapping[str, Any], collection: str) -> list[str]:
+def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str]:
     """Return questions for the start page: the operator's, or those among the headings of the index."""
     if chosen := [text for part in requests.settings().examples.split("|") if (text := part.strip())]:
         return [] if chosen == ["none"] else chosen
     if not status["ready"]:
         return []
     try:
-        return requests.retriever().questions(collection)
+        return [text for name in collections for text in requests.retriever().questions(name)][:EXAMPLES]
     except (NotReady, NotThere):  # the page says so by its status, or once it is asked
         return []
 
@@ -199,17 +206,18 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
     """Return what the page shows of an answer."""
     search, meant = asked.search, answer.did_you_mean
     question = {  # the body of a request that has an answer written from the first hits
-        **{name: getattr(search, name) for name in ("query", "mode", "collection", "per_document")},
+        **{name: getattr(search, name) for name in ("query", "mode", "collection", "collections", "per_document")},
         "filter": search.only.as_dict() if search.only else None,
     }
     bounds = (("Only with", answer.required), ("Without", answer.excluded))
     return {
         "state": "answer" if answer.hits else "none",
-        "pages": _pages(answer.hits, asked),
+        "pages": _pages(answer, asked),
         "passages": len(answer.hits),
         "is_close": answer.close,
         "meant": {"text": meant, "address": asked.asking(meant)} if meant else None,
         "also": answer.also_searched,
+        "unavailable": answer.unavailable,
         "bounds": [(what, ", ".join(names)) for what, names in bounds if names],
         "facets": asked.facets(answer.facets or {}),
         "question": question if g.form["answers"] else None,
@@ -218,10 +226,10 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
     }
 
 
-def _pages(hits: Iterable[Hit], asked: PageSearch) -> list[dict[str, Any]]:
+def _pages(answer: Answer, asked: PageSearch) -> list[dict[str, Any]]:
     """Return the hits by the page that they are of, in the place of its best one."""
     groups: dict[str, list[Hit]] = {}
-    for hit in hits:
+    for hit in answer.hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
     others = [pair for pair in asked.pairs if pair[0] != "url_prefix"]
     return [
@@ -229,6 +237,7 @@ def _pages(hits: Iterable[Hit], asked: PageSearch) -> list[dict[str, Any]]:
             "title": group[0].title or asked.places.of(url),
             "place": asked.places.of(url),
             "language": group[0].language,
+            "collection": group[0].collection if len(answer.collections) > 1 else "",
             "date": group[0].date,
             "version": group[0].version,
             "passages": [_passage(hit, asked) for hit in group],
@@ -266,6 +275,6 @@ def _link(hit: Hit, asked: PageSearch) -> Link:
     """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
         return asked.places.link_to(hit.link or hit.url)
-    kept: dict[str, Any] = requests.collection_field(asked.search.collection)
+    kept: dict[str, Any] = requests.collection_field(hit.collection)
     address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.search.query, **kept, _anchor="passage")
     return Link(address, asked.places.of(hit.url))

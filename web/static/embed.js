@@ -290,7 +290,7 @@
 
   async function ask(query, signal) {
     const { collection, k } = script.dataset;
-    const body = { query, links: true, k: Number.parseInt(k, 10) || 8, collection: collection || "default" };
+    const body = { query, links: true, k: Number.parseInt(k, 10) || 8, collections: collection || "default" };
     const reply = await send("search", signal, { method: "POST", body: JSON.stringify(body) });
     return { status: reply.status, answer: reply.ok ? await reply.json() : null };
   }
@@ -310,7 +310,7 @@
   }
 
   async function suggest(query, signal) {
-    const asked = new URLSearchParams({ q: query, k: NAMES, collection: script.dataset.collection || "default" });
+    const asked = new URLSearchParams({ q: query, k: NAMES, collections: script.dataset.collection || "default" });
     const reply = await send(`suggest?${asked}`, signal);
     return reply.ok ? (await reply.json()).suggestions : [];
   }

@@ -4,7 +4,7 @@
 (() => {
   const DEBOUNCE_MS = 120;
   const RETRY_MS = 2000;
-  const USUAL = { mode: "hybrid", collection: "default" }; // left out of addresses
+  const USUAL = { mode: "hybrid", collections: "default" }; // left out of addresses
   const SLOW_MS = 400; // before a search is said to be going on
   const HEADERS = { Accept: "text/html", "X-Pilotlight-Typing": "1" }; // what is asked counts once it was looked at
   const part = (id) => document.getElementById(id);
@@ -22,7 +22,7 @@
     const fields = new FormData(form);
     fields.set(box.name, query);
     for (const [name, value] of fields) {
-      const usual = USUAL[name] === value;
+      const usual = USUAL[name] === value && fields.getAll(name).length === 1;
       if (value.trim() && !usual) url.searchParams.append(name, value.trim());
     }
     return url.href;
@@ -41,8 +41,10 @@
     const parameters = new URL(asked).searchParams;
     box.value = parameters.get("q") ?? "";
     for (const [name, usual] of Object.entries(USUAL)) {
-      const field = form.elements[name];
-      if (field && field.type !== "hidden") field.value = parameters.get(name) ?? usual;
+      const given = [...parameters.getAll(name), ...parameters.getAll(name.replace(/s$/, ""))].join().split(",");
+      for (const field of form.querySelectorAll(`input[name=${name}]:not([type=hidden])`)) {
+        field.checked = given.includes(field.value) || given.includes("*") || (!given[0] && field.value === usual);
+      }
     }
     settled = true;
     return load();
@@ -275,7 +277,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.isComposing || event.altKey) return;
     const modified = event.ctrlKey || event.metaKey;
-    const typing = event.target.closest("input:not([type=radio]), textarea, select, [contenteditable]");
+    const typing = event.target.closest("input:not([type=radio], [type=checkbox]), textarea, select, [contenteditable]");
     if (modified ? event.key.toLowerCase() === "k" && !event.shiftKey : event.key === "/" && !typing) {
       event.preventDefault();
       box.focus();

@@ -32,8 +32,18 @@ def test_empty_page_says_what_is_indexed(client, retriever):
     html = client.get("/?path=/guide&collection=notes&q=").text
     assert 'data-state="empty"' in html
     assert without(html) == [{"collection": ["notes"]}]  # without the path; the collection is chosen elsewhere
-    assert '<option value="notes" selected>' in html
+    assert 'value="notes" checked>' in html
+    assert 'value="default" checked>' not in html
     assert retriever.calls == []
+
+
+def test_several_collections_are_searched_as_one(client, retriever):
+    html = client.get("/?collections=notes&collections=default").text
+    assert "1,173" in html  # documents of both
+    html = client.get("/?collections=notes,default&q=index&mode=dense").text
+    assert html.count(" checked>") == 3
+    assert [request.collections for request in retriever.requests] == ["notes,default"]
+    assert "collections=notes%2Cdefault" in html
 
 
 def test_answer_shows_title_section_url_and_marks(client, retriever):

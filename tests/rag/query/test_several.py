@@ -1,0 +1,126 @@
+"""Several collections searched as one: the same hits as one index of all their documents, and nothing of others."""
+
+import io
+import random
+from pathlib import Path
+
+import pytest
+
+from indexer.config import BuildConfig
+from indexer.generation.manifest import collection_dir
+from indexer.pipeline.build import build
+from indexer.pipeline.progress import Progress
+from rag.errors import CollectionMissing, NotReady
+from rag.query.request import MODES, Filter, SearchRequest
+from rag.serving.access import Part, Scope
+from rag.serving.live import LiveRetriever
+from rag.settings import load
+from tests.dummy import DummyEmbedder
+from tests.rag.conftest import wait_for
+
+WORDS = "vacuum index table tuple page lock buffer query plan join cache scan write read commit log".split()
+COPY = "# Copied\n\nA page about the vacuum of a table that both of them have, word for word, and of its log.\n"
+
+
+def write_pages(folder: Path, pages: int, most: int) -> str:
+    """Write pages of up to so many words, two of three in English; return the folder."""
+    folder.mkdir()
+    dice = random.Random(pages)
+    for number in range(pages):
+        known = [
+            *WORDS,
+            f"only{folder.name}",
+            *(f"{a}{b}" for a in "bdfgklmnprst" for b in ("ale", "orm", "ind", "est")),
+        ]
+        text = " ".join(dice.choices(known, weights=range(len(known), 0, -1), k=dice.randint(9, most)))
+        head, text = ("---\nlanguage: de\n---\n", text) if number % 3 == 0 else ("", f"{text} private{folder.name}")
+        (folder / f"{number:03}.md").write_text(f"{head}# Page {number}\n\n{text}\n", encoding="utf-8")
+    (folder / "copy.md").write_text(COPY, encoding="utf-8")
+    return str(folder)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["", "tokens"])
+def live(request, tmp_path_factory):
+    root = tmp_path_factory.mktemp("several")
+    sources = {"a": [write_pages(root / "a", 55, 20)], "b": [write_pages(root / "b", 30, 90)]}
+    sources |= {"both": sources["a"] + sources["b"], "secret": [write_pages(root / "secret", 20, 40)]}
+    for name, folders in sources.items():
+        config, quiet = BuildConfig(full=True, tokens=request.param), Progress(io.StringIO(), quiet=True)
+        build(folders, collection_dir(root / "index", name), DummyEmbedder(), config, progress=quiet)
+    retriever = LiveRetriever(load({"index": str(root / "index")}, {}), lambda settings: DummyEmbedder())
+    retriever.start()
+    wait_for(lambda: retriever.tried)
+    retriever.close()  # follows the index no more, and goes on answering
+    return retriever
+
+
+def shown(answer, *, whole):
+    """What a page shows; of equal scores, which the vector index gives in any order, those of the last hit not."""
+    scores = [round(hit.score, 5) for hit in answer.hits]
+    hits = [
+        (score, hit.url, hit) for score, hit in zip(scores, answer.hits, strict=True) if whole or score > scores[-1]
+    ]
+    facts = [
+        (hit.url, hit.text, hit.highlights, hit.duplicates, hit.more, hit.section_text) for *_, hit in sorted(hits)
+    ]
+    numbers = [value for _, _, hit in sorted(hits) for value in hit.scores.values() if value is not None]
+    reasons = [(hit.explanation["candidates"], hit.explanation["dense"]) for *_, hit in sorted(hits) if hit.explanation]
+    return scores, facts, numbers, reasons
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"k": 3, "offset": 9, "per_document": 0},
+        {"filter": Filter(language=("de",)), "facets": True},
+        {"expand": "section", "explain": True},
+    ],
+    ids=["plain", "page", "filter", "explain"],
+)
+@pytest.mark.parametrize("query", ["vacuum of a table", "onlyb scan", "tupel vacum", '"index table" -lock', "zzz"])
+def test_the_answer_is_that_of_one_index(live, query, mode, options):
+    one = live.search(SearchRequest(query, collection="both", mode=mode, **options))
+    several = live.search(SearchRequest(query, collections=["b", "a"], mode=mode, **options))
+    found, wanted = (shown(each, whole=each.next is None) for each in (several, one))
+    assert found == tuple(pytest.approx(each) if each and isinstance(each[0], float) else each for each in wanted)
+    of_query = ("facets", "also_searched", "did_you_mean", "close", "next", "required", "excluded")
+    assert [getattr(several, name) for name in of_query] == [getattr(one, name) for name in of_query]
+    assert {hit.collection for hit in several.hits} <= {"a", "b"}
+    assert all(f"/{hit.collection}/" in hit.url for hit in several.hits)
+    assert several.collections == ["a", "b"]
+
+
+def test_a_scope_holds_in_each_collection_and_others_are_not_there(live):
+    """Of one, what is in German; of the other, all. What is not in the scope is as what does not exist."""
+    scope = Scope((Part(frozenset({"a", "gone"}), Filter(language=("de",))), Part(frozenset({"b"}))))
+    for mode in MODES:
+        found = live.search(SearchRequest("vacuum onlysecret onlyb", k=50, collections="*", mode=mode), scope=scope)
+        assert found.collections == ["a", "b"]
+        assert {hit.language for hit in found.hits if hit.collection == "a"} == {"de"}
+        assert {hit.language for hit in found.hits if hit.collection == "b"} > {"de"}
+        assert (found.unavailable, "," in found.generation) == ([], True)
+        if mode != "dense":
+            found = live.search(SearchRequest("privatex", collections="*", mode=mode), scope=scope)
+            assert found.also_searched == [{"typed": "privatex", "searched": ["privateb"], "reason": "correction"}]
+    for name in ("secret", "nowhere"):
+        with pytest.raises(CollectionMissing, match=f"^there is no collection '{name}'; there are: a, b$") as error:
+            live.search(SearchRequest("vacuum", collections=["a", name]), scope=scope)
+        assert error.value.field == "collections"
+    with pytest.raises(CollectionMissing):
+        live.search(SearchRequest("vacuum", collections="*"), scope=Scope(()))
+
+
+def test_what_cannot_be_searched_is_named(live, monkeypatch):
+    with pytest.raises(CollectionMissing, match="no collection ''"):
+        live.search(SearchRequest("vacuum", collections="a,"))
+    monkeypatch.setattr(live.collections["b"], "away", True)
+    monkeypatch.setattr(live.collections["b"], "reason", "its store is away")
+    found = live.search(SearchRequest("vacuum", collections="*"))
+    assert (found.collections, found.unavailable) == (["a", "both", "secret"], ["b"])
+    with pytest.raises(NotReady, match="collection 'b': its store is away"):
+        live.search(SearchRequest("vacuum", collections="a,b"))
+    alone = live.search(SearchRequest("vacuum", collections=["a", "a"]))
+    assert shown(alone, whole=True) == shown(live.search(SearchRequest("vacuum", collection="a")), whole=True)
+    assert [hit.collection for hit in alone.hits] == ["a"] * len(alone.hits)
