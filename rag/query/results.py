@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -203,7 +202,7 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
     for step in why["steps"]:
         yield step["name"].capitalize(), f"{step['why']}: gives {step['score']:.3f}"
     places = [f"{why['rank']} of {counted(why['candidates'], 'candidate')}"]
-    places += [f"stands for {counted(why['folded'], 'duplicate')}"] * bool(why["folded"])
+    places += [f"stands for {counted(why['folded'], 'other')}"] * bool(why["folded"])
     places += [f"{why['left_out']} more of its document left out"] * bool(why["left_out"])
     yield "Place", "; ".join(places)
 
@@ -214,7 +213,8 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
     `path` has the folders one level below the one that all documents share, so that each choice narrows further.
     """
     documents = list(documents)
-    folders = [_folders_of(facts.url) for facts in documents]
+    paths = [facts.url.partition("?")[0].partition("://")[2].split("/")[1:-1] for facts in documents]
+    folders = [[*filter(None, path)] for path in paths]
     shared = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False)))
     values: dict[str, list[str | None]] = {name: [getattr(facts, name) for facts in documents] for name in FACETS[:3]}
     values["path"] = ["/" + "/".join(parts[: shared + 1]) if len(parts) > shared else None for parts in folders]
@@ -225,14 +225,6 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         shares[name] = [Share(value=value, count=count) for value, count in ordered[:MOST_SHARES]]
     return shares
-
-
-def _folders_of(url: str) -> list[str]:
-    try:
-        path = urlsplit(url).path
-    except ValueError:  # of a document made by hand: [ without ]
-        return []
-    return [part for part in path.split("/")[:-1] if part]
 
 
 def text_of(hit: Hit) -> str:

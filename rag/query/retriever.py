@@ -264,10 +264,6 @@ class Retriever:
         has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
         close = is_close(terms.asked, judged, self._close)
-        if request.links:
-            hits = [
-                replace(hit, link=link_to_text(hit.url, hit.content_type, hit.text, hit.highlights)) for hit in hits
-            ]
         if request.explain:
             hits = self._explain(search, ranking, choice, hits)
         facets = None
@@ -325,6 +321,7 @@ class Retriever:
             of_part["lexical"] = of_part["lexical"] or None
             edition = self._edition_of.get(documents[number])
             expands = request.expand == "section" and place >= request.offset
+            highlights = spans(marked[chunk.language], chunk.text, chunk.language)
             hits.append(
                 Hit(
                     rank=place + 1,
@@ -333,7 +330,7 @@ class Retriever:
                     title=chunk.title,
                     section=chunk.section,
                     text=chunk.text,
-                    highlights=spans(marked[chunk.language], chunk.text, chunk.language),
+                    highlights=highlights,
                     score=scores[number],
                     scores=of_part,
                     language=chunk.language,
@@ -343,6 +340,7 @@ class Retriever:
                     duplicates=duplicates[number],
                     version=edition.version if edition else None,
                     also=also[number] if also else [],
+                    link=link_to_text(chunk.url, chunk.content_type, chunk.text, highlights) if request.links else None,
                     section_text=generation.section(rows[number]) if expands else None,
                     document=document_id(chunk.document_url),
                     collection=collections[number],

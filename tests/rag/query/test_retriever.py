@@ -267,7 +267,7 @@ def test_values_are_counted_most_frequent_first() -> None:
     assert pairs(found, "language") == [("en", 2), ("de", 1)]
     assert pairs(found, "source") == [("https://a.example/", 3), ("/srv", 1)]
     assert pairs(found, "content_type") == [("text/html", 4)]
-    assert pairs(found, "path") == []
+    assert pairs(found, "path") == [("/docs", 1)]
 
 
 @pytest.mark.parametrize(
