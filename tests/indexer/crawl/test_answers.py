@@ -129,13 +129,6 @@ def test_files_of_any_type_are_read_and_others_are_not_received(site: Site) -> N
 
 
 @pytest.mark.parametrize(
-    ("value", "language"), [("de-AT", "de"), (" EN ", "en"), ("de, en", None), ("", None), ("mul", None), ("?", None)]
-)
-def test_languages(value: str, language: str | None) -> None:
-    assert language_in(httpx.Headers({"Content-Language": value})) == language
-
-
-@pytest.mark.parametrize(
     ("value", "seconds"),
     [
         (" 120 ", 120), ("9" * 5000, 9_999_999_999), ("Sun, 06 Nov 1994 08:49:37 GMT", 0),
