@@ -39,20 +39,7 @@ _BLOCK = 512  # bytes that `ulimit -f` counts in
 _UNFINISHED = "objects/pack/tmp_*"
 _SECONDS, _FETCH_SECONDS = 60.0, 3_600.0  # time limits of commands
 _LATE = -signal.SIGKILL
-_SETTINGS = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "core.askPass": "",
-    "credential.helper": "",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-    "fetch.recurseSubmodules": "no",
-    "fetch.unpackLimit": "1",  # a pack for each fetch, however small
-    "transfer.credentialsInUrl": "die",
-    "http.proxy": "",
-    "http.followRedirects": "false",  # which covers alternates that a server names, too
-    "http.cookieFile": "",
-}
+_SETTINGS = Path(__file__).with_name("git.config").read_text("utf-8")
 _NO_REF = ("couldn't find remote ref", "not our ref")
 _NO_LOGIN = ("could not read Username", "Authentication failed", "error: 401", "error: 403")
 _MEMORY = 1 << 20  # KiB of a command
@@ -93,8 +80,8 @@ class Git:
         No file that it writes may be larger than `most` bytes; after so many seconds it is killed, and returns `_LATE`.
         Raises SourceError: it cannot be started.
         """
-        lines = []
-        for name, values in {**_SETTINGS, **(config or {})}.items():
+        lines = [_SETTINGS]
+        for name, values in (config or {}).items():
             section, _, key = name.rpartition(".")
             for value in [values] if isinstance(values, str) else values:
                 for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\t", "\\t")):

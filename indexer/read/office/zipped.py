@@ -6,9 +6,11 @@ That is what is drawn into them: diagrams, titles of charts, descriptions, equat
 import io
 import posixpath
 import re
+import tomllib
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -188,21 +190,8 @@ def _table(runs: str) -> dict[int, str]:
     return {int(run[:2], 16) + place: character for run in runs.split() for place, character in enumerate(run[2:])}
 
 
-_FONTS = {
-    "symbol": _table(
-        "21!∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼ "
-        "A0€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…|─↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪ F1〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭"
-    ),
-    "wingdings": _table(
-        "22✂ 28☎✆✉ 36⌛⌨ 3F✍✍✌👌👍👎☜☞☝☟✋ 4A☺😐☹💣☠⚐ 51✈☼💧❄ "
-        "58✠✡☪☯ 5E♈♉♊♋♌♍♎♏♐♑♒♓ 6C●❍■□ 71❑❒⬧⧫◆❖⬥⌧⮹⌘ 7B❀✿❝❞ 80⓪①②③④⑤⑥⑦⑧⑨⑩"
-        "⓿❶❷❸❹❺❻❼❽❾❿ 9E·•▪○ A1○◯◉◎ A7▪◻ AA✦★✶✴✹✵ "
-        "B1⌖ B5✪✰ B7🕐🕑🕒🕓🕔🕕🕖🕗🕘🕙🕚🕛 D5⌫⌦ D8➢ DC➲ DF←→↑↓↖↗↙↘ E8➔ EF⇦⇨⇧⇩⬄⇳⬀⬁⬃⬂ FB✘✔☒☑"
-    ),
-    "wingdings 2": _table("4F✗✓☒☑☒☒ 69⓪①②③④⑤⑥⑦⑧⑨⑩⓿❶❷❸❹❺❻❼❽❾❿ 96•● A2■□☐"),
-    "wingdings 3": _table("66←→↑↓↖↗↙↘ 70▲▼△▽◀▶◁▷ 7D▶"),
-    "webdings": _table("61✔ 67■ 6E● 72✖"),
-}
+_RUNS: dict[str, str] = tomllib.loads(Path(__file__).with_name("symbols.toml").read_text("utf-8"))
+_FONTS = {font: _table(runs) for font, runs in _RUNS.items()}
 
 
 def text_of_symbol(element: Any) -> str:
