@@ -34,22 +34,7 @@ if TYPE_CHECKING:  # loaded only to draw
 _PACKAGE = "playwright"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _LAUNCHER = Path(__file__).with_name("chromium.sh")  # takes the network away, and bounds the memory
-_FLAGS = [
-    # Requests that get past the interception end here: no name resolves, and the proxy does not exist.
-    "--host-resolver-rules=MAP * ~NOTFOUND",
-    "--proxy-server=http://nowhere.invalid:1",
-    "--proxy-bypass-list=<-loopback>",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--disable-quic",
-    "--disable-gpu",
-    "--disable-3d-apis",
-    "--disable-remote-fonts",
-    "--disable-notifications",
-    "--deny-permission-prompts",
-    "--blink-settings=imagesEnabled=false",
-    "--js-flags=--max-old-space-size=512",  # MB
-]
+_FLAGS = [line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line[0] == "-"]
 _LOG_MARKS = ("FATAL", "No usable sandbox", "error while loading", "not permitted")  # of lines in Chromium's log
 _MAX_FOLDER = 48  # characters of the folder for temporary files: Chromium has sockets below it
 _STARTING = 60.0  # seconds until the browser is there, on a busy machine
