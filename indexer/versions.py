@@ -9,7 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from indexer.filter import Filter
@@ -32,6 +32,7 @@ _VERSION_NAMES = ("", "v", "ver", "version", "r", "rel", "release")  # before a 
 _NUMBERS = re.compile(r"[\d.]+")
 _JOINTS = re.compile(r"(?<=\d)[_-](?=[\dx])")
 _LONGEST = 40  # characters of a part
+_HOST = 2  # its number among the parts
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -72,20 +73,20 @@ def learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str
 
 def _readings(url: str) -> Iterator[Edition]:
     """Yield an address as each of its parts that looks like a version may be one."""
-    start = url.find("://") + 3
-    for number, part in enumerate(url[start:].partition("?")[0].split("/")):
-        stop = start + len(part)
-        text, dot, domain = part.partition(".") if number == 0 else (part, "", "")
-        is_name = number or ("." in domain and not domain.rpartition(".")[2].partition(":")[0].isdigit())
-        found = _PART.fullmatch(text) if is_name and len(text) <= _LONGEST else None
+    parts = url.partition("?")[0].split("/")
+    for number, (part, beginning) in enumerate(zip(parts, accumulate(parts, "{}/{}".format), strict=True)):
+        text, dot, domain = part.partition(".") if number == _HOST else (part, "", "")
+        if number == _HOST and ("." not in domain or domain.rpartition(".")[2].partition(":")[0].isdigit()):
+            continue  # no name below a domain, or an address of numbers
+        found = _PART.fullmatch(text) if len(text) <= _LONGEST else None
         if found and not ("-" in (found["number"] or "") and not found["name"]):  # which is a date
             name = (found["name"] or "").lower()
             version = found["word"] or _JOINTS.sub(".", found["number"] + (found["mark"] or ""))
             is_named = name not in _VERSION_NAMES
-            place = f"{url[:start]}{name + found['joint'] if is_named else ''}*{found['end'] or ''}{dot}{domain}"
+            before = beginning.removesuffix(part) + (name + found["joint"] if is_named else "")
+            place = f"{before}*{found['end'] or ''}{dot}{domain}"
             is_plain = version[0].isdigit() and "." not in version and (is_named or not name)
-            yield Edition((place, url[stop:].strip("/")), version.lower(), url[:stop], is_plain)
-        start = stop + 1
+            yield Edition((place, url[len(beginning) :].strip("/")), version.lower(), beginning, is_plain)
 
 
 def order(version: str) -> tuple[int, tuple[float, ...], str]:
@@ -99,11 +100,7 @@ def order(version: str) -> tuple[int, tuple[float, ...], str]:
 
 def edition_at(url: str, versions: Versions) -> Edition | None:
     """Return which version of a page is at an address, None where that is not known."""
-    path = url.partition("?")[0]
-    stop = path.find("://") + 2
-    while stop >= 0:
-        stop = path.find("/", stop + 1)
-        beginning = path if stop < 0 else path[:stop]
+    for beginning in accumulate(url.partition("?")[0].split("/"), "{}/{}".format):
         if found := versions.get(beginning):
             return Edition((found[0], url[len(beginning) :].strip("/")), found[1], beginning)
     return None

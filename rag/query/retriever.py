@@ -43,17 +43,7 @@ from rag.query.ranking import (
     trust_in_meaning,
 )
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
-from rag.query.results import (
-    AlsoSearched,
-    Answer,
-    Hit,
-    OtherVersion,
-    RerankCounts,
-    Suggestion,
-    count_facets,
-    explain,
-    headed,
-)
+from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
 from rag.query.served_model import WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
@@ -307,7 +297,6 @@ class Retriever:
         rows, scores = ranking.rows[indices].tolist(), ranking.scores[indices].tolist()
         others = iter(chunks[len(indices) :])
         duplicates = [[next(others).url for _ in group] if group else [] for group in folded]
-        also = [[OtherVersion(version=each, url=next(others).url) for each in group] for group in older]
         documents, columns = choice.documents[indices].tolist(), ranking.columns
         nothing = [math.nan] * len(indices)
         collections = [request.collection] * len(rows)
@@ -339,7 +328,7 @@ class Retriever:
                     metadata=chunk.metadata,
                     duplicates=duplicates[number],
                     version=edition.version if edition else None,
-                    also=also[number] if also else [],
+                    also=[{"version": each, "url": next(others).url} for each in older[number]] if older else [],
                     link=link_to_text(chunk.url, chunk.content_type, chunk.text, highlights) if request.links else None,
                     section_text=generation.section(rows[number]) if expands else None,
                     document=document_id(chunk.document_url),

@@ -1,6 +1,7 @@
 """A manual in three versions, crawled, searched and built again."""
 
 import io
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,58 +21,50 @@ from web.app import create_app
 TITLES = {"partial": "Partial indexes", "vacuum": "Routine vacuuming", "roles": "Roles of a database"}
 
 
-class Manual:
-    def __init__(self, index: Path, *versions: str) -> None:
-        self.site, self.index = Site(), index
-        for version in versions:
-            for name, title in TITLES.items():
-                text = f"<p>{title} in version {version} are described here. The limit is {hash(version) % 99}.</p>"
-                self.site.routes[f"/docs/{version}/{name}.html"] = page(
-                    f"<h1>{title}</h1>{text}", f"{version}: {title}"
-                )
-        self.site.routes["/docs/15/tape.html"] = page("<h1>Tape</h1><p>Magnetic tape was supported once.</p>", "Tape")
-        self.build()
+def crawl(site: Site, index: Path) -> None:
+    links = "".join(f'<p><a href="{path}">{path}</a></p>' for path in site.routes if path != "/")
+    site.routes["/"] = page(links, "Start")
+    config = BuildConfig(crawl=CrawlLimits(allow_private=True))
+    build([f"{site.url}/"], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), quiet=True))
 
-    def build(self) -> None:
-        links = "".join(f'<p><a href="{path}">{path}</a></p>' for path in self.site.routes if path != "/")
-        self.site.routes["/"] = page(links, "Start")
-        config = BuildConfig(crawl=CrawlLimits(allow_private=True))
-        build([f"{self.site.url}/"], self.index, DummyEmbedder(), config, progress=Progress(io.StringIO(), quiet=True))
 
-    def hits(self, client: FlaskClient, **asked: str) -> list[tuple[str, str | None, list[str]]]:
-        found = client.get("/api/v1/search", query_string=asked).get_json()["hits"]
-        return [
-            (hit["url"].rpartition("/")[2], hit["version"], [each["version"] for each in hit["also"]]) for hit in found
-        ]
+def hits(client: FlaskClient, **asked: str) -> list[tuple[str, str | None, list[str]]]:
+    found = client.get("/api/v1/search", query_string=asked).get_json()["hits"]
+    return [(each["url"][-12:], each["version"], [other["version"] for other in each["also"]]) for each in found]
 
 
 def test_the_newest_version_of_a_page_stands_for_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
-    manual = Manual(tmp_path, "15", "16", "17")
+    site = Site()
+    for version, (name, title) in product(("15", "16", "17"), TITLES.items()):
+        text = f"<p>{title} in version {version} are described here. The limit is {version}0.</p>"
+        site.routes[f"/docs/{version}/{name}.html"] = page(f"<h1>{title}</h1>{text}", f"{version}: {title}")
+    site.routes["/docs/15/tape.html"] = page("<h1>Tape</h1><p>Magnetic tape was supported once.</p>", "Tape")
+    crawl(site, tmp_path)
     settings = load({"index": str(tmp_path)}, {})
     live = LiveRetriever(settings, lambda _: DummyEmbedder())
     live.start()
     wait_for(lambda: live.ready)
     client = create_app(live, settings).test_client()
     for mode in ("hybrid", "dense", "lexical"):
-        assert manual.hits(client, q="partial indexes", mode=mode)[0] == ("partial.html", "17", ["16", "15"])
-    assert manual.hits(client, q="magnetic tape")[0] == ("tape.html", "15", [])
-    assert manual.hits(client, q="partial indexes", version="16")[0] == ("partial.html", "16", [])
-    assert {version for _, version, _ in manual.hits(client, q="partial", version="latest")} == {"17"}
-    assert manual.hits(client, q="partial indexes", version="9") == []
+        assert hits(client, q="partial indexes", mode=mode)[0] == ("partial.html", "17", ["16", "15"])
+    assert hits(client, q="magnetic tape")[0] == ("15/tape.html", "15", [])
+    assert hits(client, q="partial indexes", version="16")[0] == ("partial.html", "16", [])
+    assert {version for _, version, _ in hits(client, q="partial", version="latest")} == {"17"}
+    assert hits(client, q="partial indexes", version="9") == []
     shares = client.get("/api/v1/search?q=partial+indexes&facets=true").get_json()["facets"]["version"]
     assert {share["value"]: share["count"] for share in shares} == {"15": 4, "16": 3, "17": 3}
     html = client.get("/?q=partial+indexes").get_data(as_text=True)
     assert "version 17" in html
-    assert f'<a href="{manual.site.url}/docs/16/partial.html" rel="noopener noreferrer">16</a>' in html
+    assert f'<a href="{site.url}/docs/16/partial.html" rel="noopener noreferrer">16</a>' in html
     before = live.describe()["generation"]
     for name in TITLES:
-        del manual.site.routes[f"/docs/17/{name}.html"]
-    manual.build()
+        del site.routes[f"/docs/17/{name}.html"]
+    crawl(site, tmp_path)
     wait_for(lambda: live.describe()["generation"] != before)
-    assert manual.hits(client, q="partial indexes")[0] == ("partial.html", "16", ["15"])
+    assert hits(client, q="partial indexes")[0] == ("partial.html", "16", ["15"])
     live.close()
-    manual.site.close()
+    site.close()
 
 
 @pytest.mark.parametrize(
