@@ -105,6 +105,15 @@ class Client:
         """Have an answer written from the hits; its `citations` number them. Only where the server is set up for it."""
         return self._ask(f"{API}/answer", AnswerInWords, _fields(query, options))
 
+    def call_tool(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, list[str]]:
+        """Have a tool of `/mcp` answered: its text, and the ids of passages in it if `shown` is among the arguments."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        result = self._ask("/mcp", dict[str, Any], body).get("result") or {}
+        text = "".join(block.get("text", "") for block in result.get("content", ()))
+        if result.get("isError", not text):
+            raise Rejected(text or f"{self.url} does not answer calls of tools")
+        return text, result.get("_meta", {}).get("shown", [])
+
     def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
         """Return a document by its id, which hits have in `document`."""
         return self._ask(f"{API}/documents/{quote(id, safe='')}", Document, params={"collection": collection})

@@ -352,6 +352,15 @@ class PushQueue(Struct):
     changes: Annotated[list[Change], Meta(description="the latest ones, the last one first")]
 
 
+class ToolMessage(Struct):
+    """A message of JSON-RPC 2.0, as the Model Context Protocol has it."""
+
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: Annotated[int | str, Meta(description="of a request; a notification has none")] = ""
+    params: dict[str, Any] = {}
+
+
 class InCollection(Request):
     """A collection."""
 

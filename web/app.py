@@ -20,7 +20,7 @@ from rag.serving.jobs import JobManager, PushedQueue
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
 from web import metrics, openapi, problems
-from web.api import documents, openai, search
+from web.api import documents, mcp, openai, search
 from web.api.requests import retriever as visible_retriever
 from web.guards import access, limits
 from web.openapi import Operation
@@ -39,6 +39,7 @@ BLUEPRINTS = (
     openai.blueprint,
     documents.blueprint,
     documents.jobs,
+    mcp.blueprint,
     document_page.blueprint,
 )
 

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, starmap
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,9 +62,10 @@ CHUNK_FIELDS = ("url", "section", "text", "content_hash", "tokens", "position")
 SHOWN_FIELDS = ("url", "title", "source", "language", "date", "content_type", "metadata", "fetched_at")
 PASSAGE_FIELDS = ("id", "url", "section", "text")
 _DOCUMENTS = f"SELECT first_row, chunks, {', '.join(SHOWN_FIELDS)} FROM documents WHERE id {_IN} ORDER BY id"  # noqa: S608
+_FACTS = "url, source, language, content_type, date"  # of `DocumentFacts`
 _PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
 AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
-_AT_ONCE = 64  # documents that are read under the lock: none of them waits long for another
+_AT_ONCE = 64  # documents, or texts, that are read under the lock: none of them waits long for another
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -229,8 +230,22 @@ class DocumentReader:
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number. Raises IndexCorrupt."""
-        query = f"SELECT id, url, source, language, content_type, date FROM documents WHERE id {_IN}"  # noqa: S608
+        query = f"SELECT id, {_FACTS} FROM documents WHERE id {_IN}"  # noqa: S608
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
+
+    def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the rows of passages and their texts in UTF-8, a few at a time. Raises IndexCorrupt."""
+        query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
+        for start in range(0, self.chunks, _AT_ONCE):
+            found = self._documents.rows(query, start, start + _AT_ONCE - 1)
+            yield found if allowed is None else [each for each in found if each[0] in allowed]
+
+    def survey(self, wanted: Filter | None = None) -> list[DocumentFacts]:
+        """Return the facts of all documents that a filter allows. Raises IndexCorrupt."""
+        values: list[str] = []
+        where = _sql(wanted.conditions(), values) if wanted else "TRUE"
+        query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
+        return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
     def find(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the documents with allowed rows and their passages, JSON-ready, or only the one with an id.

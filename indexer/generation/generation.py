@@ -46,6 +46,7 @@ class Generation:
         self.read_query = self.lexical.read
         self.vectors = self._vectors.vectors
         self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
+        self.survey = self._documents.survey
         self.terms_take_long = counts.chunks >= MANY_CHUNKS  # longer than handing them to another thread
         for name, found, wanted in (
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),
@@ -105,6 +106,10 @@ class Generation:
         """
         for found in self._documents.find(self.select(only) if only else None, id):
             yield {"generation": self.manifest.id, **found}
+
+    def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the rows and texts of passages that a filter allows, see `DocumentReader.scan`."""
+        return self._documents.scan(self.select(only) if only else None)
 
     def close(self) -> None:
         """Close the files."""

@@ -17,7 +17,7 @@ VERBS = {  # the module and function of each below `rag.commands`, and its summa
     "index": ("index.index", "read sources and publish a new generation of the index"),
     "remove": ("index.remove", "remove sources from the index, without reading anything again"),
     "serve": ("serve.serve", "serve the search page and the REST API"),
-    "mcp": ("serve.mcp", "offer search and read_document as tools of the Model Context Protocol"),
+    "mcp": ("serve.mcp", "offer search, read, grep and collections as tools of the Model Context Protocol"),
     "search": ("search.search", "answer one query on the command line"),
     "eval": ("search.evaluate", "measure search quality on a dataset in BEIR format"),
     "compare": ("search.compare", "show which of two generations or settings answers questions better"),

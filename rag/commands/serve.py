@@ -15,7 +15,7 @@ import msgspec
 from embedder.errors import PilotlightError
 from rag.commands.verb import Result, verb
 from rag.errors import KeysError, RagError, SettingsError
-from rag.query.request import parameters_of
+from rag.query.request import DEFAULT_COLLECTION, parameters_of
 from rag.serving.access import Key, KeyFile, Part, check_exposure, reader_names
 from rag.settings import Settings
 
@@ -87,9 +87,9 @@ def _check(check: Callable[[Settings, Mapping[str, object]], None], *arguments: 
 @verb("index", "store", "embedder", "rerank", prints=False)
 @click.option("--server", metavar="URL", help="ask this running server instead of reading an index")
 def mcp(settings: Settings, *, server: str | None) -> None:
-    """Offer the tools of `rag.adapters.mcp` on the index, or on a server, over standard input until the caller ends."""
+    """Offer search, read, grep and collections on the index, or a server, over standard input until the caller ends."""
     try:
-        from rag.adapters import mcp as tools
+        from rag.adapters.mcp import serve_stdio
     except ModuleNotFoundError as error:
         raise SettingsError("mcp is not installed: pip install 'pilotlight[mcp]'") from error
 
@@ -98,8 +98,9 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             from rag.client import Client
 
             key = os.environ.get("PILOTLIGHT_KEY") or None
-            library: Client | tools.LocalLibrary = stack.enter_context(Client(server, key))
+            serve_stdio(stack.enter_context(Client(server, key)).call_tool)
         else:
+            from rag.adapters.tools import EVERYTHING, Tools
             from rag.commands import models
             from rag.serving.live import LiveRetriever
 
@@ -110,8 +111,8 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             retriever = LiveRetriever(settings)
             retriever.start()
             stack.callback(retriever.close)
-            library = tools.LocalLibrary(retriever)
-        tools.make_server(library, settings.collection).run("stdio")
+            is_default = settings.collection == DEFAULT_COLLECTION
+            serve_stdio(Tools(retriever, collection=EVERYTHING if is_default else settings.collection).call)
 
 
 def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Command]:

@@ -12,11 +12,12 @@ from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
+from indexer.generation.documents import StoredChunk as StoredChunk  # for packages that may not look below this one
 from indexer.generation.manifest import DEFAULT
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
-from rag.query.results import Answer, Suggestion
+from rag.query.results import Answer, Suggestion, count_facets
 from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
 from rag.query.served_model import Embedding, ServedModel
 from rag.serving.access import EVERYTHING, Scope
@@ -121,6 +122,39 @@ class LiveRetriever(Follower):
             generation = retriever.generation
             headings = generation.suggest(typed, most + 1, in_force(filter, generation.manifest))
             return suggestions(typed, headings, most)
+
+        return self._ask(collection, look)
+
+    def grep(
+        self,
+        matches: Callable[[bytes], object],
+        collection: str = DEFAULT,
+        filter: Filter | None = None,
+        most: int = 100,
+    ) -> tuple[int, list[StoredChunk]]:
+        """Count the passages that a filter allows and whose text, or texts joined by line breaks, match; return some.
+
+        Raises as `search` does.
+        """
+
+        def look(retriever: Retriever) -> tuple[int, list[StoredChunk]]:
+            generation, rows = retriever.generation, []
+            for part in generation.scan(in_force(filter, generation.manifest)):
+                deadline.check()
+                if matches(b"\n".join([text for _, text in part])):
+                    rows += [row for row, text in part if matches(text)]
+            return len(rows), generation.chunks(np.array(rows[:most], np.int64))
+
+        return self._ask(collection, look)
+
+    def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
+        """Return the number, the time and the facets of the documents that a filter allows. Raises as `search` does."""
+
+        def look(retriever: Retriever) -> dict[str, Any]:
+            generation = retriever.generation
+            facts = generation.survey(in_force(filter, generation.manifest))
+            made = generation.manifest.created_at
+            return {"documents": len(facts), "created_at": made, "facets": count_facets(facts)}
 
         return self._ask(collection, look)
 

@@ -191,7 +191,7 @@ HISTORY = [{"question": "What does the blue team say of bluegamma?", "answer": "
 # what is asked of every operation; each must be here
 PLAIN = (
     "/api/v1/changes /api/v1/documents /api/v1/documents/{id} /api/v1/insights.csv /document/{id} "
-    "/insights /livez /metrics /openapi.json /readyz /status /v1/models"
+    "/insights /livez /llms.txt /metrics /openapi.json /readyz /status /v1/models"
 ).split()
 CASES: dict[str, Callable[[Site], Asked]] = {f"GET {path}": addresses(path) for path in PLAIN} | {
     "GET /": typed("/", "open=x", "meta.team=blue", "path=/"),
@@ -233,10 +233,29 @@ CASES: dict[str, Callable[[Site], Asked]] = {f"GET {path}": addresses(path) for 
 }
 
 
+def calls(site: Site) -> Asked:
+    """Return calls of every tool, with what models may give as arguments."""
+    urls = [place(site, word).as_uri() for word in WORDS]
+    given = [("search", {"query": query, "max_tokens": 500}) for query in QUERIES]
+    given += [("search", {"query": "index rows", "collections": [name]}) for name in (*COLLECTIONS, "*")]
+    given += [("search", {"query": "index", "filter": {"metadata": {"team": "blue"}}, "top_k": 50})]
+    given += [("read", {"address": url, "cursor": cursor}) for url in urls for cursor in ("", "0", "7")]
+    given += [("read", {"address": f"{url}#more-of-{word}"}) for url, word in zip(urls, WORDS, strict=True)]
+    given += [("read", {"id": id}) for id in ids(site)]
+    given += [("grep", {"pattern": each}) for each in ("blue", "(?i)SAYS .*", "More, bluegamma", "[", "", ".", "zzz")]
+    given += [("grep", {"pattern": "team", "collections": [name]}) for name in COLLECTIONS]
+    given += [("collections", {}), ("search", {"query": "index", "colour": "blue"}), ("bluegamma", {})]
+    params = [{"name": name, "arguments": arguments} for name, arguments in given]
+    return [("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": each}) for each in params]
+
+
+CASES["POST /mcp"] = calls
+
+
 def answers(one: World, requests: Asked) -> list[tuple[int, str]]:
     found = []
     for method, address, body in requests:
-        headers = {"Accept": "application/json"} if address == "/api/v1/answer" else {}
+        headers = {"Accept": "application/json"} if address in ("/api/v1/answer", "/mcp") else {}
         reply = one.client.open(address, method=method, json=body, headers=headers)
         found.append((reply.status_code, reply.get_data(as_text=True)))
     return found
@@ -273,6 +292,11 @@ def test_no_answer_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path
     assert len(prompts) >= 4
     for prompt in prompts:
         check(HISTORY, json.dumps(prompt), hidden)
+    told = [json.loads(text)["result"] for _, text in found["POST /mcp"]]
+    assert {block["type"] for result in told for block in result["content"]} == {"text"}
+    listed = next(each for each in (result["content"][0]["text"] for result in told) if each.count("default: "))
+    assert f"default: {len(READS[name])} document" in listed
+    assert "hidden" not in listed
     text = found["GET /api/v1/documents"][0][1]
     assert {word for word in WORDS if word in text} == READS[name]
     known = [status for status, _ in found["GET /api/v1/documents/{id}"]]

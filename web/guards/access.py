@@ -51,10 +51,12 @@ REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
 BARRED = "Too many requests without a valid key came from this address: try again later."
 REFUSALS_S = 5.0  # of an address, to callers without a good key; twice as many may come at once
-CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
+CORS_PATHS = ("/api/", "/v1/", "/openapi.json", "/mcp")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-Id",
+    "Access-Control-Allow-Headers": (
+        "Authorization, Content-Type, X-Request-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
+    ),
     "Access-Control-Max-Age": "600",
 }
 _PORT = re.compile(r":[0-9]*\Z")
@@ -304,6 +306,11 @@ def register(app: Flask, settings: Settings) -> None:
             return True
         return request.endpoint in FOR_PAGES and origin in access.origins()
 
+    def refuse_other_sites() -> None:
+        # as MCP asks of servers; its clients are programs, and these send no Origin
+        if request.path == "/mcp" and _is_from_another_site() and not is_allowed():
+            raise Forbidden("A page of another site may not use this: cors_origins names those that may.")
+
     def preflight() -> Response | None:
         asked = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
         return Response(status=204, headers=PREFLIGHT) if asked and is_allowed() else None
@@ -319,4 +326,5 @@ def register(app: Flask, settings: Settings) -> None:
 
     app.before_request(access.check)
     app.before_request(preflight)
+    app.before_request(refuse_other_sites)
     app.after_request(mark)

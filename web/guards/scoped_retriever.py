@@ -15,7 +15,7 @@ from rag.errors import CollectionMissing
 from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest
 from rag.query.results import Answer, QueryTokens, Suggestion
 from rag.serving.access import EVERYTHING, NOTHING, Scope
-from rag.serving.live import LiveRetriever
+from rag.serving.live import LiveRetriever, StoredChunk
 
 Found = TypeVar("Found")
 
@@ -114,6 +114,20 @@ class ScopedRetriever(LiveRetriever):
     ) -> list[Suggestion]:
         """Suggest titles and headings of documents of the scope."""
         return self._ask_within(collection, filter, lambda inner, only: inner.suggest(typed, collection, only, most))
+
+    def grep(
+        self,
+        matches: Callable[[bytes], object],
+        collection: str = DEFAULT_COLLECTION,
+        filter: Filter | None = None,
+        most: int = 100,
+    ) -> tuple[int, list[StoredChunk]]:
+        """Find passages of documents of the scope by their texts."""
+        return self._ask_within(collection, filter, lambda inner, only: inner.grep(matches, collection, only, most))
+
+    def overview(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> dict[str, Any]:
+        """Count the documents of the scope."""
+        return self._ask_within(collection, filter, lambda inner, only: inner.overview(collection, only))
 
     def documents(self, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
         """Return every document of the scope."""

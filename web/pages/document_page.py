@@ -4,7 +4,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any
 
-from flask import Blueprint, render_template, url_for
+from flask import Blueprint, Response, render_template, request, url_for
 from msgspec import Meta
 
 from rag.messages import InCollection
@@ -12,7 +12,7 @@ from rag.query.results import is_source_code, section_within
 from rag.serving.live import by_section
 from web.api.requests import collection_field, read_query, retriever
 from web.display_urls import places
-from web.openapi import HTML, Operation
+from web.openapi import HTML, Content, Operation
 from web.pages.snippets import make_text
 
 SHOWN = 60  # passages of one page
@@ -27,16 +27,26 @@ class ReadRequest(InCollection):
     q: Annotated[str, Meta(description="query of the search to go back to")] = ""
 
 
+MARKDOWN = Content("text/markdown", {"type": "string"})
 blueprint = Blueprint("reading", __name__, url_prefix="/document")
 
 
 @blueprint.get("/<id>")
-@Operation(role="read", query=ReadRequest, responses={200: HTML}, errors=(404,))
-def read(id: str) -> str:
-    """Show a document as indexed: of a long one, passages around the marked one, or from another one on."""
+@Operation(role="read", query=ReadRequest, responses={200: [HTML, MARKDOWN]}, errors=(404,))
+def read(id: str) -> str | Response:
+    """Show a document as indexed: of a long one, passages around the marked one, or from another one on; or Markdown.
+
+    With `Accept: text/markdown` it is the whole document as Markdown.
+    """
     given = read_query(ReadRequest, "a document")
     document = retriever().document(id, given.collection)
     title = document["title"]
+    if request.accept_mimetypes.best_match(["text/html", MARKDOWN.media_type]) == MARKDOWN.media_type:
+        parts = [f"# {title or document['url']}", f"<{document['url']}>"]
+        for name, group in by_section(document):
+            heading = section_within(title, name)
+            parts += [f"## {heading}"] * bool(heading) + [passage["text"] for passage in group]
+        return Response("\n\n".join(parts) + "\n", content_type=f"{MARKDOWN.media_type}; charset=utf-8")
     passages = [(section_within(title, name), passage) for name, group in by_section(document) for passage in group]
     start = 0
     if given.start is not None:

@@ -273,6 +273,17 @@ class MilvusGeneration:
             texts = [{name: row[name] for name in PASSAGE_FIELDS} for row in passages]
             yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
 
+    def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
+        """Yield the rows of passages that a filter allows and their texts in UTF-8."""
+        for row in self._all_rows(["text"], expression(only.conditions() if only else ())):
+            yield [(row["row"], row["text"].encode())]
+
+    def survey(self, only: Filter | None = None) -> list[DocumentFacts]:
+        """Return the facts of all documents that a filter allows."""
+        test = f"position == 0 and {expression(only.conditions() if only else ())}"
+        abouts = (row["about"] for row in self._all_rows(["about"], test))
+        return [DocumentFacts(*map(about.get, DocumentFacts._fields)) for about in abouts]
+
     def _all_rows(self, fields: Sequence[str], test: str) -> Iterator[dict[str, Any]]:
         """Yield fields of all passages for which an expression is true, in the order of the index."""
         for start in range(0, self._count, _ROWS):
