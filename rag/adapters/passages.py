@@ -48,6 +48,7 @@ class Document:
         self.rows = {passage["id"]: row for row, passage in enumerate(self.passages)}
         rows = range(len(self.passages))
         self.runs = [list(run) for _, run in groupby(rows, key=lambda row: self.passages[row]["section"])]
+        self.version = ""
         self._costs: dict[int, int] = {}
 
     def row_at(self, anchor: str) -> int | None:
@@ -85,7 +86,8 @@ class Document:
             ]
             text = "\n".join(gap + self.passages[row]["text"] for gap, row in zip(breaks, rows, strict=True))
         url = self.passages[rows[0]]["url"]
-        return delimited(number, {"Section": self.heading(rows[0]), "Url": url, "Age": self.age, **facts}, text)
+        about = {"Section": self.heading(rows[0]), "Url": url, "Version": self.version, "Age": self.age}
+        return delimited(number, about | facts, text)
 
     def blocks(self, rows: Collection[int], room: float, **facts: str) -> tuple[list[str], int | None]:
         """Return the first of some rows, by their runs, and the row to go on with; the facts go to the first run."""

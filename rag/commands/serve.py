@@ -15,7 +15,7 @@ import msgspec
 from embedder.errors import PilotlightError
 from rag.commands.verb import Result, verb
 from rag.errors import KeysError, RagError, SettingsError
-from rag.query.request import DEFAULT_COLLECTION, parameters_of
+from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
 from rag.serving.access import Key, KeyFile, Part, check_exposure, reader_names
 from rag.settings import Settings
 
@@ -100,7 +100,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             key = os.environ.get("PILOTLIGHT_KEY") or None
             serve_stdio(stack.enter_context(Client(server, key)).call_tool)
         else:
-            from rag.adapters.tools import EVERYTHING, Tools
+            from rag.adapters.tools import Tools
             from rag.commands import models
             from rag.serving.live import LiveRetriever
 
@@ -112,7 +112,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             retriever.start()
             stack.callback(retriever.close)
             is_default = settings.collection == DEFAULT_COLLECTION
-            serve_stdio(Tools(retriever, collection=EVERYTHING if is_default else settings.collection).call)
+            serve_stdio(Tools(retriever, collection=ALL if is_default else settings.collection).call)
 
 
 def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Command]:

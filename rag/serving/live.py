@@ -14,6 +14,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
 from indexer.generation.documents import StoredChunk as StoredChunk  # for packages that may not look below this one
 from indexer.generation.manifest import DEFAULT
+from indexer.versions import edition_at
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
@@ -152,9 +153,11 @@ class LiveRetriever(Follower):
 
         def look(retriever: Retriever) -> dict[str, Any]:
             generation = retriever.generation
-            facts = generation.survey(in_force(filter, generation.manifest))
-            made = generation.manifest.created_at
-            return {"documents": len(facts), "created_at": made, "facets": count_facets(facts)}
+            manifest = generation.manifest
+            facts = generation.survey(in_force(filter, manifest))
+            editions = (edition_at(each.url, manifest.versions) for each in facts)
+            facets = count_facets(facts, [edition.version for edition in editions if edition])
+            return {"documents": len(facts), "created_at": manifest.created_at, "facets": facets}
 
         return self._ask(collection, look)
 
