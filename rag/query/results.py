@@ -13,6 +13,7 @@ from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `
 from indexer.errors import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
+from indexer.versions import order
 from rag.query.request import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it
@@ -208,7 +209,7 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] = ()) -> dict[str, list[Share]]:
-    """Count documents by each of FACETS, the most frequent value first; a value that is not known is not counted.
+    """Count documents by each of FACETS, the most frequent value first, of versions the newest; unknown ones not.
 
     `path` has the folders one level below the one that all documents share, so that each choice narrows further.
     """
@@ -224,6 +225,7 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
         counts = Counter(value for value in of_documents if value)
         ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         shares[name] = [Share(value=value, count=count) for value, count in ordered[:MOST_SHARES]]
+    shares["version"].sort(key=lambda share: order(share["value"]), reverse=True)
     return shares
 
 
@@ -263,6 +265,9 @@ def as_text(answer: dict[str, Any]) -> str:
         passage = " ".join(hit["text"].split())
         where = f"  in {hit['collection']}" if several else ""
         lines += [f"{hit['rank']:>2}. {heading}  ({hit['score']:.3f})", f"    {hit['url']}{where}"]
+        if hit["version"]:
+            others = ", ".join(each["version"] for each in hit["also"])
+            lines += [f"    version {hit['version']}{f', also in {others}' if others else ''}"]
         lines += [f"    {passage[:200]}{'…' if len(passage) > 200 else ''}"]
         if why := hit.get("explanation"):
             lines += [f"      {name.lower()}: {text}" for name, text in in_words(why)]
