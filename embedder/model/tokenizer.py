@@ -21,6 +21,7 @@ _UNKNOWN = frozenset(("[UNK]", "<unk>"))
 # Of pieces with letters, those that say nothing, up to which a model knows a language: with the default model 0.05 in
 # English, 0.15 in most of Latin script, 0.3 in Turkish, 0.9 in others.
 KNOWN = 0.13
+_DISTRUST, _LEAST_TRUST = 6.0, 0.08  # less by this, times what the share is above
 _SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\U00020000-\U0003ffff]")
 _SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
 
@@ -138,6 +139,15 @@ def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) 
 def tokenizable(text: str) -> str:
     """Return a text without lone surrogates, which are not text to a tokenizer and would stop it."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def trust(broken: float) -> float:
+    """Return what vectors of texts tell, from 0.08 to 1: less in a language the model does not know.
+
+    A tokenizer breaks words of other languages than those of its training into letters, or does not know them. `broken`
+    is the share of such pieces, see `Tokenizer.count_broken`.
+    """
+    return max(_LEAST_TRUST, min(1.0, 1 - _DISTRUST * (broken - KNOWN)))
 
 
 def load_tokenizer(path: Path) -> tokenizers.Tokenizer:

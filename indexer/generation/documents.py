@@ -135,6 +135,18 @@ class DocumentWriter:
             marks = ", ".join("?" * len(rows[0]))
             self._database.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608 - only marks
 
+    def languages(self, sample: int) -> list[tuple[str | None, int, list[str]]]:
+        """Return each language with its number of chunks, the most frequent first, and texts out of a sample of all."""
+        counts = "SELECT language, sum(chunks) FROM documents GROUP BY language ORDER BY 2 DESC"
+        found: dict[str | None, tuple[int, list[str]]] = {
+            each: (count, []) for each, count in self._database.execute(counts)
+        }
+        some = f"SELECT language, text FROM chunks JOIN documents ON documents.id = document WHERE row {_IN}"  # noqa: S608
+        rows = json.dumps(list(range(0, self.chunks, max(1, self.chunks // sample))))
+        for language, text in self._database.execute(some, (rows,)):
+            found[language][1].append(text)
+        return [(language, count, texts) for language, (count, texts) in found.items() if texts]
+
     def finish(self) -> None:
         """Complete the file."""
         self._database.execute("COMMIT")

@@ -36,6 +36,7 @@ class JointGeneration(Generation):
             self._members[0].manifest,
             id=",".join(each.manifest.id for each in self._members),
             counts=replace(counts[0], documents=int(self._numbers[-1]), chunks=int(self._starts[-1])),
+            report={"languages": [*chain(*(each.manifest.report.get("languages", ()) for each in self._members))]},
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
             schema_version=RESTRICTED_VERSION,  # the parts of a filter have no readers where they need none
         )

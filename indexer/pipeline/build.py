@@ -184,6 +184,7 @@ class _Build:
             if number not in self._still_there:
                 report.gone.add(url)
         if live is not None and live.analysis == ANALYSIS and self._draft.is_unchanged and not report.gone.count:
+            report.take_languages(live)
             return report.finish(live.id, live.counts, published=False)
         self._draft.differ()
         if not self._draft.counts.documents and plan.sources != [SOURCE]:

@@ -22,6 +22,7 @@ from embedder.text_embedder import Embedder, encode_documents
 from indexer import memory
 from indexer.config import BuildConfig
 from indexer.errors import IndexCorrupt, IndexMissing
+from indexer.generation.languages import SAMPLE, Spoken, measure_languages, unknown_languages
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.generation.previous import READER_VERSION, PreviousGeneration
 from indexer.generation.rows import why_no_tokens
@@ -226,6 +227,7 @@ class Draft:
         self._embed()
         while self._pending:
             self._store_oldest()
+        self._note_languages(str(settings.get("model", {}).get("model", "")))
         self._plan.progress.phase("writing the index")
         with report.timed("write"):
             self._judge_tokens()
@@ -248,6 +250,17 @@ class Draft:
             )
             publish(index_dir, self.folder, manifest)
         return report.finish(self.folder.name, counts)
+
+    def _note_languages(self, model: str) -> None:
+        """Note the languages in the report, and which of them the model does not know."""
+        report, embedder, found = self._plan.report, self._plan.embedder, self._writer.documents.languages(SAMPLE)
+        if embedder is not None and report.embedded:
+            report.languages = measure_languages(found, embedder.count_broken)
+        else:  # how they are broken is known
+            report.take_languages(self._plan.earlier.manifest)
+            broken = {each.language: each.broken for each in report.languages}
+            report.languages = [Spoken(each, count, broken.get(each, 0.0)) for each, count, _ in found]
+        report.unknown = unknown_languages(report.languages, model)
 
     def close(self) -> None:
         """Release the files, published or not; a block that is being embedded right now comes to its end."""

@@ -12,6 +12,7 @@ import msgspec
 
 from indexer.decoding import one_line, shorten
 from indexer.errors import counted
+from indexer.generation.languages import Spoken, languages_of
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.records import Failure, ScanCounts, Skip
 
@@ -28,7 +29,8 @@ BY_HAND = "as the setting says"
 WITHOUT = "the index has none; --tokens yes embeds every passage again"
 STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
 _FIELDS = (
-    "generation published documents chunks tokens fetched unchanged kept embedded carried skipped notes failed ocr"
+    "generation published documents chunks languages unknown tokens fetched unchanged kept embedded carried skipped "
+    "notes failed ocr"
 ).split()
 
 
@@ -176,6 +178,8 @@ class BuildReport:
         self.fetched = 0  # pages and files whose content was read, whether or not it was kept
         self.unchanged = 0
         self.embedded = self.carried = 0  # chunks; those whose vectors were taken over from the build before
+        self.languages: list[Spoken] = []
+        self.unknown = ""  # a sentence on the languages that the model does not know
         self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
@@ -226,6 +230,11 @@ class BuildReport:
         """Note what OCR found in a document."""
         self.ocr = {name: count + getattr(scans, name) for name, count in self.ocr.items()}
 
+    def take_languages(self, live: Manifest | None) -> None:
+        """Take over what an earlier build found of languages."""
+        if live is not None:
+            self.languages, self.unknown = languages_of(live.report), str(live.report.get("unknown", ""))
+
     def finish(self, generation: str, counts: Counts, *, published: bool = True) -> "BuildReport":
         """Note the live generation and the time until now; return the report."""
         self.generation, self.published = generation, published
@@ -263,6 +272,7 @@ class BuildReport:
             f"generation   {self.generation}{'' if self.published else ' (live; nothing has changed)'}",
             f"documents    {self.documents:,}",
             f"chunks       {self.chunks:,} ({self.embedded:,} embedded, {self.carried:,} reused)",
+            *([f"languages    {self.unknown}"] if self.unknown else []),
             f"tokens       {self.tokens}",
             f"fetched      {self.fetched:,}",
             f"unchanged    {self.unchanged:,}",

@@ -16,6 +16,7 @@ from embedder.errors import PilotlightError
 from indexer.crawl.browser import check_installed, describe
 from indexer.credentials import Session
 from indexer.generation.generation import Generation
+from indexer.generation.languages import languages_of
 from indexer.pipeline.progress import token_use
 from indexer.publish.publish import list_collections
 from indexer.publish.source_settings import own_of
@@ -102,6 +103,8 @@ def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[s
     with _warning(warnings):
         if found:
             check_fingerprint(manifest, found[0].fingerprint)
+    if unknown := manifest.report.get("unknown"):
+        warnings.append(unknown)
     return {
         "folder": str(settings.index_dir),
         "collections": list(list_collections(settings.index_dir)),
@@ -110,6 +113,7 @@ def _index(settings: Settings, found: list[Plan], warnings: list[str]) -> dict[s
         "sources": {source: own_of(manifest, source) for source in manifest.sources},
         "documents": manifest.counts.documents,
         "chunks": manifest.counts.chunks,
+        "languages": {each.language or "unknown": each.passages for each in languages_of(manifest.report)},
         "tokens": str(token_use(manifest)),
     }
 

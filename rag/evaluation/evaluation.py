@@ -25,6 +25,7 @@ from scipy.stats import permutation_test
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import CrossEncoder, Embedder, encode_documents
 from indexer.generation.documents import document_id
+from indexer.generation.languages import SAMPLE, measure_languages
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
@@ -33,7 +34,7 @@ from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
 from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank, trust_in_meaning
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
-from rag.query.retriever import CANDIDATES, SAMPLE, Retriever
+from rag.query.retriever import CANDIDATES, Retriever
 from rag.settings import BY_NAME, Settings, read_value
 
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
@@ -128,10 +129,9 @@ def evaluate(
     """
     documents, texts = list(dataset.corpus), list(dataset.corpus.values())
     run: Run = {}
-    broken = embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)])
     if tokens is None:
-        tokens = not why_no_tokens(len(texts), broken)
-    rankings = _rankings(dataset, embedder, mode, tokens, broken)
+        tokens = not why_no_tokens(len(texts), embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)]))
+    rankings = _rankings(dataset, embedder, mode, tokens)
     for (query_id, query), ranking in zip(dataset.queries.items(), rankings, strict=True):
         if reranker:
             best = np.arange(min(RERANKED, len(ranking.rows)))
@@ -158,12 +158,11 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
     return figures
 
 
-def _rankings(
-    dataset: Dataset, embedder: Embedder, mode: str, tokens: bool, broken: tuple[int, int]
-) -> Iterator[Ranking]:
+def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> Iterator[Ranking]:
     """Rank the documents for every query, in the order of the queries."""
     texts, queries = list(dataset.corpus.values()), list(dataset.queries.values())
     query_tokens: list[QueryTokens] = []
+    languages = [detect_language(text) if mode != "dense" else None for text in texts]
     if mode != "lexical":
         vectors, signs, counts = encode_documents(embedder, texts, tokens=tokens)
         starts = np.cumsum(counts, dtype=np.int64) - counts
@@ -181,12 +180,17 @@ def _rankings(
         if mode != "dense":
             writer = LexicalWriter(Path(temporary) / "lexical")
             with closing(writer):
-                for row, text in enumerate(texts):
-                    language = detect_language(text)
-                    spoken = [f"language:{language}"] if language else []
-                    writer.add(row, title="", section="", text=text, terms=spoken, language=language)
+                for row, (text, language) in enumerate(zip(texts, languages, strict=True)):
+                    terms_of = [f"language:{language}"] if language else []
+                    writer.add(row, title="", section="", text=text, terms=terms_of, language=language)
                 writer.finish()
             reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
+        sample = range(0, len(texts), max(1, len(texts) // SAMPLE))
+        by_language = [
+            (each, languages.count(each), [texts[row] for row in sample if languages[row] == each])
+            for each in {languages[row] for row in sample}
+        ]
+        spoken = measure_languages(by_language, embedder.count_broken)
         for number, query in enumerate(queries):
             dense = lexical = None
             cosines = np.empty(0, np.float32)
@@ -197,7 +201,7 @@ def _rankings(
                 cosines = vectors @ query_vectors[number]
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
-            known = trust_in_meaning(embedder.count_broken([query]), broken)
+            known = trust_in_meaning(embedder.count_broken([query]), spoken)
             of_tokens = partial(maxsim, number) if query_tokens else None
             yield fuse(dense, lexical, cosines.__getitem__, of_tokens, known=known)
 

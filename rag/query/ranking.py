@@ -5,6 +5,8 @@ and `choose` leaves out near-duplicates and passages above the limit of a docume
 "best first" is by score, and by row where scores are equal.
 """
 
+import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,8 +14,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from embedder.model.tokenizer import KNOWN
+from embedder.model.tokenizer import trust
 from embedder.text_embedder import Embedder
+from indexer.generation.languages import Spoken
 from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
 from indexer.versions import Edition, order
 from rag import deadline
@@ -25,9 +28,7 @@ VectorHits = tuple[Scores, Rows]
 
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
 _MIN_COVERAGE = 0.5  # of the query's idf that the best hit by words has, where words count as much as meaning
-_DISTRUST = 6.0  # less weight by this, times what the share is above
-_LEAST_TRUST = 0.08
-_USUAL_PIECES = 24
+_USUAL_PIECES = 24  # of a query
 _AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
 _ANSWERS = 0.5  # of the score of a page's best passage, by which that of a newer version answers as well
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
@@ -73,6 +74,7 @@ def fuse(
         known: how well the model knows the language of the query, from `trust_in_meaning`.
         explain: whether to add the columns that explanations are made of.
     """
+    reasons: dict[str, float] = {}  # of the weights
     if dense is None:
         assert lexical is not None  # noqa: S101 - for the type checker; one of both was searched
         scores, rows, _ = lexical
@@ -94,10 +96,10 @@ def fuse(
             by_meaning[missing] = cosines(rows[missing])
         by_words = filled(len(rows), np.searchsorted(rows, lexical.rows), lexical.scores, absent=0)
         parts = {"dense": by_meaning, "lexical": by_words}
-        trust = trust_in_terms(lexical)
-        # words are trusted less only as far as the model knows better, and the model more where no passage has them
-        known += (1 - known) * max(0.0, 1 - 2 * trust)
-        weights = {"dense": known, "lexical": 1 - known * (1 - trust)}
+        covered = trust_in_terms(lexical)
+        reasons = {"known": known, "covered": covered}
+        # words are trusted less only as far as the model knows better
+        weights = {"dense": known, "lexical": 1 - known * (1 - covered)}
         if maxsim is not None:
             parts["tokens"], weights["tokens"] = maxsim(rows), known
         most = parts["lexical"].max(initial=0)
@@ -111,21 +113,28 @@ def fuse(
     columns = parts
     if explain:
         columns = parts | {"fused": scores}
+        columns |= {name: np.full(len(rows), value, np.float32) for name, value in reasons.items()}
         for name, of_part in zip(parts, scaled, strict=True):
             columns |= {f"{name}_scaled": of_part, f"{name}_weight": np.full(len(rows), weights[name], np.float32)}
     return Ranking(rows, scores, columns).ordered(order, scores)
 
 
-def trust_in_meaning(query: tuple[int, int], passages: tuple[int, int]) -> float:
+def trust_in_meaning(query: tuple[int, int], languages: Sequence[Spoken]) -> float:
     """Return the weight of a search by meaning next to one by words: less than 1 in a language the model does not know.
 
-    A tokenizer breaks words of other languages than those of its training into letters. Both arguments are
-    `Embedder.count_broken`, of a query and of passages: these count as much as 24 pieces, as a query may be one name.
+    `query` is `Embedder.count_broken` of a query. What is usual in its language counts as much as 24 pieces, as a query
+    may be one name. Which of the languages that is follows from their passages and from the pieces (naive Bayes).
     """
-    (broken, pieces), (of_passages, of_all) = query, passages
-    usual = of_passages / of_all if of_all else 0.0
-    share = (broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES)
-    return max(_LEAST_TRUST, min(1.0, 1 - _DISTRUST * (share - KNOWN)))
+    broken, pieces = query
+    shares = [max(0.01, min(0.99, each.broken)) for each in languages]
+    likely = [
+        math.log(max(1, each.passages)) + broken * math.log(share) + (pieces - broken) * math.log(1 - share)
+        for each, share in zip(languages, shares, strict=True)
+    ]
+    most = max(likely, default=0.0)
+    weights = [math.exp(each - most) for each in likely]
+    usual = math.fsum(map(operator.mul, weights, shares)) / (sum(weights) or 1)
+    return trust((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
 
 
 def trust_in_terms(lexical: TermHits) -> float:

@@ -25,6 +25,7 @@ MOST_SHARES = 10  # values of a facet, the most frequent ones
 # each is also the name of a filter, which takes its values
 FACETS = ("source", "language", "content_type", "path", "version")
 _SAME = 1e-6  # between scores
+_HARDLY = 0.5  # weight of meaning
 _BOUNDS = {"excluded": "without", "required": "only with"}  # in words
 
 
@@ -58,6 +59,7 @@ class Explanation(TypedDict):
     dense: Annotated[Part | None, Meta(description="by meaning")]
     lexical: Annotated[Part | None, Meta(description="by words")]
     tokens: Annotated[Part | None, Meta(description="by late interaction")]
+    weights: Annotated[str, Meta(description="why the parts weigh what they do, in words; empty for one part alone")]
     fused: Annotated[float, Meta(description="sum of scaled × weight of the parts")]
     steps: Annotated[list[Step], Meta(description="what changed the score afterwards, in order")]
     folded: Annotated[int, Meta(description="passages with the same text, or of the page in other versions, left out")]
@@ -185,11 +187,23 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
         dense=parts["dense"],
         lexical=parts["lexical"],
         tokens=parts["tokens"],
+        weights=_why_weights(row["known"], row["covered"]) if "known" in row else "",
         fused=row["fused"],
         steps=steps,
         folded=len(choice.folded.get(index, ())) + len(choice.older.get(index, {})),
         left_out=choice.left_out.get(int(choice.documents[index]), 0),
     )
+
+
+def _why_weights(known: float, covered: float) -> str:
+    """Say in words how far the model knows the language, and the best passage by words has those of the query."""
+    reasons = []
+    if known < 1:
+        little = "hardly knows" if known < _HARDLY else "knows only in part"
+        reasons.append(f"meaning counts {known:.2f}, as the model {little} the language of the query or the passages")
+    if covered < 1:
+        reasons.append(f"words count less, as the best passage has {covered / 2:.0%} of what those of the query tell")
+    return "; ".join(reasons).replace("%", " %") or "meaning and words count alike"
 
 
 def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
@@ -199,6 +213,8 @@ def in_words(why: Explanation) -> Iterator[tuple[str, str]]:
             found = "not found" if part["score"] is None else f"{part['score']:.2f}, rank {part['rank']}"
             scaled, weight = part["scaled"], part["weight"]
             yield name, f"{found}: {scaled:.2f} × {weight:.2f} = {scaled * weight:.3f}"
+    if why["weights"]:
+        yield "Weights", why["weights"]
     yield "Sum", f"{why['fused']:.3f}"
     for step in why["steps"]:
         yield step["name"].capitalize(), f"{step['why']}: gives {step['score']:.3f}"

@@ -21,6 +21,7 @@ from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
 from indexer.generation.joint import JointGeneration
+from indexer.generation.languages import languages_of
 from indexer.generation.lexical.analysis import TERMS, fold, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.vocabulary import Heading
@@ -57,7 +58,6 @@ _PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
 _JUDGED = 10  # of the best passages, which say whether anything is close
 _CLOSE_WITH_TERMS = 0.8  # of the cosine `close`, where the passage has most words of the query
 _MOST_TERMS = 0.6  # of the words of the query
-SAMPLE = 64  # passages, of which the language says whether the model knows it
 _SAMPLED = 1000  # passages, from all over the index, whose headings may be questions
 _OFFERED, _LONGEST = 4, 70  # questions; characters of one
 FEWEST_TYPED, MOST_TYPED = 2, 200  # characters; a longer text is no search for a heading
@@ -108,6 +108,7 @@ class Retriever:
         check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
+        self._languages = languages_of(generation.manifest.report)
         self._batcher = batcher or QueryBatcher(embedder)
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
@@ -153,7 +154,7 @@ class Retriever:
             vector = self._embed(search)
         known = 1.0
         if request.mode == "hybrid":
-            known = trust_in_meaning(self.embedder.count_broken([terms.meaning]), self._broken)
+            known = trust_in_meaning(self.embedder.count_broken([terms.meaning]), self._languages)
         ranking: Ranking | None = None
         while True:
             # dense search ∥ lexical search
@@ -208,11 +209,6 @@ class Retriever:
         ranking = fuse(dense, lexical, cosines, maxsim, known=known, explain=search.request.explain)
         search.spent("fuse", began)
         return ranking
-
-    @cached_property
-    def _broken(self) -> tuple[int, int]:
-        """`Embedder.count_broken` of passages from all over the collection."""
-        return self.embedder.count_broken([chunk.text for chunk in self._spread(SAMPLE)])
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""

@@ -1,5 +1,6 @@
 """Explanations of the scores that the ranking makes."""
 
+import io
 from itertools import product
 
 import msgspec
@@ -8,11 +9,15 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec.structs import replace
 
+from indexer.config import BuildConfig
 from indexer.generation.generation import Generation
+from indexer.generation.languages import Spoken
 from indexer.generation.rows import TermHits
-from rag.query.ranking import fuse, trust_in_meaning
+from indexer.pipeline.build import build, remove_sources
+from indexer.pipeline.progress import Progress
+from rag.query.ranking import Choice, fuse, trust_in_meaning
 from rag.query.request import SearchRequest
-from rag.query.results import Explanation, as_text, in_words
+from rag.query.results import Explanation, as_text, explain, in_words
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
@@ -99,21 +104,26 @@ def test_duplicates_and_passages_beyond_the_limit_are_counted(site):
     assert "place: " in as_text(answer.as_dict())
 
 
+EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3)
+
+
 @pytest.mark.parametrize(
-    ("query", "passages", "trust"),
+    ("query", "languages", "trust"),
     [
-        ((0, 10), (3, 100), 1.0),  # a language that the model knows
-        ((38, 40), (95, 100), 0.08),  # one that it does not
-        ((0, 1), (95, 100), 0.08),  # a name in a collection of that language
-        ((1, 4), (5, 100), 1.0),  # a name that is broken, in a collection that the model knows
-        ((6, 10), (5, 100), 0.51),
-        ((0, 0), (0, 0), 1.0),
+        ((0, 10), [EN], 1.0),
+        ((38, 40), [EL], 0.08),
+        ((0, 1), [EL], 0.08),  # a name in a collection in a language that the model does not know
+        ((1, 4), [EN], 1.0),  # a name that is broken, in a collection that it knows
+        ((6, 10), [EN], 0.51),
+        ((0, 0), [], 1.0),
+        ((0, 10), [EN, EL], 1.0),  # of two languages, that of the query
+        ((9, 10), [EN, EL], 0.08),
+        ((0, 1), [EN, EL], 1.0),
+        ((200, 256), [EN, EL, TR], 0.08),
     ],
 )
-def test_meaning_counts_as_far_as_the_model_knows_the_language(
-    query: tuple[int, int], passages: tuple[int, int], trust: float
-) -> None:
-    assert trust_in_meaning(query, passages) == pytest.approx(trust, abs=0.01)
+def test_meaning_counts_as_far_as_the_model_knows_the_language(query, languages, trust):
+    assert trust_in_meaning(query, languages) == pytest.approx(trust, abs=0.01)
 
 
 def test_words_decide_where_the_model_does_not_know_the_language() -> None:
@@ -122,4 +132,30 @@ def test_words_decide_where_the_model_does_not_know_the_language() -> None:
     assert fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), known=1.0).rows[0] == 1
     assert fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), known=0.1).rows[0] == 2
     nowhere = TermHits(np.array([1.0], np.float32), np.array([2]), 20.0)  # no passage has the words of the query
-    assert fuse(dense, nowhere, lambda rows: np.zeros(len(rows), np.float32), known=0.1).rows[0] == 1
+    found = fuse(dense, nowhere, lambda rows: np.zeros(len(rows), np.float32), known=0.1, explain=True)
+    assert found.rows[0] == 2
+    why = explain(found, Choice(np.array([0, 1]), np.array([0, 1]), {}, {}, {}), 0)
+    assert dict(in_words(why))["Weights"] == (
+        "meaning counts 0.10, as the model hardly knows the language of the query or the passages; "
+        "words count less, as the best passage has 5 % of what those of the query tell"
+    )
+
+
+def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_follows(site: Site) -> None:
+    greek = "Οι γάτες γουργουρίζουν όταν είναι ευχαριστημένες, και κοιμούνται όλη μέρα στον ήλιο."
+    (site.source / "el.md").write_text(f"# Γάτες\n\n{greek}\n", encoding="utf-8")
+    other = site.source.parent / "more.md"
+    other.write_text("# Cats\n\nCats purr when they are content, and they sleep all day long in the sun.\n")
+    sources, progress = [str(site.source), str(other)], Progress(io.StringIO(), quiet=True)
+    report = build(sources, site.index, DummyEmbedder(), BuildConfig(), progress=progress)
+    assert "the model does not know Greek (20 % of passages): words decide; --model" in report.table()
+    assert {each["language"] for each in report.as_dict()["languages"]} >= {"el", "en"}
+    again = build(sources, site.index, DummyEmbedder(), BuildConfig(), progress=progress)
+    assert (again.published, again.unknown, again.languages) == (False, report.unknown, report.languages)
+    less = remove_sources([str(other)], site.index, keep_generations=2, progress=progress)
+    assert less.published
+    assert "Greek (25 % of passages)" in less.unknown
+    retriever = Retriever(Generation.open(site.index), DummyEmbedder())
+    for query, why in (("γάτες", "meaning counts 0.08"), ("vacuum reclaims", "meaning and words count alike")):
+        [hit, *_] = retriever.answer_query(SearchRequest(query, explain=True)).hits
+        assert dict(in_words(hit.explanation))["Weights"].startswith(why)

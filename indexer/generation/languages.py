@@ -1,0 +1,62 @@
+"""The languages of a generation, and whether the model knows them: by how its tokenizer breaks up their words."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from embedder.model.tokenizer import trust
+
+MULTILINGUAL = "multilingual-e5-small"
+SAMPLE = 256  # passages, from all over the generation
+_UNKNOWN = 0.5  # weight of meaning below which words decide
+_FEW = 0.02  # of the passages; a language of fewer is not worth a sentence
+NAMES = dict(
+    pair.split(":")
+    for pair in "ar:Arabic bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan cs:Czech da:Danish de:German el:Greek "
+    "en:English es:Spanish et:Estonian eu:Basque fa:Persian fi:Finnish fr:French ga:Irish gl:Galician gu:Gujarati "
+    "he:Hebrew hi:Hindi hr:Croatian hu:Hungarian hy:Armenian id:Indonesian is:Icelandic it:Italian ja:Japanese "
+    "ka:Georgian kk:Kazakh km:Khmer kn:Kannada ko:Korean lo:Lao lt:Lithuanian lv:Latvian mk:Macedonian ml:Malayalam "
+    "mn:Mongolian mr:Marathi ms:Malay my:Burmese nb:Norwegian ne:Nepali nl:Dutch nn:Norwegian no:Norwegian pa:Punjabi "
+    "pl:Polish pt:Portuguese ro:Romanian ru:Russian si:Sinhala sk:Slovak sl:Slovenian sq:Albanian sr:Serbian "
+    "sv:Swedish sw:Swahili ta:Tamil te:Telugu th:Thai tr:Turkish uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnamese "
+    "zh:Chinese".split()
+)
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """A language of a generation."""
+
+    language: str | None  # primary subtag; None: unknown
+    passages: int
+    broken: float  # share of pieces with letters that say nothing to the model
+
+
+Found = Iterable[tuple[str | None, int, Sequence[str]]]  # languages with their passages, and texts of some of these
+
+
+def measure_languages(found: Found, count_broken: Callable[[Sequence[str]], tuple[int, int]]) -> list[Spoken]:
+    """Return the languages of passages, and how `Embedder.count_broken` finds texts of each."""
+    counts = [(language, passages, count_broken(texts)) for language, passages, texts in found]
+    return [Spoken(each, passages, round(broken / max(1, pieces), 3)) for each, passages, (broken, pieces) in counts]
+
+
+def languages_of(report: Mapping[str, Any]) -> list[Spoken]:
+    """Return the languages that the report of a generation has; none where it has been made without."""
+    return msgspec.convert(report.get("languages", []), list[Spoken])
+
+
+def unknown_languages(languages: Sequence[Spoken], model: str) -> str:
+    """Return a sentence that names the languages that the model does not know; empty where it knows all of them."""
+    total = sum(each.passages for each in languages)
+    shares: dict[str, float] = {}
+    for each in languages:
+        if trust(each.broken) < _UNKNOWN:
+            name = NAMES.get(each.language or "", f"language {each.language}" if each.language else "other languages")
+            shares[name] = shares.get(name, 0.0) + each.passages / total
+    named = [f"{name} ({share:.0%} of passages)" for name, share in shares.items() if share >= _FEW]
+    if not named:
+        return ""
+    listed = " or ".join(filter(None, [", ".join(named[:-1]), named[-1]])).replace("%", " %")
+    advice = "" if MULTILINGUAL in model else f"; --model {MULTILINGUAL} knows about 100 languages"
+    return f"the model does not know {listed}: words decide{advice}"
