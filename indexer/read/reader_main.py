@@ -14,10 +14,12 @@ import platform
 import resource
 import signal
 import struct
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from docutils.parsers.rst import directives
@@ -230,25 +232,9 @@ def _landlock() -> int:
         os.close(ruleset)
 
 
-# By name: the number on x86_64 (none where it has no such call), and on aarch64.
-_ALLOWED: dict[str, tuple[int | None, int | None]] = {
-    "read": (0, 63), "write": (1, 64), "readv": (19, 65), "writev": (20, 66), "close": (3, 57), "fstat": (5, 80),
-    "lseek": (8, 62), "poll": (7, None), "ppoll": (271, 73), "munmap": (11, 215), "mremap": (25, 216),
-    "brk": (12, 214), "madvise": (28, 233), "futex": (202, 98), "sched_yield": (24, 124), "rt_sigaction": (13, 134),
-    "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139), "sigaltstack": (131, 132), "restart_syscall": (219, 128),
-    "setitimer": (38, 103), "nanosleep": (35, 101), "clock_nanosleep": (230, 115), "clock_gettime": (228, 113),
-    "clock_getres": (229, 114), "gettimeofday": (96, 169), "time": (201, None), "getrandom": (318, 278),
-    "getpid": (39, 172), "gettid": (186, 178), "getrusage": (98, 165), "sysinfo": (99, 179), "uname": (63, 160),
-    "membarrier": (324, 283), "rseq": (334, 293), "exit": (60, 93), "exit_group": (231, 94),
-}  # fmt: skip
-# What libraries try in good faith, and do without: it fails, and nothing is done.
-_REFUSED: dict[str, tuple[int | None, int | None]] = {
-    "open": (2, None), "openat": (257, 56), "openat2": (437, 437), "stat": (4, None), "lstat": (6, None),
-    "statx": (332, 291), "statfs": (137, 43), "access": (21, None), "faccessat": (269, 48), "faccessat2": (439, 439),
-    "readlink": (89, None), "readlinkat": (267, 78), "getdents64": (217, 61), "getcwd": (79, 17), "ioctl": (16, 29),
-    "fcntl": (72, 25), "prlimit64": (302, 261), "sched_getaffinity": (204, 123), "sched_setaffinity": (203, 122),
-    "mbind": (237, 235), "get_mempolicy": (239, 236), "set_mempolicy": (238, 237),
-}  # fmt: skip
+_CALLS: dict[str, dict[str, list[int]]] = tomllib.loads(
+    Path(__file__).with_name("system_calls.toml").read_text("utf-8")
+)
 _SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: to itself alone, as `abort` does where memory runs out
 _MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not for memory that can be executed
 _STATUS = (262, 79)  # newfstatat: of an open file, as the C library asks for it, not of a path
@@ -281,9 +267,9 @@ def _filter(column: int, architecture: int) -> Iterator[_Instruction]:
     yield _EQUAL, 1, 0, architecture
     yield _RETURN, 0, 0, _KILL
     yield _LOAD, 0, 0, _NUMBER
-    for calls, outcome in ((_ALLOWED, _ALLOW), (_REFUSED, _FAIL)):
-        for numbers in calls.values():
-            if (number := numbers[column]) is not None:
+    for calls, outcome in (("allowed", _ALLOW), ("refused", _FAIL)):
+        for numbers in _CALLS[calls].values():
+            if (number := numbers[column]) >= 0:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
     checked = (  # calls, argument, how it is tested and with what, then, and else

@@ -8,9 +8,7 @@ import logging
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,9 +16,7 @@ from typing import Any
 
 from embedder.errors import PilotlightError
 from indexer import memory
-from indexer.errors import ParseError
 from indexer.pipeline.progress import Progress
-from indexer.read.reader_process import borrowed
 from rag.serving.jobs import END, JOB, write
 from rag.settings import load
 
@@ -61,13 +57,7 @@ def index_pushed() -> int:
     """Index what waits, until nothing more comes or the server ends; return the exit code."""
     server = os.getppid()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO, stream=sys.stderr)
-
-    def start_reader() -> None:
-        with suppress(ParseError), borrowed() as process:  # one that cannot start says so at the first document
-            process.start()
-
-    threading.Thread(target=start_reader, daemon=True).start()
-    from rag.commands.models import lazy_embedder  # while the reader starts, which takes as long
+    from rag.commands.models import lazy_embedder
     from rag.serving.builds import PushedBuilder
     from rag.serving.store_access import publisher_of
 

@@ -422,14 +422,4 @@ def _code(run: Sequence[Line]) -> str:
     widths = sorted((word.right - word.left) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
     left = min(line.left for line in run)
-    pitch = _typical_pitch(run)
-    texts: list[str] = []
-    for number, line in enumerate(run):
-        if number and run[number - 1].base - line.base > 1.6 * pitch:
-            texts.append("")
-        text = ""
-        for word in line.words:
-            text = text.ljust(min(round((word.left - left) / width), 200))
-            text += word.text if not text or text.endswith(" ") else f" {word.text}"
-        texts.append(text)
-    return "\n".join(texts)
+    return "\n".join(" " * min(round((line.left - left) / width), 200) + line.text for line in run)
