@@ -55,21 +55,11 @@ _CHOSEN_WITH = {"avx512_bf16": frozenset({"sse4a"})}
 
 # Where a feature's bit is: the index of glibc's leaf, the register (eax, ebx, ecx, edx), the bit.
 _X86_BITS = {
-    "fma": (0, 2, 12),
-    "f16c": (0, 2, 29),
-    "avx2": (1, 1, 5),
-    "avx512f": (1, 1, 16),
-    "avx512dq": (1, 1, 17),
-    "avx512bw": (1, 1, 30),
-    "avx512vl": (1, 1, 31),
-    "avx512_vnni": (1, 2, 11),
-    "amx_bf16": (1, 3, 22),
-    "amx_tile": (1, 3, 24),
-    "amx_int8": (1, 3, 25),
-    "sse4a": (2, 2, 6),
-    "avx_vnni": (6, 0, 4),
+    "fma": (0, 2, 12), "f16c": (0, 2, 29), "avx2": (1, 1, 5), "avx512f": (1, 1, 16), "avx512dq": (1, 1, 17),
+    "avx512bw": (1, 1, 30), "avx512vl": (1, 1, 31), "avx512_vnni": (1, 2, 11), "amx_bf16": (1, 3, 22),
+    "amx_tile": (1, 3, 24), "amx_int8": (1, 3, 25), "sse4a": (2, 2, 6), "avx_vnni": (6, 0, 4),
     "avx512_bf16": (6, 0, 5),
-}
+}  # fmt: skip
 _AMX = frozenset({"amx_tile", "amx_bf16", "amx_int8"})
 _SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA = 158, 0x1023, 18
 # Where a feature's bit is: the entry of the auxiliary vector, the bit.

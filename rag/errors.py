@@ -20,15 +20,16 @@ class RagError(PilotlightError):
 
     status: int | None = None  # 500, and the error is not shown
 
+    def __init_subclass__(cls, status: int | None = None) -> None:
+        cls.status = status or cls.status
+
 
 class SettingsError(RagError):
     """A setting, or a command line, that cannot be used: names it, the value, and what is allowed or was meant."""
 
 
-class QueryError(RagError):
+class QueryError(RagError, status=400):
     """A query that cannot be answered as asked."""
-
-    status = 400
 
 
 class FieldError(QueryError):
@@ -39,10 +40,8 @@ class FieldError(QueryError):
         self.field = field
 
 
-class NotThere(RagError):
+class NotThere(RagError, status=404):
     """Something that is asked for by its name and is not there; `field` is where the name was given."""
-
-    status = 404
 
     def __init__(self, detail: str, field: str = "id") -> None:
         super().__init__(detail)
@@ -73,40 +72,28 @@ class RequestRefused(RagError):
         self.field, self.status = field, status
 
 
-class QueueFull(RagError):
+class QueueFull(RagError, status=429):
     """Too many documents wait to be indexed."""
 
-    status = 429
 
-
-class StorageFull(RagError):
+class StorageFull(RagError, status=507):
     """There is no room for a document."""
 
-    status = 507
 
-
-class JobConflict(RagError):
+class JobConflict(RagError, status=409):
     """A job that cannot be started or stopped as things are."""
 
-    status = 409
 
-
-class NotConfigured(RagError):
+class NotConfigured(RagError, status=501):
     """Something that the settings of this server do not offer."""
 
-    status = 501
 
-
-class NotReady(RagError):
+class NotReady(RagError, status=503):
     """The retriever cannot answer yet."""
 
-    status = 503
 
-
-class DeadlinePassed(RagError):
+class DeadlinePassed(RagError, status=503):
     """The answer would have come too late."""
-
-    status = 503
 
     def __init__(self) -> None:
         super().__init__("the server is too busy to answer in time: try again shortly")
@@ -124,30 +111,24 @@ class NotPublished(RagError):
     """A generation that was built, but did not reach its store."""
 
 
-class InsightsError(RagError):
+class InsightsError(RagError, status=503):
     """The record of what people ask cannot be kept, read or deleted."""
-
-    status = 503
 
 
 class DatasetError(RagError):
     """An evaluation folder that is not in BEIR's layout."""
 
 
-class AnswerError(RagError):
+class AnswerError(RagError, status=502):
     """A written answer could not be had."""
-
-    status = 502
 
 
 class EndpointFailed(AnswerError):
     """The endpoint cannot be reached, refused, or did not speak the protocol (502)."""
 
 
-class EndpointSlow(AnswerError):
+class EndpointSlow(AnswerError, status=504):
     """The endpoint took too long."""
-
-    status = 504
 
 
 class ClientError(RagError):
