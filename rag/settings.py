@@ -201,6 +201,9 @@ class Settings:
         "requests per second for each key, user or, without one, address; bursts of twice that; 0 = no limit",
         limits=(0, 1_000_000),
     )
+    query_cache: int = setting(
+        16, "megabytes of last queries and their answers, kept in each worker; 0 = none", limits=(0, 65_536)
+    )
     queue: int = setting(64, "most requests in progress or waiting in one worker; more get 503", limits=(1, 100_000))
     deadline: float = setting(10.0, "seconds after which a search gets 503", limits=(0.01, 3600))
     user_header: str = setting(

@@ -139,6 +139,7 @@ def application(settings: Settings | None = None) -> Flask:
     pushes.start()
     if recorder:
         recorder.start()
+    retriever.cache.on_lookup = app.extensions["metrics"].looked_up
     retriever.on_run = app.extensions["metrics"].batch
     return app
 

@@ -69,6 +69,8 @@ class Metrics:
         self.in_progress = metrics.Gauge("http_requests_in_progress", "Requests being answered.", **summed)
         text = "Searches that were written to the record of what people ask, or dropped."
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **own)
+        text = "Searches that were answered, or queries that were embedded, again or for the first time."
+        self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **own)
         self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
         self._collected.register(_StateCollector(status))
 
@@ -82,6 +84,10 @@ class Metrics:
         """Count one run of the model, as `QueryBatcher` tells it."""
         self._batch.observe(texts)
         self._queue.set(waiting)
+
+    def looked_up(self, kind: str, found: bool) -> None:
+        """Count a lookup in the cache of queries, as `QueryCache` tells it."""
+        self._child(self._lookups, kind, "hit" if found else "miss").inc()
 
     def recorded(self, outcome: str, number: int) -> None:
         """Count searches that were written, or could not be, as `Recorder` tells it."""

@@ -181,10 +181,8 @@ class Retriever:
         """Return the vector of the query; its tokens come in the same run. The time includes the wait for others."""
         if search.vector is None:
             began = time.perf_counter()
-            if self.generation.tokens is not None:
-                [(search.vector, search.tokens)] = self._batcher.encode_tokens([search.terms.meaning])
-            else:
-                [search.vector] = self._batcher.encode([search.terms.meaning])
+            with_tokens = self.generation.tokens is not None
+            search.vector, search.tokens = self._batcher.embed_query(search.terms.meaning, with_tokens=with_tokens)
             search.spent("embed", began)
         return search.vector
 

@@ -23,6 +23,7 @@ from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.generation.manifest import Manifest, differing_fields
 from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, NotThere, RagError
+from rag.query.cache import QueryCache
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
 MAX_TEXTS = 32  # of a run; more would let the first of a batch wait for the last
@@ -49,9 +50,12 @@ class _Ticket:
 class QueryBatcher:
     """Embeds texts for many threads, first come first served."""
 
-    def __init__(self, embedder: Embedder, on_batch: Callable[[int, int], None] | None = None) -> None:
+    def __init__(
+        self, embedder: Embedder, on_batch: Callable[[int, int], None] | None = None, cache: QueryCache | None = None
+    ) -> None:
         """`on_batch` gets, after each run, how many texts it had and how many wait."""
         self.embedder = embedder
+        self._cache = cache or QueryCache(0)
         self._on_batch = on_batch
         self._changed = threading.Condition(threading.Lock())  # guards those below; never held during a run
         self._busy = False
@@ -72,6 +76,16 @@ class QueryBatcher:
     def encode_tokens(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries with their tokens, in the same run. Raises as `encode` does."""
         return cast("list[QueryTokens]", self._run(queries, "query", with_tokens=True))
+
+    def embed_query(self, query: str, *, with_tokens: bool) -> tuple[Vector, Vector | None]:
+        """Embed a query, unless its caller's last queries had it: float32 (dim,) and, if wanted, (tokens, width)."""
+        known: tuple[Vector, Vector | None] | None = self._cache.get("vectors", query, with_tokens)
+        if known is None:
+            known = self.encode_tokens([query])[0] if with_tokens else (self.encode([query])[0], None)
+            self._cache.put(
+                known, sum(part.nbytes for part in known if part is not None), "vectors", query, with_tokens
+            )
+        return known
 
     def runs(self, texts: Sequence[str]) -> Iterator[slice]:
         """Yield slices of texts that can wait, for `encode`; see `runs`."""
@@ -218,13 +232,17 @@ class ServedModel:
     """The embedder in memory, warm, and its queue. Safe to share between threads."""
 
     def __init__(
-        self, name: str, load: Callable[[], Embedder], on_run: Callable[[int, int], None] | None = None
+        self,
+        name: str,
+        load: Callable[[], Embedder],
+        on_run: Callable[[int, int], None] | None = None,
+        cache: QueryCache | None = None,
     ) -> None:
         """Load the model and run it in each way that queries do. Raises RagError, or as `load` does."""
         self.name = name
         try:
             self.embedder = load()
-            self.batcher = QueryBatcher(self.embedder, on_run)
+            self.batcher = QueryBatcher(self.embedder, on_run, cache)
             # Texts that can wait have threads and a queue of their own: a long one takes as long as ten queries.
             self._background = QueryBatcher(self.embedder.twin())
             for query in WARM_QUERIES:

@@ -15,6 +15,7 @@ from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Searchable, Store
+from rag.query.cache import QueryCache
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue, ServedModel
 from rag.serving.store_access import older_ids, stores_of
@@ -82,6 +83,7 @@ class Follower:
         make_reranker: MakeReranker = load_reranker,
     ) -> None:
         self.settings = settings
+        self.cache = QueryCache(settings.query_cache << 20)
         self.collections = {DEFAULT: ServedCollection()}  # replaced as a whole, never changed
         self.model: ServedModel | None = None  # once it is loaded
         self.reranker: RerankQueue | None = None  # once it is loaded, if one is set
@@ -208,7 +210,7 @@ class Follower:
         settings, generation = self.settings, store.open(generation_id)
         try:
             if self.model is None:
-                self.model = ServedModel(settings.model, lambda: self._make_embedder(settings), self._ran)
+                self.model = ServedModel(settings.model, lambda: self._make_embedder(settings), self._ran, self.cache)
             if self.reranker is None and (reranker := self._make_reranker(settings)):
                 self.reranker = RerankQueue(reranker)
             retriever = self._retriever_of(generation, self.model)

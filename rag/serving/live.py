@@ -1,5 +1,6 @@
 """Answers from the index as it is now: searches, documents, headings, and texts of callers for the models."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, TypeVar
@@ -18,7 +19,7 @@ from indexer.versions import edition_at
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
-from rag.query.results import Answer, Suggestion, count_facets
+from rag.query.results import Answer, Suggestion, count_facets, text_of
 from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
 from rag.query.served_model import Embedding, ServedModel
 from rag.serving.access import EVERYTHING, Scope
@@ -26,6 +27,7 @@ from rag.serving.follower import LOADING, Follower, ServedCollection, facts_of
 
 Found = TypeVar("Found")
 
+_HIT_BYTES = 3_000  # of a hit in memory without its text
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
 
@@ -77,7 +79,7 @@ class LiveRetriever(Follower):
         """
         if request.collections is not None:
             return self._search_several(request, embedded, scope)
-        return self._ask(request.collection, lambda retriever: retriever.answer_query(request, embedded))
+        return self._ask(request.collection, lambda retriever: self._answer(retriever, request, embedded))
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
         """Embed texts; see `ServedModel.embed`. Raises NotThere, NotReady or DeadlinePassed."""
@@ -212,12 +214,26 @@ class LiveRetriever(Follower):
         narrowed = [(scope.narrowed(name, request.only), each.generation.manifest) for name, each in ready.items()]
         parts = tuple(in_force(only, manifest) for only, manifest in narrowed)
         only, first = EachFilter(parts=parts) if any(parts) else None, next(iter(ready))
+        search = replace(request, collection=first, collections=",".join(ready), filter=only)
         try:
-            found = self._joint(ready).answer_query(replace(request, collection=first, filter=only), embedded)
+            found = self._answer(self._joint(ready), search, embedded)
         except Exception as error:
             _note_failure(error, [there[name] for name in ready])
             raise
         return replace(found, unavailable=away)
+
+    def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
+        """Answer from one generation, unless its caller's last searches there had the same."""
+        if request.rerank or isinstance(request.filter, Mapping):  # how far it gets depends on the time; has no hash
+            return retriever.answer_query(request, embedded)
+        began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
+        known: Answer | None = self.cache.get(*key)
+        if known is None:
+            known = retriever.answer_query(request, embedded)
+            self.cache.put(known, sum(_HIT_BYTES + 2 * len(text_of(hit)) for hit in known.hits), *key)
+            return known
+        total = round((time.perf_counter() - began) * 1000, 3)
+        return replace(known, took_ms=dict.fromkeys(known.took_ms, 0.0) | {"total": total})
 
     def _model(self) -> ServedModel:
         """Return the model, waiting for it while the process starts. Raises NotReady."""

@@ -24,6 +24,7 @@ from flask import Flask, current_app, g, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
+from rag.query.cache import asker
 from rag.settings import Settings
 from web.guards.scoped_retriever import caller
 from web.openapi import PUBLIC, operation_for
@@ -137,6 +138,7 @@ def register(app: Flask, settings: Settings) -> None:
         deadline.begin(settings.deadline)
         deadline.check()
         # one key in a page serves all readers of a site, who are told apart by their addresses
+        asker.set(caller().name)
         name = "" if caller().is_shown else caller().name
         who = f"key {name}" if name else f"address {network_of(request.remote_addr)}"
         if buckets is not None and (seconds := buckets.take(who)) > 0:
