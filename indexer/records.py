@@ -86,10 +86,10 @@ class Page:
     source: str  # the source given by the user that led here
     body: bytes
     content_type: str  # media type in lower case, without parameters
-    charset: str | None  # from the Content-Type header, if it named one
-    etag: str | None
-    last_modified: str | None
-    fetched_at: str  # ISO 8601, UTC
+    charset: str | None = None  # from the Content-Type header, if it named one
+    etag: str | None = None
+    last_modified: str | None = None
+    fetched_at: str = ""  # ISO 8601, UTC
     requested: str = ""  # the address that led here, before redirects or a link template; empty for a file
     links: tuple[str, ...] = ()  # normalised addresses on the page's own site
     noindex: bool = False

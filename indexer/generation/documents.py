@@ -24,25 +24,7 @@ from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet
 from indexer.records import Chunk, Document, PageRecord
 
-SCHEMA = """
-CREATE TABLE documents (
-    id INTEGER PRIMARY KEY, url TEXT NOT NULL UNIQUE, source TEXT NOT NULL, title TEXT NOT NULL,
-    content_hash TEXT NOT NULL, etag TEXT, last_modified TEXT, fetched_at TEXT NOT NULL, content_type TEXT NOT NULL,
-    language TEXT, date TEXT, metadata TEXT NOT NULL, first_row INTEGER NOT NULL, chunks INTEGER NOT NULL
-) STRICT;
-CREATE TABLE terms (
-    term TEXT NOT NULL, document INTEGER NOT NULL REFERENCES documents (id), PRIMARY KEY (term, document)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE chunks (
-    row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, document INTEGER NOT NULL REFERENCES documents (id),
-    url TEXT NOT NULL, section TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL, tokens INTEGER NOT NULL,
-    position INTEGER NOT NULL
-) STRICT;
-CREATE TABLE pages (
-    url TEXT PRIMARY KEY, source TEXT NOT NULL, requested TEXT NOT NULL, etag TEXT, last_modified TEXT,
-    content_hash TEXT NOT NULL, links TEXT NOT NULL, noindex INTEGER NOT NULL, outcome TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-"""
+SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8")
 # Made at the end, when they are sorted once instead of kept in order all along.
 _INDEXES = """
 CREATE INDEX documents_date ON documents (date, first_row, chunks);

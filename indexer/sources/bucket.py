@@ -51,20 +51,12 @@ class _Store(NamedTuple):
 
 
 _STORES = {
-    "s3": _Store(
-        "S3Store",
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-        "AWS_REGION and AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_S3 AWS_ENDPOINT_URL AWS_ENDPOINT",
-    ),
+    "s3": _Store("S3Store", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "AWS_REGION and AWS_ENDPOINT_URL",
+                 "AWS_ENDPOINT_URL_S3 AWS_ENDPOINT_URL AWS_ENDPOINT"),
     "gs": _Store("GCSStore", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_BASE_URL", "GOOGLE_BASE_URL"),
-    "az": _Store(
-        "AzureStore",
-        "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
-        "AZURE_STORAGE_ENDPOINT",
-        "AZURE_STORAGE_ENDPOINT AZURE_ENDPOINT",
-    ),
-}
+    "az": _Store("AzureStore", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ENDPOINT",
+                 "AZURE_STORAGE_ENDPOINT AZURE_ENDPOINT"),
+}  # fmt: skip
 # how errors of the client begin, with the time that each try took
 _REQUEST = re.compile(
     r"Generic \w+ error: |Error performing list request: |Error performing \w+ (?:\S+|REDACTED) in .*? - "

@@ -222,8 +222,6 @@ class _FolderReading:
             source=self._context.source,
             body=body,
             content_type=content_type_of(file.path.name) or "",
-            charset=None,
-            etag=None,
             last_modified=formatdate(status.st_mtime, usegmt=True),
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=NOTHING_STATED._replace(access=file.access),

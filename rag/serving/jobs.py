@@ -222,8 +222,6 @@ class PushedQueue:
             body=body,
             content_type=content_type.strip(),
             charset=charset if sent.text is None else "utf-8",
-            etag=None,
-            last_modified=None,
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=_stated(sent),
         )
