@@ -58,6 +58,7 @@ WHY = Explanation(
     lexical=Part(score=14.26, rank=1, scaled=1.0, weight=0.5),
     tokens=None,
     fused=0.81,
+    weights="",
     steps=[Step(name="limit", why="not reranked", score=0.7695)],
     folded=1,
     left_out=2,
@@ -117,7 +118,7 @@ class FakeRetriever:
             ],
         }
 
-    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None, scope: Any = None) -> Answer:
         self.requests.append(request)
         self._check(request.collection)
         hits = self.hits(request.query) if callable(self.hits) else self.hits
