@@ -25,17 +25,7 @@ SECURITY_HEADERS = {  # of every answer
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 MEDIA_TYPE = "application/problem+json"
-MACHINE_PATHS = (
-    "/api",
-    "/v1",
-    "/livez",
-    "/readyz",
-    "/metrics",
-    "/openapi.json",
-    "/static",
-    "/mcp",
-    "/llms.txt",
-)  # never a page
+MACHINE_PATHS = tuple("/api /v1 /livez /readyz /metrics /openapi.json /static /mcp /llms.txt".split())  # never a page
 OPENAI_PATH = "/v1/"  # whose clients look for the error in an object of OpenAI's form
 RETRY_AFTER_S = 2
 HEADERS = frozenset({"Allow", "Retry-After", "WWW-Authenticate"})  # that an error may bring along

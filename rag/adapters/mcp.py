@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 import anyio
+import httpx
 from anyio.to_thread import run_sync
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -61,26 +62,16 @@ def serve_stdio(call: Call) -> None:
     anyio.run(serve)
 
 
-def answer_post(call: Call, headers: Iterable[tuple[str, str]], body: bytes) -> tuple[int, dict[str, str], bytes]:
-    """Answer one POST of streamable HTTP without sessions: status, headers and body."""
+def answer_post(call: Call, headers: Iterable[tuple[str, str]], message: Any) -> tuple[bytes, int]:
+    """Answer one POST of streamable HTTP without sessions: body and status."""
     logging.getLogger("mcp").setLevel(logging.WARNING)
-    received = iter([{"type": "http.request", "body": body, "more_body": False}])
-    sent: list[Any] = []
 
-    async def receive() -> Any:
-        return next(received, {"type": "http.disconnect"})
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def serve() -> None:
-        encoded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": encoded}
+    async def answer() -> httpx.Response:
         manager = StreamableHTTPSessionManager(make_server(call), json_response=True, stateless=True)
-        async with manager.run():
-            await manager.handle_request(scope, receive, send)
+        transport = httpx.ASGITransport(manager.handle_request)
+        async with manager.run(), httpx.AsyncClient(transport=transport) as client:
+            of_protocol = [(name, value) for name, value in headers if name.lower().startswith("mcp-")]
+            return await client.post("http://localhost/mcp", json=message, headers=of_protocol)
 
-    anyio.run(serve)
-    begin = sent[0]
-    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in begin["headers"]}
-    return begin["status"], fields, b"".join(message.get("body", b"") for message in sent[1:])
+    response = anyio.run(answer)
+    return response.content, response.status_code

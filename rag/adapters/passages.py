@@ -1,9 +1,9 @@
 """Documents and passages as text for a model: between marks, by their headings, and counted in tokens."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby, islice
+from itertools import accumulate, chain, groupby, islice, takewhile
 from typing import Any
 
 from indexer.records import SEPARATOR
@@ -12,31 +12,29 @@ from rag.query.results import section_within
 
 _AROUND = 160  # characters of a line on either side of a match that are shown
 _MATCHES = 20  # of one passage that are shown
+_MORE = 12  # tokens that say how many lines are left out
 # Tokens of characters by class, fitted so that the sum is at least the count of each of five tokenizers (two of OpenAI,
 # Claude 2, DeepSeek, WordPiece) for documentation, code, addresses, numbers, and text in a dozen scripts.
-_TOKENS = tuple(
-    (re.compile(pattern), cost)
-    for pattern, cost in (
-        (r"[A-Z]?[a-z]{2,}|[A-Z]{3,}", 0.98),  # words, and those within a name like getUserById
-        (r"(?<![A-Za-z])[A-Za-z]{1,2}(?![a-z])", 0.4),
-        (r"(?<=[A-Za-z]{6})[a-z]", 0.26),
-        (r"[A-Z](?=[A-Z0-9])", 0.3),
-        (r"[0-9]", 0.92),
-        (r"[!-/:-@\[-`{-~]", 1.31),
-        (r"[ \t]{2,}", 0.52),
-        (r"[A-Za-z0-9+/]{40}", 16.0),  # on top of its parts: keys and pictures in base64
-        ("[\u0080-\u024f]", 3.32),
-        ("[\u0250-\u07ff]", 1.9),
-        ("[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]", 2.0),
-        ("[\u0800-\u2fff\ua000-\uabff\ud7b0-\ufeff]", 3.27),
-        ("[\U00010000-\U0010ffff]", 3.02),
-    )
-)
+_TOKENS = {
+    r"[A-Z]?[a-z]{2,}|[A-Z]{3,}": 0.98,  # words, and those within a name like getUserById
+    r"(?<![A-Za-z])[A-Za-z]{1,2}(?![a-z])": 0.4,
+    r"(?<=[A-Za-z]{6})[a-z]": 0.26,
+    r"[A-Z](?=[A-Z0-9])": 0.3,
+    r"[0-9]": 0.92,
+    r"[!-/:-@\[-`{-~]": 1.31,
+    r"[ \t]{2,}": 0.52,
+    r"[A-Za-z0-9+/]{40}": 16.0,  # on top of its parts: keys and pictures in base64
+    "[\u0080-\u024f]": 3.32,
+    "[\u0250-\u07ff]": 1.9,
+    "[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]": 2.0,
+    "[\u0800-\u2fff\ua000-\uabff\ud7b0-\ufeff]": 3.27,
+    "[\U00010000-\U0010ffff]": 3.02,
+}
 
 
 def count_tokens(text: str) -> int:
     """Return about how many tokens a text has: rather too many than too few, by any usual tokenizer."""
-    return round(sum(cost * len(pattern.findall(text)) for pattern, cost in _TOKENS) + 0.5)
+    return round(sum(cost * len(re.findall(pattern, text)) for pattern, cost in _TOKENS.items()) + 0.5)
 
 
 class Document:
@@ -47,7 +45,9 @@ class Document:
         self.age = age_of(found["fetched_at"], found["date"])
         self.rows = {passage["id"]: row for row, passage in enumerate(self.passages)}
         rows = range(len(self.passages))
-        self.runs = [list(run) for _, run in groupby(rows, key=lambda row: self.passages[row]["section"])]
+        runs = [list(run) for _, run in groupby(rows, key=lambda row: self.passages[row]["section"])]
+        self.runs = [range(run[0], run[-1] + 1) for run in runs]
+        self.shown: set[int] = set()  # rows
         self.version = ""
         self._costs: dict[int, int] = {}
 
@@ -55,19 +55,18 @@ class Document:
         """Return the first passage with an anchor, or with a heading of that name: it may begin with short sections."""
         words = re.findall(r"\w+", anchor)
         heading = re.compile(r"^\W*" + r"\W+".join(words) + r"\W*$", re.IGNORECASE | re.MULTILINE)
-        tests: tuple[Callable[[Any], object], ...] = (
-            lambda each: each["url"].endswith(f"#{anchor}"),
-            lambda each: words and heading.search(each["text"]),
-        )
-        found = (row for test in tests for row, each in enumerate(self.passages) if test(each))
-        return next(found, None)
+        exact = (row for row, each in enumerate(self.passages) if each["url"].endswith(f"#{anchor}"))
+        named = (row for row, each in enumerate(self.passages) if words and heading.search(each["text"]))
+        return next(chain(exact, named), None)
 
     def cost(self, rows: Iterable[int]) -> int:
         """Return the tokens of passages."""
-        for row in (rows := list(rows)):
-            if row not in self._costs:
-                self._costs[row] = count_tokens(neutralise(self.passages[row]["text"])) + 1
-        return sum(map(self._costs.__getitem__, rows))
+        return sum(map(self._cost, rows))
+
+    def _cost(self, row: int) -> int:
+        if row not in self._costs:
+            self._costs[row] = count_tokens(neutralise(self.passages[row]["text"])) + 1
+        return self._costs[row]
 
     def heading(self, row: int) -> str:
         """Return the title and heading path of a passage."""
@@ -81,26 +80,23 @@ class Document:
     def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
         """Return passages of a run between marks, with an ellipsis where others are between them; or another text."""
         if text is None:
-            breaks = [
-                "" if row in (rows[0], before + 1) else "…\n" for before, row in zip([-1, *rows], rows, strict=False)
-            ]
-            text = "\n".join(gap + self.passages[row]["text"] for gap, row in zip(breaks, rows, strict=True))
+            parts = groupby(enumerate(rows), key=lambda each: each[1] - each[0])  # without gaps
+            text = "\n…\n".join("\n".join(self.passages[row]["text"] for _, row in part) for _, part in parts)
         url = self.passages[rows[0]]["url"]
         about = {"Section": self.heading(rows[0]), "Url": url, "Version": self.version, "Age": self.age}
         return delimited(number, about | facts, text)
 
-    def blocks(self, rows: Collection[int], room: float, **facts: str) -> tuple[list[str], int | None]:
+    def blocks(self, rows: range, room: float, **facts: str) -> tuple[list[str], int | None]:
         """Return the first of some rows, by their runs, and the row to go on with; the facts go to the first run."""
         blocks: list[str] = []
         for run in self.runs:
-            inside = [row for row in run if row in rows]
-            if not inside:
+            if not (inside := run[max(0, rows.start - run.start) : max(0, rows.stop - run.start)]):
                 continue
             room -= count_tokens(self.block(10, inside, "", **facts))
-            fitting = [row for at, row in enumerate(inside) if self.cost(inside[: at + 1]) <= room]
+            fitting = inside[: sum(1 for _ in takewhile(room.__ge__, accumulate(map(self._cost, inside))))]
             if not fitting and not blocks:  # one passage that is longer than the budget
                 part = neutralise(self.passages[inside[0]]["text"])
-                part = part[: int(len(part) * max(0.0, room - 20) / self.cost(inside[:1]) * 0.8)]
+                part = part[: int(len(part) * max(0.0, room - 20) / self._cost(inside[0]) * 0.8)]
                 blocks.append(self.block(1, inside, f"{part}… (cut: raise max_tokens)", **facts))
                 fitting = inside[:1]
             elif fitting:
@@ -117,11 +113,9 @@ class Document:
             lines = []
             for _, group in groupby(zip(paths, self.runs, strict=True), key=lambda pair: pair[0][:depth]):
                 members = list(group)
-                path, url = members[0][0][:depth], self.passages[members[0][1][0]]["url"]
+                path, url = members[0][0][:depth], self.passages[members[0][1][0]]["url"].removeprefix(self.url)
                 size = sum(self.cost(run) for _, run in members)
-                lines.append(
-                    f"{'  ' * (len(path) - 1)}{path[-1]} ({size} tokens) {url.removeprefix(self.url)}".rstrip()
-                )
+                lines.append(f"{'  ' * (len(path) - 1)}{path[-1]} ({size} tokens) {url}")
             if count_tokens("\n".join(lines)) <= room:
                 break
         return fitting(lines, room)
@@ -136,11 +130,10 @@ def age_of(read: str, date: str | None) -> str:
 
 def fitting(lines: Sequence[str], room: float) -> str:
     """Return the lines for which there is room, and how many there are besides."""
-    for number in range(len(lines), 0, -1):
-        more = [f"… and {len(lines) - number} more"] if number < len(lines) else []
-        if count_tokens(neutralise(text := "\n".join([*lines[:number], *more]))) <= room:
-            return text
-    return ""
+    costs = accumulate(count_tokens(neutralise(line)) + 1 for line in lines)
+    number = sum(1 for _ in takewhile(lambda cost: cost + _MORE <= room, costs))
+    more = [f"… and {len(lines) - number} more"] * (number < len(lines))
+    return "\n".join([*lines[:number], *more]) if number else ""
 
 
 def excerpts_of(pattern: Any, text: str) -> str:

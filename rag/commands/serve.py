@@ -112,7 +112,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             retriever.start()
             stack.callback(retriever.close)
             is_default = settings.collection == DEFAULT_COLLECTION
-            serve_stdio(Tools(retriever, collection=ALL if is_default else settings.collection).call)
+            serve_stdio(Tools(retriever, retriever.search, ALL if is_default else settings.collection).call)
 
 
 def _several(name: str, help: str, metavar: str = "") -> Callable[[Command], Command]:

@@ -26,6 +26,7 @@ from rag.serving.access import EVERYTHING, Scope
 from rag.serving.follower import LOADING, Follower, ServedCollection, facts_of
 
 Found = TypeVar("Found")
+Matches = Callable[[bytes], object]  # whether a text matches, or texts with line breaks between them, one of which does
 
 _HIT_BYTES = 3_000  # of a hit in memory without its text
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
@@ -129,16 +130,9 @@ class LiveRetriever(Follower):
         return self._ask(collection, look)
 
     def grep(
-        self,
-        matches: Callable[[bytes], object],
-        collection: str = DEFAULT,
-        filter: Filter | None = None,
-        most: int = 100,
+        self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, most: int = 100
     ) -> tuple[int, list[StoredChunk]]:
-        """Count the passages that a filter allows and whose text, or texts joined by line breaks, match; return some.
-
-        Raises as `search` does.
-        """
+        """Count the passages that match, of those that a filter allows, and return some. Raises as `search` does."""
 
         def look(retriever: Retriever) -> tuple[int, list[StoredChunk]]:
             generation, rows = retriever.generation, []

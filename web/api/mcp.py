@@ -5,14 +5,15 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import msgspec
-from flask import Blueprint, Response, request, url_for
+from flask import Blueprint, Response, render_template, request
+from werkzeug.exceptions import Forbidden
 from werkzeug.exceptions import NotImplemented as NotSetUp
 
 from rag.decoding import REF, decode
 from rag.errors import RagError
 from rag.messages import ToolMessage
-from web.api.requests import collection_field, read_object, retriever, run, settings
+from web.api.requests import collection_field, read_object, retriever, run
+from web.guards.access import is_from_another_site
 from web.guards.limits import MAX_SEARCH_BYTES
 from web.openapi import Content, Operation
 from web.problems import MEDIA_TYPE, problem_of
@@ -20,14 +21,7 @@ from web.problems import MEDIA_TYPE, problem_of
 LISTED = 50  # documents of a collection in `/llms.txt`
 _ANSWER = Content("application/json", {"type": "object", "description": "result or error, of JSON-RPC 2.0"})
 _REFUSED = [Content(MEDIA_TYPE, {"$ref": f"{REF}Problem"}), _ANSWER]  # by the server, or by the protocol
-_ASK = """
-## How to ask
-
-- Search: `GET {search}?q=QUESTION&k=5` gives passages as JSON; `collection=NAME`, `path=/docs` and others narrow it.
-- Read: `GET {read}` with the `document` of a hit and `Accept: text/markdown`; add `?collection=NAME`.
-- All routes: [{openapi}]({openapi}). MCP, as streamable HTTP: {mcp}
-- Where a key is required, send `Authorization: Bearer KEY`.
-"""
+_PLAIN = str.maketrans("[]()<>\n", " " * 7)  # in the text of a link
 
 blueprint = Blueprint("mcp", __name__)
 
@@ -43,6 +37,8 @@ def exchange() -> Response:
         from rag.adapters.tools import Tools
     except ModuleNotFoundError as error:
         raise NotSetUp("MCP is not installed on this server: pip install 'pilotlight[mcp]'.") from error
+    if is_from_another_site():  # its clients are programs
+        raise Forbidden("A page of another site may not use this.")
     message = read_object(MAX_SEARCH_BYTES)
     decode(message, ToolMessage, "a message")
     tools = Tools(retriever(), partial(run, via="mcp"))
@@ -53,8 +49,7 @@ def exchange() -> Response:
         except Exception as error:  # counted, logged and put in words as where REST fails
             raise RagError(str(problem_of(error)["detail"])) from error
 
-    status, headers, content = answer_post(call, request.headers.items(), msgspec.json.encode(message))
-    return Response(content, status, headers)
+    return Response(*answer_post(call, request.headers.items(), message), content_type="application/json")
 
 
 @blueprint.get("/llms.txt")
@@ -62,30 +57,11 @@ def exchange() -> Response:
 def describe() -> Response:
     """List the collections with their first documents, and how to ask, for language models."""
     visible = retriever()
-    lines = [
-        f"# {' '.join(settings().site_name.split())}",
-        "",
-        "> Documents that can be searched by meaning and words.",
+    names = [each["name"] for each in visible.status()["collections"] if each["ready"]]
+    counts = {name: count for name in names if (count := visible.overview(name)["documents"])}
+    found = [
+        (name, count, list(islice(visible.documents(name), LISTED)), collection_field(name))
+        for name, count in counts.items()
     ]
-    for each in visible.status()["collections"]:
-        name = each["name"]
-        count = visible.overview(name)["documents"] if each["ready"] else 0
-        if not count:
-            continue
-        lines += ["", f"## Collection {name}: {count} documents", ""]
-        for document in islice(visible.documents(name), LISTED):
-            where: dict[str, Any] = collection_field(name)
-            title = " ".join(document["title"].translate(_PLAIN).split()) or document["id"]
-            lines.append(f"- [{title}]({url_for('reading.read', id=document['id'], **where)})")
-        if count > LISTED:
-            lines.append(f"- and {count - LISTED} more: search for them")
-    addresses = {
-        "search": url_for("search.search_by_query_string"),
-        "read": f"{request.script_root}/document/ID",
-        "openapi": url_for("openapi.describe_api"),
-        "mcp": url_for("mcp.exchange"),
-    }
-    return Response("\n".join([*lines, _ASK.format(**addresses)]), content_type="text/plain; charset=utf-8")
-
-
-_PLAIN = str.maketrans("[]()<>", "    ‹›")
+    text = render_template("llms.txt", collections=found, plain=_PLAIN)
+    return Response(text, content_type="text/plain; charset=utf-8")

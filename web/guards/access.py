@@ -51,12 +51,10 @@ REALM = "Pilotlight"
 MAX_AUTHORIZATION = 1024  # characters
 BARRED = "Too many requests without a valid key came from this address: try again later."
 REFUSALS_S = 5.0  # of an address, to callers without a good key; twice as many may come at once
-CORS_PATHS = ("/api/", "/v1/", "/openapi.json", "/mcp")
+CORS_PATHS = ("/api/", "/v1/", "/openapi.json")
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE",
-    "Access-Control-Allow-Headers": (
-        "Authorization, Content-Type, X-Request-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
-    ),
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
 _PORT = re.compile(r":[0-9]*\Z")
@@ -199,7 +197,7 @@ class Users:
         user = self._user_of(request.environ)
         if user is None:
             return None
-        if role == "write" and _is_from_another_site():
+        if role == "write" and is_from_another_site():
             raise Forbidden("A page of another site may not change anything in the name of a user.")
         rights = self._rules.rights(*user)
         if rights is None:
@@ -276,7 +274,7 @@ def _text(value: str) -> str | None:
     return text if text and len(text) <= LONGEST and text.isprintable() else None
 
 
-def _is_from_another_site() -> bool:
+def is_from_another_site() -> bool:
     """Whether a page of another site had the browser send a request, in which a proxy then finds its own cookie."""
     if request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
         return True
@@ -306,11 +304,6 @@ def register(app: Flask, settings: Settings) -> None:
             return True
         return request.endpoint in FOR_PAGES and origin in access.origins()
 
-    def refuse_other_sites() -> None:
-        # as MCP asks of servers; its clients are programs, and these send no Origin
-        if request.path == "/mcp" and _is_from_another_site() and not is_allowed():
-            raise Forbidden("A page of another site may not use this: cors_origins names those that may.")
-
     def preflight() -> Response | None:
         asked = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
         return Response(status=204, headers=PREFLIGHT) if asked and is_allowed() else None
@@ -326,5 +319,4 @@ def register(app: Flask, settings: Settings) -> None:
 
     app.before_request(access.check)
     app.before_request(preflight)
-    app.before_request(refuse_other_sites)
     app.after_request(mark)

@@ -15,7 +15,7 @@ from rag.errors import CollectionMissing
 from rag.query.request import DEFAULT_COLLECTION, SUGGESTED, Filter, SearchRequest
 from rag.query.results import Answer, QueryTokens, Suggestion
 from rag.serving.access import EVERYTHING, NOTHING, Scope
-from rag.serving.live import LiveRetriever, StoredChunk
+from rag.serving.live import LiveRetriever, Matches, StoredChunk
 
 Found = TypeVar("Found")
 
@@ -116,11 +116,7 @@ class ScopedRetriever(LiveRetriever):
         return self._ask_within(collection, filter, lambda inner, only: inner.suggest(typed, collection, only, most))
 
     def grep(
-        self,
-        matches: Callable[[bytes], object],
-        collection: str = DEFAULT_COLLECTION,
-        filter: Filter | None = None,
-        most: int = 100,
+        self, matches: Matches, collection: str = DEFAULT_COLLECTION, filter: Filter | None = None, most: int = 100
     ) -> tuple[int, list[StoredChunk]]:
         """Find passages of documents of the scope by their texts."""
         return self._ask_within(collection, filter, lambda inner, only: inner.grep(matches, collection, only, most))

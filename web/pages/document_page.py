@@ -34,10 +34,7 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 @blueprint.get("/<id>")
 @Operation(role="read", query=ReadRequest, responses={200: [HTML, MARKDOWN]}, errors=(404,))
 def read(id: str) -> str | Response:
-    """Show a document as indexed: of a long one, passages around the marked one, or from another one on; or Markdown.
-
-    With `Accept: text/markdown` it is the whole document as Markdown.
-    """
+    """Show a document as indexed, of a long one a part; all of it as Markdown with `Accept: text/markdown`."""
     given = read_query(ReadRequest, "a document")
     document = retriever().document(id, given.collection)
     title = document["title"]

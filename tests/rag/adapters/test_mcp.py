@@ -58,7 +58,7 @@ def retriever(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRetrieve
 
 @pytest.fixture
 def tools(retriever: LiveRetriever) -> Callable[..., str]:
-    found = Tools(retriever, collection="default")
+    found = Tools(retriever, retriever.search, "default")
     return lambda name, **arguments: found.call(name, arguments)[0]
 
 
@@ -98,7 +98,7 @@ def test_search_keeps_to_its_budget_and_names_the_rest(tools):
 
 
 def test_a_session_sees_no_passage_twice(retriever):
-    tools = Tools(retriever)
+    tools = Tools(retriever, retriever.search)
     _, ids = tools.call("search", {"query": "vacuum", "collections": "default", "max_tokens": 500})
     again, more = tools.call("search", {"query": "vacuum", "collections": "default", "shown": list(ids)})
     assert ids
@@ -150,7 +150,7 @@ def test_grep(tools):
 
 
 def test_collections(retriever):
-    text, _ = Tools(retriever).call("collections", {})
+    text, _ = Tools(retriever, retriever.search).call("collections", {})
     [listed] = blocks(text)
     assert re.search(r"^default: 4 documents; read \d+ min ago; source \S+ \(4\)", listed, re.MULTILINE)
     assert "\nnotes: 4 documents" in listed
