@@ -234,16 +234,19 @@ class Follower:
         embedder, batcher, synonyms, close = model.embedder, model.batcher, settings.synonyms, settings.close
         return Retriever(generation, embedder, batcher=batcher, reranker=queue, synonyms=synonyms, close=close)
 
-    def _joint(self, members: Mapping[str, Retriever]) -> Retriever:
+    def _joint(self, members: Mapping[str, Retriever], model: ServedModel) -> Retriever:
         """Return the retriever of several collections, which is kept as long as these generations are served."""
         key = tuple(members.values())
-        found = key[0] if len(key) == 1 else self._joints.get(key)
-        if found is None and self.model is not None:
-            generations = {name: each.generation for name, each in members.items()}
-            joint = JointGeneration({name: each for name, each in generations.items() if isinstance(each, Generation)})
-            found = self._retriever_of(joint, self.model)
+        if len(key) == 1:
+            return key[0]
+        found = self._joints.get(key)
+        if found is None:
+            pairs = ((name, each.generation) for name, each in members.items())
+            joint = JointGeneration(
+                {name: generation for name, generation in pairs if isinstance(generation, Generation)}
+            )
+            found = self._retriever_of(joint, model)
             self._joints = dict([*self._joints.items(), (key, found)][-_MOST_JOINTS:])
-        assert found is not None  # noqa: S101 - for the type checker; the model was there before these retrievers
         return found
 
     def _ran(self, texts: int, waiting: int) -> None:

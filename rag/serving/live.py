@@ -207,10 +207,10 @@ class LiveRetriever(Follower):
             raise NotReady(f"collection {away[0]!r}: {there[away[0]].reason}")
         narrowed = [(scope.narrowed(name, request.only), each.generation.manifest) for name, each in ready.items()]
         parts = tuple(in_force(only, manifest) for only, manifest in narrowed)
-        only, first = EachFilter(parts=parts) if any(parts) else None, next(iter(ready))
-        search = replace(request, collection=first, collections=",".join(ready), filter=only)
+        only = EachFilter(parts=parts) if any(parts) else None
+        search = replace(request, collection=next(iter(ready)), collections=",".join(ready), filter=only)
         try:
-            found = self._answer(self._joint(ready), search, embedded)
+            found = self._answer(self._joint(ready, self._model()), search, embedded)
         except Exception as error:
             _note_failure(error, [there[name] for name in ready])
             raise

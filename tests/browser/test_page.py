@@ -47,6 +47,20 @@ def test_the_address_can_be_shared_and_back_works(page, retriever):
     expect(box(page)).to_have_value("first")
 
 
+def test_collections_are_ticked(page, retriever):
+    page.goto("/?q=index")
+    expect(page.get_by_label("default")).to_be_checked()
+    page.get_by_text("notes", exact=True).click()
+    expect(page).to_have_url(re.compile(r"\?q=index&collections=default&collections=notes$"))
+    page.get_by_text("default", exact=True).click()
+    expect(page).to_have_url(re.compile(r"\?q=index&collections=notes$"))
+    page.wait_for_load_state("networkidle")
+    assert [each.collections for each in retriever.requests] == [None, "default,notes", "notes"]
+    page.go_back()
+    expect(page.get_by_label("default")).to_be_checked()
+    expect(page.get_by_label("notes")).to_be_checked()
+
+
 def test_a_late_answer_does_not_replace_a_newer_one(page, retriever):
     started, release = threading.Event(), threading.Event()
 

@@ -43,13 +43,13 @@ MARKDOWN = {"metadata": {"team": "red"}, "content_type": "text/markdown"}
 RULES = """
 [[access]]
 everybody = true
-collections = ["default", "nowhere"]
+collections = ["default", "twin", "nowhere"]
 
 [[access]]
 group = "operators"
 everything = true
 """
-WHOLE = Part(frozenset({"default", "nowhere"}))
+WHOLE = Part(frozenset({"default", "twin", "nowhere"}))
 KEYS = {"filter": replace(WHOLE, filter=RED), "key of a group": replace(WHOLE, readers=reader_names(["ann"], ["red"]))}
 USERS = {"user": "red, other", "user below a filter": "red, other", "user of no group": ""}
 LISTED = {"key of a group", "nobody", *USERS}  # callers to whom access lists are applied
@@ -132,6 +132,7 @@ def build(root: Path, *, lists: bool = False) -> Site:
         for word, text in pages.items():
             place(site, word).write_text(page(word, text, team, lists=lists), encoding="utf-8")
     site.build()
+    site.build(collection="twin")
     kept = site.source.rename(root / "kept")
     site.source.mkdir()
     for word, text in OTHER.items():
@@ -158,6 +159,7 @@ def ids(site: Site) -> list[str]:
 
 Asked = list[tuple[str, str, Any]]  # method, address, body
 COLLECTIONS = ("default", "hidden", "nowhere")
+SEVERAL = ("*", "default,twin", "twin,hidden")
 PUSHED = {"url": "https://example.org/new", "text": "A text."}
 
 
@@ -172,12 +174,14 @@ def addresses(template: str) -> Callable[[Site], Asked]:
 def asked(path: str, **more: Any) -> Callable[[Site], Asked]:
     bodies = [{"query": query, "collection": name, **more} for query in QUERIES for name in COLLECTIONS]
     filters = [{"metadata": {"team": "blue"}}, {"path": "/"}, {"date": {"from": "2020-01-01"}}]
+    bodies += [{"query": query, "collections": names, **more} for query in QUERIES for names in SEVERAL]
     bodies += [{"query": "index", "filter": each, **more} for each in filters]
     return lambda _: [("POST", path, body) for body in bodies]
 
 
 def typed(path: str, *more: str) -> Callable[[Site], Asked]:
     fields = [f"q={query}&collection={name}" for query in (*QUERIES, "blu", "abo", "more of b") for name in COLLECTIONS]
+    fields += [f"q={query}&collections={names}" for query in (*QUERIES, "blu") for names in SEVERAL]
     fields += [f"q={query}&{each}" for query in QUERIES for each in more]
     return lambda _: [("GET", f"{path}?{each}", None) for each in fields]
 

@@ -160,9 +160,8 @@ def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], word: str
     passages = Counter[tuple[int, str]]()
     for each in chain(*(corrections(word, *is_allowed) for corrections in vocabularies)):
         passages[each.edits, each.word] += each.passages
-    found = (Correction(text, edits, count) for (edits, text), count in passages.items())
-    ordered = sorted(found, key=_likelihood)[:_MOST_CORRECTIONS]
-    return [each for each in ordered if each.edits <= max(1, ordered[0].edits)]  # two edits where nothing is nearer
+    found = (Correction(word, edits, count) for (edits, word), count in passages.items())
+    return sorted(found, key=_likelihood)[:_MOST_CORRECTIONS]
 
 
 def _is_word(folded: str) -> bool:
