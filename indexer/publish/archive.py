@@ -6,18 +6,20 @@ of its record, and nothing is published before every checksum has been compared.
 
 import hashlib
 import io
+import json
 import os
 import secrets
 import shutil
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Self
 
 from indexer.errors import ArchiveError, IndexCorrupt
 from indexer.generation import manifest as manifests
+from indexer.generation.generation import Generation
 from indexer.generation.manifest import DEFAULT, GENERATIONS, LARGEST, MANIFEST, FileRecord, Manifest
 from indexer.publish import publish
 from indexer.publish.publish import problems_of, size_of, verify, writer_lock
@@ -54,6 +56,14 @@ def export_archive(index_dir: Path, file: Path, generation_id: str | None = None
             source.seek(0)
             tar.addfile(info, source)
     return manifest
+
+
+def export_documents(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
+    """Write the documents of a generation as JSON Lines, as `export_archive` does; return its manifest."""
+    with closing(Generation.open(index_dir, generation_id)) as generation, _replacing(file) as target:
+        for document in generation.documents():
+            target.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        return generation.manifest
 
 
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:

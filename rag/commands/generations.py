@@ -9,7 +9,7 @@ import click
 
 from embedder.errors import PilotlightError
 from indexer.generation.manifest import DEFAULT, GENERATIONS, collection_dir, current_id, read_manifest
-from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.archive import export_archive, export_documents, import_archive
 from indexer.publish.publish import disk_errors, drop_collection, list_collections, problems_of
 from rag.commands import models
 from rag.commands.models import described, published
@@ -67,14 +67,16 @@ def rollback(settings: Settings, generation: str | None, *, only_list: bool = Fa
 @verb("index")
 @click.argument("file", type=PATH, help="the archive, a tar file; an existing file is replaced")
 @click.option("--generation", metavar="ID", help="id of the generation (default: live)")
-def export(settings: Settings, *, file: Path, generation: str | None) -> Result:
-    """Write a generation into an archive."""
-    if file.suffix.lower() in _OTHER_ARCHIVES:
+@click.option("--jsonl", is_flag=True, help="write the documents as JSON Lines instead")
+def export(settings: Settings, *, file: Path, generation: str | None, jsonl: bool) -> Result:
+    """Write a generation into an archive, or its documents into a file of JSON Lines."""
+    if not jsonl and file.suffix.lower() in _OTHER_ARCHIVES:
         raise SettingsError(f"cannot export to {file}: archives are plain tar: use a name that ends in .tar")
-    manifest = export_archive(published(settings), file, generation)
+    manifest = (export_documents if jsonl else export_archive)(published(settings), file, generation)
     size = file.stat().st_size
     report = {"file": str(file), "file_bytes": size, **described(manifest)}
-    return report, f"wrote generation {manifest.id} to {file}, {size / 1e6:,.1f} MB"
+    content = "the documents of generation" if jsonl else "generation"
+    return report, f"wrote {content} {manifest.id} to {file}, {size / 1e6:,.1f} MB"
 
 
 @verb("index", "keep_generations", "embedder", without=("threads",))

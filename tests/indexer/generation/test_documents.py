@@ -2,6 +2,7 @@
 
 import gc
 import io
+import json
 import shutil
 import sqlite3
 from contextlib import closing, suppress
@@ -17,6 +18,7 @@ from indexer.generation.documents import DocumentReader, document_id
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
+from indexer.publish.archive import export_documents
 from tests.dummy import DummyEmbedder
 
 PAGES = 150  # more than are read at once
@@ -90,6 +92,12 @@ def test_every_document_once_with_all_its_passages(generation):
         assert list(generation.documents(id=unknown)) == []
     facts = generation.facts([0, 149, 9999])
     assert {number: fact.url for number, fact in facts.items()} == {n: documents[n]["url"] for n in (0, 149)}
+
+
+def test_export_as_json_lines(index, generation, tmp_path):
+    assert export_documents(index, tmp_path / "documents.jsonl").id == generation.manifest.id
+    lines = (tmp_path / "documents.jsonl").read_bytes().split(b"\n")[:-1]
+    assert [json.loads(line) for line in lines] == list(generation.documents())
 
 
 def test_its_files_are_closed_with_it(index: Path) -> None:
