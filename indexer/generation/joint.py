@@ -1,6 +1,6 @@
 """Generations of several collections, searched as if one index held all their passages."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import chain, pairwise
@@ -8,7 +8,6 @@ from itertools import chain, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from embedder.late_interaction import Signs
 from indexer.filter import Filter, parts_of
 from indexer.generation.documents import DocumentFacts, StoredChunk
 from indexer.generation.generation import FILTERS, MANY_CHUNKS, Generation
@@ -18,6 +17,7 @@ from indexer.generation.manifest import RESTRICTED_VERSION
 from indexer.generation.rows import RowFacts, RowSet, ScoredRows, TokenReader
 
 Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
 
 
 class JointGeneration(Generation):
@@ -41,8 +41,8 @@ class JointGeneration(Generation):
             schema_version=RESTRICTED_VERSION,  # the parts of a filter have no readers where they need none
         )
         self.lexical = JointReader([each.lexical for each in self._members])
-        tokens = [each.tokens for each in self._members if each.tokens is not None]
-        self.tokens = _JointTokens(tokens, self._starts) if len(tokens) == len(counts) else None
+        # None unless all have them; `score_tokens` looks at those of each
+        self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None
         self.read_query = self.lexical.read
         self.terms_take_long = self.lexical.count >= MANY_CHUNKS
         self.select = lru_cache(FILTERS)(partial(_select, self._members))
@@ -67,6 +67,13 @@ class JointGeneration(Generation):
         found = np.empty((len(rows), self.manifest.counts.dimension), np.float32)
         for number, places, own in _split(self._starts, rows):
             found[places] = self._members[number].vectors(own)
+        return found
+
+    def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
+        """Score passages by their tokens, float32 (n,); `score` takes those of one generation, and rows of it."""
+        found = np.empty(len(rows), np.float32)
+        for number, places, own in _split(self._starts, rows):
+            found[places] = score(self._members[number].tokens, own)
         return found
 
     def row_facts(self, rows: Rows) -> RowFacts:
@@ -114,21 +121,3 @@ def _select(members: Sequence[Generation], only: Filter) -> RowSet:
         mask = each.select(part).mask if part else np.full(count + 7 >> 3, 255, np.uint8)
         masks.append(np.unpackbits(mask, count=count, bitorder="little"))
     return RowSet(np.concatenate(masks).astype(np.bool_))
-
-
-class _JointTokens(TokenReader):
-    """The tokens of several generations."""
-
-    def __init__(self, readers: Sequence[TokenReader], starts: Rows) -> None:
-        self._readers, self._starts = readers, starts
-
-    def gather(self, rows: Rows) -> tuple[Signs, Rows, npt.NDArray[np.int32]]:
-        """Return the signs of passages, and of each, where its own begin and how many they are, as `TokenReader`."""
-        parts: list[Signs] = []
-        starts, counts, total = np.empty(len(rows), np.int64), np.empty(len(rows), np.int32), 0
-        for number, places, own in _split(self._starts, rows):
-            signs, counts[places] = self._readers[number].read(own)
-            starts[places] = total + np.cumsum(counts[places]) - counts[places]
-            total += len(signs)
-            parts.append(signs)
-        return np.concatenate(parts), starts, counts

@@ -199,7 +199,10 @@ class Retriever:
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
         if generation.tokens is not None and search.tokens is not None:
-            maxsim = partial(score_tokens, self.embedder, search.tokens, generation.tokens)
+            score = partial(score_tokens, self.embedder, search.tokens)
+            maxsim = partial(score, generation.tokens)
+            if isinstance(generation, JointGeneration):
+                maxsim = partial(generation.score_tokens, score)
 
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
