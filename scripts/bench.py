@@ -2,6 +2,7 @@
 """Measure Pilotlight beside others, taking turns in one run on the same cores and texts.
 
 embed: text in, unit vector out, beside LangChain, SentenceTransformer, torch.compile, ONNX Runtime and OpenVINO
+models: text in, unit vector out with each of --models, beside the first; memory of a process with one of them
 query: embed a query and answer a query, inside one process, beside the published LangChain script
 index: index the same chunks, beside the script
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
@@ -19,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything reads it: every model here is a folder
 
 from benchmark.corpus import write_reference
-from benchmark.embed import LENGTHS, embed
+from benchmark.embed import LENGTHS, embed, models
 from benchmark.measure import OtherWork, as_text, describe
 from benchmark.verbs import VERBS
 
@@ -34,6 +35,8 @@ def main() -> int:
         if args.verb == "embed":
             chunks = 256 if args.chunks is None else args.chunks
             rows, facts = embed(source, chunks, args.repeat or 12, work, lengths=args.lengths, only=args.only)
+        elif args.verb == "models":
+            rows, facts = models(args.models, source, args.chunks or 100, args.repeat or 30)
         else:
             run, repeat, chunks = VERBS[args.verb]
             others = OtherWork()
@@ -48,7 +51,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("embed", *VERBS))
+    parser.add_argument("verb", choices=("embed", "models", *VERBS))
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
@@ -62,6 +65,12 @@ def _parser() -> argparse.ArgumentParser:
         type=lambda text: tuple(map(int, text.split(","))),
         default=LENGTHS,
         help="embed: tokens of the single texts, as in 8,15",
+    )
+    parser.add_argument(
+        "--models",
+        type=lambda text: text.split(","),
+        default=("all-MiniLM-L6-v2", "multilingual-e5-small"),
+        help="models: names or folders",
     )
     parser.add_argument(
         "--only", type=lambda text: text.split(","), default=(), help="embed: contestants with one of these words"

@@ -1,7 +1,8 @@
-"""Verb `embed`: text in, unit vector out, ours beside every peer, turn by turn in one process."""
+"""Verbs `embed` and `models`: text in, unit vector out, ours beside every peer, and models beside each other."""
 
 import contextlib
 import gc
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +18,19 @@ from benchmark.runtimes import OnnxRuntime, OpenVino
 from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.config import locate
 from embedder.model.spec import read_spec
+from embedder.model.tokenizer import load_tokenizer
 
 LENGTHS = (8, 15, 32, 128, 256)
 _TEXTS = 4  # texts of a length; one turn runs them all, twice
 _JOINED = 4  # passages
+_QUERY = 15  # tokens of the single texts that models are compared on
+_MEMORY = """
+import sys
+from embedder import EmbedderConfig
+from embedder.text_embedder import Embedder
+Embedder(EmbedderConfig(sys.argv[1], precision=sys.argv[2])).encode(["a short text"], role="query")
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmRSS")))
+"""
 _SETTLE = 0.05  # seconds of a turn that are not counted
 _LONG = 64  # tokens from which a text gets a third of the turns: its time varies less and is longer
 OURS = "Pilotlight"
@@ -72,6 +82,39 @@ def embed(
         rows += bulk(loaded, passages[:chunks], sum(counts), turns)
     default = {"engine": cutter.plan.engine, "precision": cutter.precision}
     return rows, {"default": default, "others_cores": others.cores()}
+
+
+def models(names: Sequence[str], source: Path, chunks: int, repeat: int) -> tuple[list[Row], dict[str, Any]]:
+    """Measure models in `auto` and `int8`: a text of 15 tokens, prompt included, passages in bulk, and memory."""
+    loaded = {
+        f"{name} {precision}": Embeddings(EmbedderConfig(name, precision=precision))
+        for name in names
+        for precision in ("auto", "int8")
+    }
+    passages = read_chunks(source, max(chunks, 200), next(iter(loaded.values())))
+    queries: dict[str, list[str]] = {}
+    for name, one in loaded.items():
+        prompt = one.spec.query_prompt
+        texts = [prompt + text for text in passages]
+        cut = texts_of_length(load_tokenizer(one.spec.tokenizer), texts, _QUERY, _TEXTS)
+        queries[name] = [text.removeprefix(prompt) for text in cut]
+    others = OtherWork()
+    each = {name: lambda number, n=name: loaded[n].encode([queries[n][number]], role="query") for name in loaded}
+    one_text = interleave(each, [*range(_TEXTS)] * 2, repeat, settle=_SETTLE)
+    bulk_calls = {name: one.encode for name, one in loaded.items()}
+    all_texts = interleave(bulk_calls, [passages[:chunks]], max(1, repeat // 3))
+    rows = []
+    for what, seconds in ((f"{_QUERY} tokens", one_text), (f"{chunks} passages", all_texts)):
+        base = dict(zip(("auto", "int8"), list(seconds.values())[:2], strict=True))
+        rows += [
+            {"name": what, "contestant": name, **summarise(values), "vs_first": ratio(values, base[name.split()[-1]])}
+            for name, values in seconds.items()
+        ]
+    for name in loaded:
+        line = [sys.executable, "-c", _MEMORY, *name.split()]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+        rows.append({"name": "memory of a process", "contestant": name, "rss_mb": int(done.stdout) // 1024})
+    return rows, {"others_cores": others.cores()}
 
 
 def single(loaded: Loaded, texts: Sequence[str], length: int, turns: int) -> list[Row]:

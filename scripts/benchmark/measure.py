@@ -134,6 +134,7 @@ _COLUMNS = {
     "vs_best_float": "× best fp32/bf16 peer",
     "vs_best_any": "× best peer",
     "vs_langchain": "× LangChain",
+    "vs_first": "faster than the first",
     "ratio": "times faster",
     "note": "note",
 }
