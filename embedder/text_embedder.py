@@ -45,6 +45,7 @@ class Embedder:
         self.spec = self.plan.spec
         self.precision = self.plan.precision
         self.dimension = self.spec.dimension  # of a vector
+        self.is_multilingual = self.spec.is_multilingual
         self.max_length = self.spec.max_length  # in tokens, special tokens included; longer texts are truncated
         self._tokenizer = Tokenizer(self.spec)
         self._engine = start_engine(self.plan, lambda: self.model)

@@ -113,7 +113,7 @@ class Settings:
     tokens: str = setting(
         "auto",
         "keep a bit for each dimension of every token, for late interaction; auto = where the model knows the "
-        "language, up to 200,000 passages",
+        "language and is not for many, up to 200,000 passages",
         choices=("auto", "yes", "no"),
         bare="yes",
     )

@@ -40,6 +40,8 @@ class DummyEmbedder:
     def fingerprint(self) -> dict[str, Any]:
         return {"model": self._name, "dimension": self._dimension, "max_length": self._max_length}
 
+    is_multilingual = False
+
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         return [len(_TOKEN.findall(text)) + _SPECIAL for text in texts]
 

@@ -40,6 +40,7 @@ _AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # count posit
 _BERTS = {"bert", "distilbert", *_AFTER_PADDING}
 # Their tokenizers give no types of tokens, though some have weights for two.
 _WITHOUT_TYPES = {"roberta", "xlm-roberta", "camembert", "modernbert"}
+_MANY_PIECES = 100_000
 _MOST_TOKENS = 1 << 24  # of a vocabulary
 _MOST = 1 << 17  # of all other sizes; tables are made for every position
 
@@ -185,6 +186,11 @@ class ModelSpec:
         """Length of a text's vector."""
         sized = [step.outputs for step in self.steps if isinstance(step, Dense)]
         return sized[-1] if sized else self.hidden * len(self.pooling)
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether it is made for many languages: vocabularies for one have 30,000 to 60,000 pieces."""
+        return int(self.config.get("vocab_size") or 0) > _MANY_PIECES
 
     @property
     def normalize(self) -> bool:

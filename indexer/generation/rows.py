@@ -115,11 +115,14 @@ def read_arrays(folder: Path, kinds: dict[str, npt.DTypeLike]) -> list[npt.NDArr
     return [read_array(folder / name, dtype) for name, dtype in kinds.items()]
 
 
-def why_no_tokens(passages: int, broken: tuple[int, int]) -> str:
+def why_no_tokens(passages: int, broken: tuple[int, int], *, is_multilingual: bool) -> str:
     """Return why tokens of so many passages are not kept unless that is asked for; empty if they are.
 
-    `broken` is `Embedder.count_broken` of some of them: in a language that the model does not know, tokens mislead.
+    `broken` is `Embedder.count_broken` of some of them: in a language that the model does not know, tokens mislead. So
+    do those of a model of many languages where a question is in another one than the text.
     """
+    if is_multilingual:
+        return "the model is for many languages, between which tokens mislead"
     if passages > MOST_WITH_TOKENS:
         return f"there are more than {MOST_WITH_TOKENS:,} passages"
     return "the model does not know the language" if broken[0] > KNOWN * broken[1] else ""

@@ -298,8 +298,14 @@ class Draft:
             return before
         if live is None or self._earlier.manifest is None:  # everything is embedded
             return tokens
-        reason = config.no_tokens or why_no_tokens(live.counts.chunks, before.broken) or WITHOUT
+        reason = self._no_tokens(live.counts.chunks, before.broken) or WITHOUT
         return replace(before, by_hand=False, reason=reason)
+
+    def _no_tokens(self, passages: int, broken: tuple[int, int]) -> str:
+        """Return what speaks against tokens, or an empty string."""
+        embedder = self._plan.embedder
+        is_multilingual = embedder is not None and embedder.is_multilingual
+        return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _judge_tokens(self, texts: Sequence[str] = ()) -> None:
         """Leave tokens out that nobody asked for, once something speaks against them: `texts` are to be embedded."""
@@ -307,7 +313,7 @@ class Draft:
         if texts and embedder is not None:
             broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _SAMPLED)])
             tokens.broken = (tokens.broken[0] + broken, tokens.broken[1] + pieces)
-        reason = self._plan.config.no_tokens or why_no_tokens(self.counts.chunks, tokens.broken)
+        reason = self._no_tokens(self.counts.chunks, tokens.broken)
         if reason and not tokens.by_hand:
             tokens.kept, tokens.reason = False, reason
             self._writer.drop_tokens()

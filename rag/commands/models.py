@@ -59,7 +59,7 @@ class LazyEmbedder:
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
         """Take the plan, which knows the facts of a model without loading it."""
         self.dimension = plan.spec.dimension
-        self.max_length = plan.spec.max_length
+        self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual
         self.fingerprint = plan.fingerprint
         self._load = load
         self._lock = threading.Lock()

@@ -130,7 +130,8 @@ def evaluate(
     documents, texts = list(dataset.corpus), list(dataset.corpus.values())
     run: Run = {}
     if tokens is None:
-        tokens = not why_no_tokens(len(texts), embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)]))
+        broken = embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)])
+        tokens = not why_no_tokens(len(texts), broken, is_multilingual=embedder.is_multilingual)
     rankings = _rankings(dataset, embedder, mode, tokens)
     for (query_id, query), ranking in zip(dataset.queries.items(), rankings, strict=True):
         if reranker:
