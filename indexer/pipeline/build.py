@@ -18,7 +18,7 @@ from indexer.config import BuildConfig
 from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
-from indexer.generation.manifest import ANALYSIS, GENERATIONS, current_id, read_manifest
+from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
@@ -183,7 +183,7 @@ class _Build:
         for number, url, _ in self._earlier.documents():
             if number not in self._still_there:
                 report.gone.add(url)
-        if live is not None and live.analysis == ANALYSIS and self._draft.is_unchanged and not report.gone.count:
+        if live is not None and self._draft.is_unchanged and not report.gone.count:
             report.take_languages(live)
             return report.finish(live.id, live.counts, published=False)
         self._draft.differ()

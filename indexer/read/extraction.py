@@ -37,15 +37,18 @@ def to_json(content: Extraction) -> dict[str, Any]:
     """Return lists, dictionaries and texts that `from_json` understands."""
     text = "\n".join(section.text for section in content.sections)
     declared = content.declared
+    # templates say English of every page
+    is_doubtful = declared.language == "en" and not text.isascii() and _has_foreign_letters(text)
+    detected = detect_language(text) if is_doubtful or not declared.language else None
     return {
         "title": content.title,
         "sections": [[part.path, part.anchor, part.text, part.marks, part.wholes] for part in content.sections],
-        "language": None if (other := _contradicts(text, declared.language)) else declared.language,
+        "language": detected or "en" if is_doubtful else declared.language,
         "date": declared.date,
         "metadata": dict(declared.metadata),
         "access": declared.access,
         "is_link_list": content.is_link_list,
-        "detected": other or (None if declared.language else detect_language(text)),
+        "detected": detected,
         "scanned": content.scanned,
         "notes": (*content.notes, *notes.take()),
     }
@@ -171,12 +174,11 @@ def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
 _READ = 2_000  # characters; more would hardly change the answer
 _SHORTEST = 40  # characters; a guess from less is worth nothing
 _CONFIDENT = 0.8  # of 1; below it are code, tables and mixtures
-_CERTAIN = 0.9  # of 1, where a page says something else
 _FOREIGN = 0.01  # of the letters, which are not ASCII; of English prose one in thousands
 _DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # which share the probability of their language
 
 
-def detect_language(text: str, confident: float = _CONFIDENT) -> str | None:
+def detect_language(text: str) -> str | None:
     """Return the two- or three-letter code of the language a text is in, or None where that is not plain."""
     if len(text) < _SHORTEST:
         return None
@@ -184,16 +186,12 @@ def detect_language(text: str, confident: float = _CONFIDENT) -> str | None:
     for name, share in _identifier().rank(text[:_READ]):
         found[_DIALECTS.get(name, name)] += share
     [(language, confidence)] = found.most_common(1)
-    return language_of(language) if confidence >= confident else None
+    return language_of(language) if confidence >= _CONFIDENT else None
 
 
-def _contradicts(text: str, declared: str | None) -> str | None:
-    """Return the language of a text that is certainly another than English, which its template declares."""
-    letters = [letter for letter in text[:_READ] if letter.isalpha()] if declared == "en" and not text.isascii() else []
-    if sum(not letter.isascii() for letter in letters) <= _FOREIGN * len(letters):
-        return None
-    language = detect_language(text, _CERTAIN)
-    return None if language == declared else language
+def _has_foreign_letters(text: str) -> bool:
+    letters = [letter for letter in text[:_READ] if letter.isalpha()]
+    return sum(not letter.isascii() for letter in letters) > _FOREIGN * len(letters)
 
 
 @cache

@@ -115,7 +115,7 @@ class SourceBuilds:
     def build(self, refresh: Collection[str], *, full: bool = False) -> BuildReport:
         """Read some of the sources; raises what `indexer.pipeline.build.build` raises."""
         folder = self.settings.collection_dir
-        live = live_sources(folder) if live_id(folder) else []
+        live = live_sources(folder) if set(self.sources) - set(refresh) and live_id(folder) else []
         config = dataclasses.replace(self.config, full=full, refresh=set(refresh))
         named = [source for source in self.sources if source in refresh or source in live]
         report = build(named, folder, self.embedder, config, progress=self.progress(), cluster=self.cluster)

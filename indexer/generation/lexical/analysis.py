@@ -44,6 +44,13 @@ _SPACELESS = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff66-\uffdc\U00020000-\U0003ffff"
 )
+# One of these with the vowels, tones and letters that belong to it, in Thai, Lao, Tibetan, Burmese and Khmer, is what
+# readers call a character; pairs of code points find Thai worse, by 0.02 of nDCG@10 on XQuAD.
+_JOINED = (
+    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u0f71-\u0f87\u0f8d-\u0fbc"
+    "\u102b-\u103e\u1056-\u1060\u17b4-\u17d3"
+)
+_CHARACTER = re.compile(f".[{_JOINED}]*", re.DOTALL)
 # Signs within words that Python's \w leaves out: accents written apart, Hebrew and Arabic points, Indic vowel signs.
 _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
@@ -181,8 +188,9 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
     for piece in pieces:
         if _SPACELESS_RUN.match(piece):
             # each character before the pair that it begins, so that a part of a run gives a part of its terms: a phrase
-            terms += [term for first, second in pairwise(piece) for term in (first, first + second)]
-            terms.append(piece[-1])
+            characters = _CHARACTER.findall(piece)
+            terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
+            terms.append(characters[-1])
             continue
         piece = piece[:_LONGEST_WORD]
         if not is_english or piece.isascii():
@@ -231,6 +239,11 @@ _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tant
 # one here costs a twentieth of analysing it.
 TERMS = _by_language(_analyse)
 _joined = _by_language(lambda word, language: " ".join(_analyse(word, language)))
+
+
+def is_pair(term: str) -> bool:
+    """Return whether a term has more than one character, as readers count them."""
+    return _CHARACTER.fullmatch(term) is None
 
 
 def is_spaceless(text: str) -> bool:
@@ -313,7 +326,7 @@ _MOST_IN_PATTERN = 64  # marked words: patterns of thousands would fill the memo
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
 _CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
 # A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
-_UNIT = re.compile("[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f]*", re.DOTALL)
+_UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:

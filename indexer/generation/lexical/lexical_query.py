@@ -335,7 +335,7 @@ def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
         return ((sign_name(word),),)
     if analysis.is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
         terms = TERMS[ENGLISH][word]
-        return tuple((term,) for term in terms if len(term) > 1) or tuple((term,) for term in terms)
+        return tuple((term,) for term in terms if analysis.is_pair(term)) or tuple((term,) for term in terms)
     forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")  # a mark alone is one in some only
     found = tuple(filter(None, (tuple(filter(None, dict.fromkeys(different))) for different in forms)))
     return tuple(form for form in found if not analysis.STOP_WORDS.issuperset(form)) or found  # user_by_id

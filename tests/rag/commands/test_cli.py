@@ -1,6 +1,7 @@
 """What is typed, and what comes of it: the command line in this process, with the dummy embedder."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -262,3 +263,14 @@ def test_index_and_doctor_and_a_job_of_a_server(run: Run, site: Site, config: Pa
     environment = served.as_environment()  # what `serve` hands on to its jobs, whose own is added
     assert TOKEN not in str(environment)
     assert index_sources(IndexRequest(full=True), load({}, environment), quiet)[0]["documents"] == 1
+
+
+def test_an_index_of_another_analysis_is_refused_and_made_again(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# Vacuum\n\nVacuum reclaims the storage that dead tuples occupy.\n")
+    index = "index", tmp_path / "a.md", "--quiet", "--json"
+    run(*index)
+    [manifest] = Path("pilotlight-index").glob("generations/*/manifest.json")
+    manifest.write_text(re.sub(r'"analysis": ?\d+', '"analysis": 0', manifest.read_text()))
+    assert "analysis 0" in run("search", "vacuum")[2]
+    assert run(*index)["embedded"] == 1
+    assert documents(run) == 1
