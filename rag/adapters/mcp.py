@@ -3,6 +3,7 @@
 Results are text alone: of clients that get structured content too, some show a model only that, and others both.
 """
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
@@ -17,7 +18,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
 from embedder.errors import PilotlightError
-from rag.adapters.tools import DATA, Reply, describe_tools
+from rag.adapters.passages import TABLES
+from rag.adapters.tools import DATA, Reply
 
 Call = Callable[[str, Mapping[str, Any]], Reply]
 
@@ -31,7 +33,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
     """Return a server of the tools, which `call` answers; `shown` remembers the passages of a session."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
-        return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])
+        return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in TABLES["tools"]])
 
     async def call_tool(context: Any, parameters: Any) -> CallToolResult:
         arguments = dict(parameters.arguments or {})
@@ -70,8 +72,9 @@ def answer_post(call: Call, headers: Iterable[tuple[str, str]], message: Any) ->
         manager = StreamableHTTPSessionManager(make_server(call), json_response=True, stateless=True)
         transport = httpx.ASGITransport(manager.handle_request)
         async with manager.run(), httpx.AsyncClient(transport=transport) as client:
-            of_protocol = [(name, value) for name, value in headers if name.lower().startswith("mcp-")]
-            return await client.post("http://localhost/mcp", json=message, headers=of_protocol)
+            fields = [(name, value) for name, value in headers if name.lower().startswith("mcp-")]
+            fields.append(("content-type", "application/json"))
+            return await client.post("http://localhost/mcp", content=json.dumps(message), headers=fields)
 
     response = anyio.run(answer)
     return response.content, response.status_code

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 pytest.importorskip("mcp", reason="needs the extra mcp")
@@ -18,8 +19,8 @@ from importlib.resources import files
 from mcp import Client, StdioServerParameters
 from tokenizers import Tokenizer
 
-from rag.adapters.passages import count_tokens
-from rag.adapters.tools import DATA, Tools, describe_tools
+from rag.adapters.passages import TABLES, count_tokens
+from rag.adapters.tools import DATA, KINDS, Tools
 from rag.errors import NotThere
 from rag.serving.access import KeyFile
 from rag.serving.live import LiveRetriever
@@ -186,8 +187,18 @@ def test_tokens_are_rather_overcounted():
     for path in (*Path("docs").glob("*.md"), *Path("rag").rglob("*.py"), *Path("web/static").glob("*.js")):
         text = path.read_text(encoding="utf-8")
         assert count_tokens(text) >= 0.98 * len(tokenizer.encode(text, add_special_tokens=False).ids), path
-    listed = json.dumps({"tools": describe_tools()}, separators=(",", ":"))
+    listed = json.dumps({"tools": TABLES["tools"]}, separators=(",", ":"))
     assert len(tokenizer.encode(listed, add_special_tokens=False).ids) <= 700
+
+
+def test_tools_take_what_they_offer():
+    assert [tool["name"] for tool in TABLES["tools"]] == [*KINDS]
+    for tool in TABLES["tools"]:
+        fields = {field.name: field for field in msgspec.structs.fields(KINDS[tool["name"]])}
+        offered = tool["inputSchema"]["properties"]
+        assert {*fields} - {*offered} <= {"limit", "shown"}
+        assert all(fields[name].default == each["default"] for name, each in offered.items() if "default" in each)
+        assert [name for name in offered if fields[name].required] == tool["inputSchema"].get("required", [])
 
 
 # Transports
