@@ -295,16 +295,19 @@ class Retriever:
         others = iter(chunks[len(indices) :])
         duplicates = [[next(others).url for _ in group] if group else [] for group in folded]
         documents, columns = choice.documents[indices].tolist(), ranking.columns
-        nothing = [math.nan] * len(indices)
+        nothing: list[float | None] = [None] * len(indices)
         collections = [request.collection] * len(rows)
         if isinstance(generation, JointGeneration):
             collections = generation.collections(rows)
-        parts = {name: columns[name][indices].tolist() if name in columns else nothing for name in _PARTS}
+        parts = [nothing] * len(_PARTS)
+        for place, name in enumerate(_PARTS):
+            if name in columns:  # where no word matches, BM25 is 0
+                values, least = columns[name][indices].tolist(), 0 if name == "lexical" else -math.inf
+                parts[place] = [value if value > least else None for value in values]  # NaN is not
         marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
         hits = []
-        for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the other chunks are duplicates
-            of_part = {name: None if math.isnan(values[number]) else values[number] for name, values in parts.items()}
-            of_part["lexical"] = of_part["lexical"] or None
+        with_parts = zip(chunks, places, zip(*parts, strict=True), strict=False)  # the other chunks are duplicates
+        for number, (chunk, place, by_part) in enumerate(with_parts):
             edition = self._edition_of.get(documents[number])
             expands = request.expand == "section" and place >= request.offset
             highlights = spans(marked[chunk.language], chunk.text, chunk.language)
@@ -318,7 +321,7 @@ class Retriever:
                     text=chunk.text,
                     highlights=highlights,
                     score=scores[number],
-                    scores=of_part,
+                    scores=dict(zip(_PARTS, by_part, strict=True)),
                     language=chunk.language,
                     date=chunk.date,
                     content_type=chunk.content_type,

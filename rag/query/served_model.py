@@ -9,9 +9,10 @@ import shlex
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.generation.manifest import Manifest, differing_fields
 from rag import deadline
 from rag.errors import DeadlinePassed, FingerprintMismatch, NotThere, RagError
-from rag.query.cache import QueryCache
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
 MAX_TEXTS = 32  # of a run; more would let the first of a batch wait for the last
@@ -31,6 +31,10 @@ MAX_TOKENS = 2048  # of a run
 _LATER_TOKENS = 256  # of a run that can wait: some tens of milliseconds, for which a query that comes meanwhile waits
 _SPECIAL = 2  # tokens that a model adds to a text
 _RERANK_SHARE = 0.7  # of the time left that a search may spend on reranking: the hits are still to be fetched and sent
+
+_ENTRY_BYTES = 1_000  # of a key of the cache and the objects around its value
+
+asker: ContextVar[str] = ContextVar("asker", default="")  # name of the caller; all who have none are one
 
 Vector = npt.NDArray[np.float32]
 
@@ -45,6 +49,47 @@ class _Ticket:
     with_tokens: bool
     result: Vector | QueryTokens | None = None
     error: Exception | None = None
+
+
+class QueryCache:
+    """What is remembered of queries, by kind and key: those used last, up to a number of bytes.
+
+    Callers share nothing: the time that an answer takes would tell one what another has asked. Safe to share between
+    threads.
+    """
+
+    def __init__(self, most: int) -> None:
+        """Take the bytes of all values; of 0, nothing is kept."""
+        self.on_lookup: Callable[[str, bool], None] | None = None  # called with the kind, and whether there was a value
+        self._most = most
+        self._lock = threading.Lock()
+        self._kept: dict[Hashable, tuple[Any, int]] = {}  # with its bytes; the one used last at the end
+        self._bytes = 0
+
+    def get(self, kind: str, *key: Hashable) -> Any:
+        """Return the value that was kept for this caller, or None."""
+        if not self._most:
+            return None
+        name = (asker.get(), kind, *key)
+        with self._lock:
+            found = self._kept.pop(name, None)
+            if found is not None:
+                self._kept[name] = found
+        if self.on_lookup:
+            self.on_lookup(kind, found is not None)
+        return found and found[0]
+
+    def put(self, value: Any, size: int, kind: str, *key: Hashable) -> None:
+        """Keep a value of so many bytes for this caller, and forget those that were not used for longest."""
+        size += _ENTRY_BYTES
+        if size > self._most:
+            return
+        name = (asker.get(), kind, *key)
+        with self._lock:
+            self._bytes += size - self._kept.pop(name, (None, 0))[1]
+            self._kept[name] = value, size
+            while self._bytes > self._most:
+                self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
 
 
 class QueryBatcher:

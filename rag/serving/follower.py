@@ -15,9 +15,8 @@ from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Searchable, Store
-from rag.query.cache import QueryCache
 from rag.query.retriever import Retriever
-from rag.query.served_model import RerankQueue, ServedModel
+from rag.query.served_model import QueryCache, RerankQueue, ServedModel
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 

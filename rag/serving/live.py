@@ -19,7 +19,7 @@ from indexer.versions import edition_at
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
-from rag.query.results import Answer, Suggestion, count_facets, text_of
+from rag.query.results import Answer, Suggestion, count_facets
 from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
 from rag.query.served_model import Embedding, ServedModel
 from rag.serving.access import EVERYTHING, Scope
@@ -224,7 +224,8 @@ class LiveRetriever(Follower):
         known: Answer | None = self.cache.get(*key)
         if known is None:
             known = retriever.answer_query(request, embedded)
-            self.cache.put(known, sum(_HIT_BYTES + 2 * len(text_of(hit)) for hit in known.hits), *key)
+            size = sum([_HIT_BYTES + 2 * len(hit.section_text or hit.text) for hit in known.hits])
+            self.cache.put(known, size, *key)
             return known
         total = round((time.perf_counter() - began) * 1000, 3)
         return replace(known, took_ms=dict.fromkeys(known.took_ms, 0.0) | {"total": total})

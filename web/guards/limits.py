@@ -24,7 +24,7 @@ from flask import Flask, current_app, g, request
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
-from rag.query.cache import asker
+from rag.query.served_model import asker
 from rag.settings import Settings
 from web.guards.scoped_retriever import caller
 from web.openapi import PUBLIC, operation_for

@@ -224,7 +224,7 @@ def test_one_search_takes_few_calls_in_few_modules(site: Site) -> None:
     for number in range(30):
         (site.source / f"page{number}.md").write_text(f"# Page {number}\n\nA page about topic{number} and tuples.\n")
     site.build()
-    settings = load({"index": str(site.index)}, {})
+    settings = load({"index": str(site.index), "query_cache": "0"}, {})
     live = LiveRetriever(settings, lambda settings: DummyEmbedder())
     live.start()
     client = create_app(live, settings).test_client()
