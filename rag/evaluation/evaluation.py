@@ -32,7 +32,7 @@ from indexer.generation.manifest import is_generation_id
 from indexer.generation.rows import TermHits, why_no_tokens
 from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
-from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rerank, trust_in_meaning
+from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rare_in_code, rerank, trust_in_meaning
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
 from rag.settings import BY_NAME, Settings, read_value
@@ -192,6 +192,7 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
             for each in {languages[row] for row in sample}
         ]
         spoken = measure_languages(by_language, embedder.count_broken)
+        rare = rare_in_code([texts[row] for row in sample], len(texts))
         for number, query in enumerate(queries):
             dense = lexical = None
             cosines = np.empty(0, np.float32)
@@ -204,7 +205,7 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                 dense = cosines[best], best
             known = trust_in_meaning(embedder.count_broken([query]), spoken)
             of_tokens = partial(maxsim, number) if query_tokens else None
-            yield fuse(dense, lexical, cosines.__getitem__, of_tokens, known=known)
+            yield fuse(dense, lexical, cosines.__getitem__, of_tokens, known=known, rare=rare)
 
 
 # Two sides compared

@@ -7,6 +7,7 @@ and `choose` leaves out near-duplicates and passages above the limit of a docume
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -28,6 +29,10 @@ VectorHits = tuple[Scores, Rows]
 
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
 _MIN_COVERAGE = 0.5  # of the query's idf that the best hit by words has, where words count as much as meaning
+_CALL = re.compile(r"\w\(")  # of words, one in a thousand in prose, one in 200 in a manual, one in 30 or more in code
+_PROSE, _CODE = 0.01, 0.02
+_RARE_WORDS = 1.7  # in one passage, up to which words say nothing in code; with one more, they say all
+_WHOLE, _MORE = 1.4, 0.2  # coverage up to which words say nothing there, and how much more it takes to say all
 _USUAL_PIECES = 24  # of a query
 _AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
 _ANSWERS = 0.5  # of the score of a page's best passage, by which that of a newer version answers as well
@@ -59,6 +64,7 @@ def fuse(
     maxsim: Callable[[Rows], Scores] | None = None,
     *,
     known: float = 1.0,
+    rare: float = 0.0,
     explain: bool = False,
 ) -> Ranking:
     """Rank what one search found, or both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
@@ -72,6 +78,7 @@ def fuse(
         cosines: returns the cosines of rows that the dense search did not find.
         maxsim: returns the MaxSim of rows, where tokens are kept.
         known: how well the model knows the language of the query, from `trust_in_meaning`.
+        rare: what a rare word counts for where passages are code, from `rare_in_code`.
         explain: whether to add the columns that explanations are made of.
     """
     reasons: dict[str, float] = {}  # of the weights
@@ -96,10 +103,10 @@ def fuse(
             by_meaning[missing] = cosines(rows[missing])
         by_words = filled(len(rows), np.searchsorted(rows, lexical.rows), lexical.scores, absent=0)
         parts = {"dense": by_meaning, "lexical": by_words}
-        covered = trust_in_terms(lexical)
-        reasons = {"known": known, "covered": covered}
+        covered, evidence = trust_in_terms(lexical), evidence_in_code(lexical, rare)
+        reasons = {"known": known, "covered": covered, "evidence": evidence}
         # words are trusted less only as far as the model knows better
-        weights = {"dense": known, "lexical": 1 - known * (1 - covered)}
+        weights = {"dense": known, "lexical": 1 - known * (1 - covered * evidence)}
         if maxsim is not None:
             parts["tokens"], weights["tokens"] = maxsim(rows), known
         most = parts["lexical"].max(initial=0)
@@ -137,6 +144,16 @@ def trust_in_meaning(query: tuple[int, int], languages: Sequence[Spoken]) -> flo
     return trust((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
 
 
+def rare_in_code(texts: Sequence[str], count: int) -> float:
+    """Return the BM25 of a word that one of so many passages has, as far as they are code; 0 for prose.
+
+    Code is told by its calls, words with an opening bracket behind them, in some of the texts.
+    """
+    calls, words = (sum(len(find(text)) for text in texts) for find in (_CALL.findall, str.split))
+    share = calls / max(1, words)
+    return max(0.0, min(1.0, (share - _PROSE) / (_CODE - _PROSE))) * math.log(max(2, count))
+
+
 def trust_in_terms(lexical: TermHits) -> float:
     """Return the weight of a search by words: less than 1 where even its best hit has less than half of the query.
 
@@ -147,6 +164,18 @@ def trust_in_terms(lexical: TermHits) -> float:
     if not len(lexical.scores) or lexical.idf_sum <= 0:
         return 1.0
     return min(1.0, float(lexical.scores.max()) / (_MIN_COVERAGE * lexical.idf_sum))
+
+
+def evidence_in_code(lexical: TermHits, rare: float) -> float:
+    """Return how much of the weight of a search by words remains in a collection of code; `rare` is of `rare_in_code`.
+
+    Code says what it does in other words than people do, who share those with it that it is full of: list, file. So
+    words count there only where a passage has about three rare ones, or all of the query, such as a name.
+    """
+    if not rare or not len(lexical.scores) or lexical.idf_sum <= 0:
+        return 1.0
+    best = float(lexical.scores.max())
+    return max(0.0, min(1.0, max(best / rare - _RARE_WORDS, (best / lexical.idf_sum - _WHOLE) / _MORE)))
 
 
 def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: Rows) -> Scores:

@@ -187,7 +187,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
         dense=parts["dense"],
         lexical=parts["lexical"],
         tokens=parts["tokens"],
-        weights=_why_weights(row["known"], row["covered"]) if "known" in row else "",
+        weights=_why_weights(row["known"], row["covered"], row["evidence"]) if "known" in row else "",
         fused=row["fused"],
         steps=steps,
         folded=len(choice.folded.get(index, ())) + len(choice.older.get(index, {})),
@@ -195,14 +195,16 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
     )
 
 
-def _why_weights(known: float, covered: float) -> str:
-    """Say in words how far the model knows the language, and the best passage by words has those of the query."""
+def _why_weights(known: float, covered: float, evidence: float) -> str:
+    """Say in words how far the model knows the language, and what the best passage by words has of the query."""
     reasons = []
     if known < 1:
         little = "hardly knows" if known < _HARDLY else "knows only in part"
         reasons.append(f"meaning counts {known:.2f}, as the model {little} the language of the query or the passages")
     if covered < 1:
         reasons.append(f"words count less, as the best passage has {covered / 2:.0%} of what those of the query tell")
+    if evidence < 1:
+        reasons.append(f"words count {evidence:.2f} of that, as passages are code, and none has enough rare words")
     return "; ".join(reasons).replace("%", " %") or "meaning and words count alike"
 
 

@@ -21,7 +21,7 @@ from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
 from indexer.generation.joint import JointGeneration
-from indexer.generation.languages import languages_of
+from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, fold, rules_for, spans, terms_in
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.vocabulary import Heading
@@ -39,6 +39,7 @@ from rag.query.ranking import (
     choose,
     extend,
     fuse,
+    rare_in_code,
     rerank,
     score_tokens,
     trust_in_meaning,
@@ -152,9 +153,10 @@ class Retriever:
         vector = None
         if request.mode != "lexical":
             vector = self._embed(search)
-        known = 1.0
+        known, rare = 1.0, 0.0
         if request.mode == "hybrid":
             known = trust_in_meaning(self.embedder.count_broken([terms.meaning]), self._languages)
+            rare = self._rare
         ranking: Ranking | None = None
         while True:
             # dense search ∥ lexical search
@@ -166,7 +168,7 @@ class Retriever:
             if request.mode != "dense":
                 lexical = in_background.result() if in_background else self._search_terms(search, depth)
             # fuse
-            is_first, ranking = ranking is None, extend(ranking, self._fuse(search, known, dense, lexical))
+            is_first, ranking = ranking is None, extend(ranking, self._fuse(search, known, rare, dense, lexical))
             if is_first and request.rerank:
                 ranking = self._rerank(search, ranking)
             choice = self._choose(search, ranking)
@@ -193,8 +195,10 @@ class Retriever:
         search.spent("lexical", began)
         return found
 
-    def _fuse(self, search: _Search, known: float, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
-        """Rank what the searches found; `known` is how well the model knows the language of the query."""
+    def _fuse(
+        self, search: _Search, known: float, rare: float, dense: VectorHits | None, lexical: TermHits | None
+    ) -> Ranking:
+        """Rank what the searches found; for `known` and `rare` see `fuse`."""
         began, generation = time.perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
@@ -207,9 +211,15 @@ class Retriever:
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        ranking = fuse(dense, lexical, cosines, maxsim, known=known, explain=search.request.explain)
+        ranking = fuse(dense, lexical, cosines, maxsim, known=known, rare=rare, explain=search.request.explain)
         search.spent("fuse", began)
         return ranking
+
+    @cached_property
+    def _rare(self) -> float:
+        """`rare_in_code` of passages from all over the collection."""
+        texts = [chunk.text for chunk in self._spread(SAMPLE)]
+        return rare_in_code(texts, self.generation.manifest.counts.chunks)
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""

@@ -15,7 +15,7 @@ from indexer.generation.languages import Spoken
 from indexer.generation.rows import TermHits
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
-from rag.query.ranking import Choice, fuse, trust_in_meaning
+from rag.query.ranking import Choice, fuse, rare_in_code, trust_in_meaning
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, in_words
 from rag.query.retriever import Retriever
@@ -159,3 +159,30 @@ def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_fo
     for query, why in (("γάτες", "meaning counts 0.08"), ("vacuum reclaims", "meaning and words count alike")):
         [hit, *_] = retriever.answer_query(SearchRequest(query, explain=True)).hits
         assert dict(in_words(hit.explanation))["Weights"].startswith(why)
+
+
+def test_code_is_told_by_its_calls() -> None:
+    prose = "Vacuum reclaims the storage of rows (dead ones) that no one sees. " * 20
+    assert rare_in_code([prose, f"{prose} See vacuum()."], 5000) == 0
+    assert rare_in_code(["def paste(xsel):\n    return open(path).read()", "x"], 5000) == pytest.approx(np.log(5000))
+    assert rare_in_code([], 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("bm25", "idf_sum", "weight"),
+    [
+        (12.0, 16.0, 0.0),  # one and a half of a rare word: what the passages are full of
+        (27.0, 30.0, 0.5),  # three rare words
+        (12.0, 7.0, 0.5),  # all of the query
+    ],
+)
+def test_words_count_in_code_where_they_are_rare_or_all_of_the_query(
+    bm25: float, idf_sum: float, weight: float
+) -> None:
+    dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
+    lexical = TermHits(np.array([bm25, 1.0], np.float32), np.array([2, 1]), idf_sum)
+    for rare, expected in ((np.log(5000), weight), (0.0, 0.5)):
+        ranking = fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), rare=rare, explain=True)
+        assert ranking.columns["lexical_weight"][0] == pytest.approx(expected)
+        why = explain(ranking, Choice(np.array([0, 1]), np.array([0, 1]), {}, {}, {}), 0)["weights"]
+        assert ("passages are code" in why) == (expected == 0)
