@@ -357,8 +357,8 @@ class ToolMessage(Struct):
 
     jsonrpc: Literal["2.0"]
     method: str
-    id: Annotated[int | str, Meta(description="of a request; a notification has none")] = ""
-    params: dict[str, Any] = {}
+    id: Annotated[int | str | None, Meta(description="of a request; a notification has none")] = None
+    params: dict[str, Any] | None = None
 
 
 class InCollection(Request):
