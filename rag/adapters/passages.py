@@ -41,7 +41,7 @@ class Document:
     def row_at(self, anchor: str) -> int | None:
         """Return the first passage with an anchor, or with a heading of that name: it may begin with short sections."""
         words = re.findall(r"\w+", anchor)
-        heading = re.compile(r"^\W*" + r"\W+".join(words) + r"\W*$", re.IGNORECASE | re.MULTILINE)
+        heading = line_of(words)
         exact = (row for row, each in enumerate(self.passages) if each["url"].endswith(f"#{anchor}"))
         named = (row for row, each in enumerate(self.passages) if words and heading.search(each["text"]))
         return next(chain(exact, named), None)
@@ -106,6 +106,12 @@ class Document:
             if count_tokens("\n".join(lines)) <= room:
                 break
         return fitting(lines, room)
+
+
+def line_of(words: Sequence[str]) -> re.Pattern[str]:
+    """Return the pattern of a line that has these words alone, whatever signs are around them."""
+    together = r"[^\w\n]+".join(words)
+    return re.compile(rf"^[^\w\n]*{together}[^\w\n]*$", re.IGNORECASE | re.MULTILINE)
 
 
 def age_of(read: str, date: str | None) -> str:

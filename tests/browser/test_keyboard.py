@@ -47,7 +47,7 @@ def test_every_control_is_reached_by_tab_and_shows_focus(page, retriever):
     page.set_viewport_size({"width": 800, "height": 900})
     page.goto("/?q=index")
     seen = []
-    for _ in range(15):
+    for _ in range(16):
         page.keyboard.press("Tab")
         seen.append(page.evaluate("document.activeElement.innerText.trim() || document.activeElement.name"))
         outlined = "getComputedStyle(document.activeElement.closest('label') ?? document.activeElement).outlineStyle"
@@ -62,7 +62,8 @@ def test_every_control_is_reached_by_tab_and_shows_focus(page, retriever):
             "q",
             "Search",
             "mode",
-            "default notes",
+            "collections",
+            "collections",
             "Narrow",
         ),
         *("Indexes", *around[:2], "Examples", *around[2:]),

@@ -31,6 +31,8 @@ FILES = (
     "documents.sqlite",
     "vectors.faiss",
     "rows.npy",
+    "tokens.npy",
+    "token_offsets.npy",
     "lexical/meta.json",
     *SEGMENT,
     *(f"lexical/{name}" for name in (*vocabulary.WORDS, *vocabulary.HEADINGS)),

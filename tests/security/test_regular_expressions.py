@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from indexer.generation.lexical.analysis import _marks
 from indexer.read.markup import blocks
 from indexer.read.office import sheets
+from rag.adapters.passages import line_of
 from rag.serving import access
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -231,9 +231,10 @@ def builds(tree: ast.Module) -> bool:
 
 
 BUILT = {  # by module: how patterns are used that its functions build, and these as they build them
-    "indexer.generation.lexical.analysis": ("search", [*_marks(frozenset({"index"}))[0], re.compile("a|no_cache")]),
+    "indexer.generation.lexical.analysis": ("search", [re.compile("a|no_cache")]),
     "indexer.read.markup.blocks": ("match", [re.compile(blocks._HIGHLIGHT_END % "highlight")]),
     "indexer.read.office.sheets": ("search", [re.compile(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(1|22)")' + sheets._PLACE)]),
+    "rag.adapters.passages": ("search", [line_of(["dead", "tuples"])]),
     "rag.serving.access": ("fullmatch", [re.compile(access._NAME)]),
 }
 
