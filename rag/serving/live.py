@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
@@ -28,7 +29,7 @@ from rag.serving.follower import LOADING, Follower, ServedCollection, facts_of
 Found = TypeVar("Found")
 Matches = Callable[[bytes], object]  # whether a text matches, or texts with line breaks between them, one of which does
 
-_HIT_BYTES = 3_000  # of a hit in memory without its text
+_PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
 LOADING_SECONDS = 20.0  # that a query waits for a process that has just been started
 
 
@@ -221,14 +222,15 @@ class LiveRetriever(Follower):
         if request.rerank or isinstance(request.filter, Mapping):  # how far it gets depends on the time; has no hash
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
-        known: Answer | None = self.cache.get(*key)
+        known: bytes | None = self.cache.get(*key)
         if known is None:
-            known = retriever.answer_query(request, embedded)
-            size = sum([_HIT_BYTES + 2 * len(hit.section_text or hit.text) for hit in known.hits])
-            self.cache.put(known, size, *key)
-            return known
+            answer = retriever.answer_query(request, embedded)
+            packed = _PACK(answer)  # as objects it would take ten times the memory, and the processor's caches
+            self.cache.put(packed, len(packed), *key)
+            return answer
+        answer = _UNPACK(known)
         total = round((time.perf_counter() - began) * 1000, 3)
-        return replace(known, took_ms=dict.fromkeys(known.took_ms, 0.0) | {"total": total})
+        return replace(answer, took_ms=dict.fromkeys(answer.took_ms, 0.0) | {"total": total})
 
     def _model(self) -> ServedModel:
         """Return the model, waiting for it while the process starts. Raises NotReady."""
