@@ -34,7 +34,9 @@ if TYPE_CHECKING:  # loaded only to draw
 _PACKAGE = "playwright"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _LAUNCHER = Path(__file__).with_name("chromium.sh")  # takes the network away, and bounds the memory
-_FLAGS = [line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line[0] == "-"]
+_FLAGS = [
+    line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
+]
 _LOG_MARKS = ("FATAL", "No usable sandbox", "error while loading", "not permitted")  # of lines in Chromium's log
 _MAX_FOLDER = 48  # characters of the folder for temporary files: Chromium has sockets below it
 _STARTING = 60.0  # seconds until the browser is there, on a busy machine

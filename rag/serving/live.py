@@ -219,7 +219,7 @@ class LiveRetriever(Follower):
 
     def _answer(self, retriever: Retriever, request: SearchRequest, embedded: QueryTokens | None) -> Answer:
         """Answer from one generation, unless its caller's last searches there had the same."""
-        if request.rerank or isinstance(request.filter, Mapping):  # how far it gets depends on the time; has no hash
+        if request.rerank or isinstance(request.filter, Mapping):  # it depends on the time left; a dict has no hash
             return retriever.answer_query(request, embedded)
         began, key = time.perf_counter(), ("answers", retriever.generation.manifest.id, request)
         known: bytes | None = self.cache.get(*key)

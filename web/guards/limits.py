@@ -137,8 +137,8 @@ def register(app: Flask, settings: Settings) -> None:
             return
         deadline.begin(settings.deadline)
         deadline.check()
-        # one key in a page serves all readers of a site, who are told apart by their addresses
         asker.set(caller().name)
+        # one key in a page serves all readers of a site, who are told apart by their addresses
         name = "" if caller().is_shown else caller().name
         who = f"key {name}" if name else f"address {network_of(request.remote_addr)}"
         if buckets is not None and (seconds := buckets.take(who)) > 0:

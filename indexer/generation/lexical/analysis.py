@@ -332,7 +332,7 @@ _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOT
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
     """Return the spans of the words of a text that have one of the terms of `LexicalQuery.marked_in`, in order."""
-    rules = language if language in STEMMERS else ENGLISH  # for each hit of a search, so not by a call
+    rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)  # most texts have no other signs than quotes
     beginnings, is_marked = _marks(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
