@@ -18,8 +18,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
 from embedder.errors import PilotlightError
-from rag.adapters.passages import TABLES
-from rag.adapters.tools import DATA, Reply
+from rag.adapters.tools import DATA, Reply, describe_tools
 
 Call = Callable[[str, Mapping[str, Any]], Reply]
 
@@ -33,7 +32,7 @@ def make_server(call: Call, shown: dict[str, None] | None = None) -> Server[Any]
     """Return a server of the tools, which `call` answers; `shown` remembers the passages of a session."""
 
     async def list_tools(context: Any, parameters: Any) -> ListToolsResult:
-        return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in TABLES["tools"]])
+        return ListToolsResult(tools=[Tool(**each, annotations=_READS) for each in describe_tools()])
 
     async def call_tool(context: Any, parameters: Any) -> CallToolResult:
         arguments = dict(parameters.arguments or {})

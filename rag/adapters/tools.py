@@ -7,14 +7,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta, Struct
 
 from indexer.errors import counted
 from indexer.generation.documents import document_id, is_document_id
 from indexer.records import SEPARATOR
-from rag.adapters.passages import TABLES, Document, age_of, count_tokens, excerpts_of, fitting
+from rag.adapters.passages import Document, age_of, count_tokens, excerpts_of, fitting
 from rag.answer.prompt import delimited, neutralise
 from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import CollectionMissing, FieldError, NotConfigured, NotThere
@@ -29,48 +31,79 @@ _PER_DOCUMENT = 3  # hits
 _BEST, _WHOLE = 0.6, 0.85
 _LISTED = 0.96  # of the budget, with the headings of what is left out
 _SAID = 60  # tokens of what is said before the passages
+_SHOWN_KEYS = ("type", "description", "default", "items")  # of a schema: others cost tokens and tell a model little
 Tokens = Annotated[int, Meta(ge=500, le=100_000)]
+Names = Annotated[list[str], Meta(description="default: all")]
 
 
 class SearchCall(Struct, forbid_unknown_fields=True):
-    """Arguments of `search`."""
+    """Find the passages that answer a question, best first, with the sections around them."""
 
-    query: Query
-    collections: list[str] = []
-    filter: dict[str, Any] = {}
+    query: Annotated[Query, Meta(description="whole question, or words")]
+    collections: Names = []
+    filter: Annotated[
+        dict[str, Any], Meta(description="by path, language, source, version, date {from, to} or metadata")
+    ] = {}
     max_tokens: Tokens = 4000
     limit: Annotated[int, Meta(ge=1, le=MAX_K)] | None = None
     shown: list[str] | None = None  # ids of passages that the session has seen
 
 
 class ReadCall(Struct, forbid_unknown_fields=True):
-    """Arguments of `read`."""
+    """Read a document, or the section that an address with #anchor names. A long one gives its outline."""
 
-    address: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    address: Annotated[str, Meta(min_length=1, max_length=10_000, description="as in results, or id")]
     max_tokens: Tokens = 6000
-    cursor: Annotated[str, Meta(max_length=40)] = ""
+    cursor: Annotated[str, Meta(max_length=40, description="from the last answer")] = ""
 
 
 class GrepCall(Struct, forbid_unknown_fields=True):
-    """Arguments of `grep`."""
+    """Find exact text or a regular expression (RE2), with the lines around each match."""
 
-    pattern: Annotated[str, Meta(min_length=1, max_length=1000)]
-    collections: list[str] = []
-    filter: dict[str, Any] = {}
+    pattern: Annotated[str, Meta(min_length=1, max_length=1000, description="(?i) ignores case")]
+    collections: Names = []
+    filter: Annotated[dict[str, Any], Meta(description="as for search")] = {}
     max_tokens: Tokens = 4000
     limit: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
 class CollectionsCall(Struct, forbid_unknown_fields=True):
-    """No arguments."""
+    """List the collections: sources, number of documents, languages, versions, when they were read."""
 
 
 KINDS: Mapping[str, type[Struct]] = {
     "search": SearchCall, "read": ReadCall, "grep": GrepCall, "collections": CollectionsCall
 }  # fmt: skip
 _UNLISTED = ("limit", "shown")  # arguments that are understood, but not offered
+_SYNONYMS = {  # names that models give to arguments, in small letters without _ and -
+    "query": ("q", "question", "text", "prompt", "input", "querytext", "searchquery"),
+    "pattern": ("regex", "regexp", "query", "q", "text", "search"),
+    "address": ("url", "uri", "id", "document", "documentid", "link", "source", "docid"),
+    "collections": ("collection", "index", "indexes", "library"),
+    "filter": ("filters", "where"),
+    "max_tokens": ("tokens", "budget", "tokenbudget", "tokenlimit"),
+    "limit": ("topk", "k", "n", "count", "numresults", "maxresults", "size", "topn"),
+    "cursor": ("offset", "start", "nextcursor"),
+}
 Reply = tuple[str, Sequence[str]]
 """What a model is to see, and the ids of the passages in it that a search will not show again."""
+
+
+@cache
+def describe_tools() -> list[dict[str, Any]]:
+    """Return name, description and input schema of each tool, from the struct of its arguments."""
+    found = []
+    for name, kind in KINDS.items():
+        schema = msgspec.json.schema_components([kind], ref_template="{name}")[1][kind.__name__]
+        properties = {
+            field: {key: value for key, value in of.items() if key in _SHOWN_KEYS and value not in ([], {}, "")}
+            for field, of in schema["properties"].items()
+            if field not in _UNLISTED
+        }
+        required = {"required": schema["required"]} if properties else {}
+        input_schema = {"type": "object", "properties": properties, **required}
+        found.append({"name": name, "description": schema["description"], "inputSchema": input_schema})
+    return found
 
 
 @dataclass(frozen=True)
@@ -237,7 +270,7 @@ def _renamed(kind: type[Struct], arguments: Mapping[str, Any]) -> dict[str, Any]
     """Return arguments by the names that a tool has for them."""
     known: dict[str, str] = {}
     for field in kind.__struct_fields__:
-        known |= dict.fromkeys((field.replace("_", ""), *TABLES["synonyms"].get(field, ())), field)
+        known |= dict.fromkeys((field.replace("_", ""), *_SYNONYMS.get(field, ())), field)
     found: dict[str, Any] = {}
     for name, value in arguments.items():
         field = known.get(re.sub("[_-]", "", name).lower(), name)

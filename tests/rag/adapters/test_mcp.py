@@ -19,8 +19,8 @@ from importlib.resources import files
 from mcp import Client, StdioServerParameters
 from tokenizers import Tokenizer
 
-from rag.adapters.passages import TABLES, count_tokens
-from rag.adapters.tools import DATA, KINDS, Tools
+from rag.adapters.passages import count_tokens
+from rag.adapters.tools import DATA, KINDS, Tools, describe_tools
 from rag.errors import NotThere
 from rag.serving.access import KeyFile
 from rag.serving.live import LiveRetriever
@@ -187,13 +187,13 @@ def test_tokens_are_rather_overcounted():
     for path in (*Path("docs").glob("*.md"), *Path("rag").rglob("*.py"), *Path("web/static").glob("*.js")):
         text = path.read_text(encoding="utf-8")
         assert count_tokens(text) >= 0.98 * len(tokenizer.encode(text, add_special_tokens=False).ids), path
-    listed = json.dumps({"tools": TABLES["tools"]}, separators=(",", ":"))
+    listed = json.dumps({"tools": describe_tools()}, separators=(",", ":"))
     assert len(tokenizer.encode(listed, add_special_tokens=False).ids) <= 700
 
 
 def test_tools_take_what_they_offer():
-    assert [tool["name"] for tool in TABLES["tools"]] == [*KINDS]
-    for tool in TABLES["tools"]:
+    assert [tool["name"] for tool in describe_tools()] == [*KINDS]
+    for tool in describe_tools():
         fields = {field.name: field for field in msgspec.structs.fields(KINDS[tool["name"]])}
         offered = tool["inputSchema"]["properties"]
         assert {*fields} - {*offered} <= {"limit", "shown"}
