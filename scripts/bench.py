@@ -7,7 +7,8 @@ query: embed a query and answer a query, inside one process, beside the publishe
 index: index the same chunks, beside the script
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
-overload: a server under wrk, with 16 clients beside Flask, and with ten times as many for --repeat seconds
+overload: a server under wrk, with 16 clients beside Flask, and with ten times as many for --repeat seconds;
+    then the parts of a search, each with its time of the processor
 """
 
 import argparse

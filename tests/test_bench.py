@@ -75,3 +75,31 @@ def test_an_index_at_scale_is_a_whole_generation_with_filters_and_its_true_neigh
         assert set(generation.search_vectors(vector, 50)[1][:10]) == set(everything)
         assert set(generation.search_vectors(vector, 50, only)[1][:10]) == set(kept)
     generation.close()
+
+
+# the parts of a search
+
+
+def test_the_functions_of_every_part_are_there_and_one_that_is_not_is_named():
+    traced = module("traced_server")
+    for part, names in traced.PARTS.items():
+        assert all(callable(getattr(*traced.find(part, name))) for name in names)
+    with pytest.raises(LookupError, match=r"fusion: there is no rag\.query\.retriever:Retriever\.blend: correct PARTS"):
+        traced.find("fusion", "rag.query.retriever:Retriever.blend")
+
+
+def test_a_part_has_its_time_without_that_of_the_parts_within_it(monkeypatch):
+    traced = module("traced_server")
+    clock = iter([0, 10, 30, 100, 100, 101]).__next__
+    monkeypatch.setattr(traced.time, "thread_time_ns", clock)
+    inner = traced.timed("fusion", lambda: "found")
+    outer = traced.timed("server", lambda: inner())
+    assert outer() == inner() == "found"
+    totals = traced._thread.totals
+    assert (totals["server"], totals["fusion"]) == ([1, 80], [2, 21])
+
+
+def test_tables_of_different_measurements_stand_apart():
+    rows = [*ROWS, {"table": "parts", "name": "fusion", "alone": 20}]
+    text = module("measure").as_text(rows, {})
+    assert text.endswith("\n\nparts\n\n| what | alone |\n|---|---|\n| fusion | 20 |")

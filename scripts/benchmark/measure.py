@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,8 @@ _COLUMNS = {
     "chunks_per_s": "chunks/s",
     "per_second": "answers/s",
     "p99_ms": "p99 ms",
+    "cpu_ms": "CPU ms/answer",
+    "texts_a_run": "texts a run",
     "failed": "failed",
     "max_ms": "longest ms",
     "statuses": "statuses",
@@ -136,6 +139,9 @@ _COLUMNS = {
     "vs_langchain": "× LangChain",
     "vs_first": "faster than the first",
     "ratio": "times faster",
+    "alone": "alone",
+    "at_16": "16 clients",
+    "at_160": "160 clients",
     "note": "note",
 }
 
@@ -167,8 +173,11 @@ def as_matrix(rows: Sequence[Row]) -> str:
 def as_text(rows: Sequence[Row], facts: dict[str, Any]) -> str:
     """Return the facts, the medians at a glance where much was measured, and the whole table."""
     lines = [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in facts.items()]
-    many = len({row["name"] for row in rows if "median_ms" in row}) > 2
-    parts = ["\n".join(lines), as_matrix(rows) if many else "", as_table(rows)]
+    tables = [list(group) for _, group in groupby(rows, key=lambda row: str(row.get("table", "")))]
+    many = len(tables) == 1 and len({row["name"] for row in rows if "median_ms" in row}) > 2
+    parts = ["\n".join(lines), as_matrix(rows) if many else ""]
+    for group in tables:
+        parts += [str(group[0].get("table", "")), as_table(group)]
     return "\n\n".join(part for part in parts if part)
 
 

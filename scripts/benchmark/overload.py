@@ -3,7 +3,6 @@
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -11,13 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import faiss
 import numpy as np
 
 from benchmark.corpus import read_chunks, short_passages, write_folder
+from benchmark.floor import floor
+from benchmark.load import TIMES, hammer, watched, write_script
 from benchmark.measure import OURS, Row
 from benchmark.serving import Server, running
 from embedder import Embeddings, cpu
@@ -34,37 +33,20 @@ CLIENTS = 16
 OVERLOAD = 10  # as many clients as that, none of which waits a moment when it is told to come later
 TURNS = 3
 CAPACITY_S = 5  # a turn
+REPEATED = 30  # queries
 DEADLINE_S = 2.0
 _BASELINE_THREADS = 8  # gunicorn's, as its documentation suggests: 2 to 4 a core
-_TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
+_OF_OURS = ("cpu_ms", "texts_a_run")
 _PROBE_S = 0.05
-_SCRIPT = """
-local queries = {QUERIES}
-local turn = 0
-codes = {}
-function setup(made) thread = made end
-function request()
-  turn = turn + 1
-  return wrk.format("GET", "/api/v1/search?k=10&q=" .. queries[turn % #queries + 1] .. "%20" .. turn)
-end
-function response(status) codes[status] = (codes[status] or 0) + 1 end
-function done(summary, latency, requests)
-  local counts = {}
-  for status, count in pairs(thread:get("codes")) do counts[#counts + 1] = string.format('"%d": %d', status, count) end
-  local errors = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
-  io.stderr:write(string.format(
-    '{"seconds": %f, "median_ms": %f, "p95_ms": %f, "p99_ms": %f, "max_ms": %f, "broken": %d, "statuses": {%s}}',
-    summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(95) / 1e3, latency:percentile(99) / 1e3,
-    latency.max / 1e3, errors, table.concat(counts, ", ")))
-end
-"""
 
 
 def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
-    """Measure 16 clients beside Flask, then 160 for so many seconds, with `/livez` and memory beside it.
+    """Measure 16 clients beside Flask, then 160 for so many seconds, with `/livez` and memory beside it; and the parts
+    of a search, see `floor`.
 
     Uses the index in the work folder if there is one. Model, engine and precision are those of the environment. Rows
-    have, beside the common fields, statuses, max_ms and, under overload, livez_p99_ms and rss_mb.
+    have, beside the common fields, statuses, max_ms and, under overload, livez_p99_ms and rss_mb. Those of ours have
+    the time of the processor of an answer, and the texts of a run of the model.
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
@@ -74,6 +56,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     script = work / "queries.lua"
     servers: dict[str, Server] = {}
     taken: dict[str, list[Row]] = {}
+    what = f"{{}}, {count:,} passages, {ours.precision}"
     with ExitStack() as stack:
         for name, line, environ in contestants(cpu.detect().cores, 1, work, locate(config.model)):
             options = ["--deadline", str(DEADLINE_S)] if name == OURS else []
@@ -83,25 +66,33 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
             servers[name] = server
         for _ in range(TURNS):  # a server that is not asked costs the others nothing
             for name, server in servers.items():
-                taken.setdefault(name, []).append(hammer(server.port, CLIENTS, CAPACITY_S, script))
+                taken.setdefault(name, []).append(watched(server, CLIENTS, CAPACITY_S, script))
+        alone = watched(servers[OURS], 1, CAPACITY_S, script)
+        repeated = [watched(servers[OURS], clients, CAPACITY_S, script, REPEATED) for clients in (CLIENTS, 1)]
         watch = _Watch(servers[OURS])
-        swamped = hammer(servers[OURS].port, CLIENTS * OVERLOAD, seconds, script)
-        watched = watch.end()
-    what = f"{{}} clients, {count:,} passages, {ours.precision}"
+        swamped = watched(servers[OURS], CLIENTS * OVERLOAD, seconds, script)
+        swamped |= watch.end()
     middle = {name: _middle(runs) for name, runs in taken.items()}
     theirs = middle[BASELINE]["per_second"]
+    sixteen, lone = what.format(f"{CLIENTS} clients"), what.format("1 client")
+    again = f", {REPEATED} queries again and again"
     return [
         *(
-            {"name": what.format(CLIENTS), "contestant": name, **row, "ratio": round(row["per_second"] / theirs, 2)}
+            {"name": sixteen, "contestant": name, **row, "ratio": round(row["per_second"] / theirs, 2)}
             for name, row in middle.items()
         ),
-        {"name": what.format(CLIENTS * OVERLOAD), "contestant": OURS, **swamped, **watched},
+        {"name": lone, "contestant": OURS, **alone},
+        {"name": sixteen + again, "contestant": OURS, **repeated[0]},
+        {"name": lone + again, "contestant": OURS, **repeated[1]},
+        {"name": what.format(f"{CLIENTS * OVERLOAD} clients"), "contestant": OURS, **swamped},
+        *floor(work, script),
     ]
 
 
 def _middle(runs: list[Row]) -> Row:
     """Return the medians of some runs, and their sums where something is counted."""
-    medians = {key: statistics.median(run[key] for run in runs) for key in ("per_second", *_TIMES)}
+    medians = {key: statistics.median(run[key] for run in runs) for key in ("per_second", *TIMES)}
+    medians |= {key: statistics.median(run[key] for run in runs) for key in _OF_OURS if key in runs[0]}
     counts = {key: sum(run[key] for run in runs) for key in ("runs", "failed")}
     return {**medians, **counts, "statuses": dict(sum((Counter(run["statuses"]) for run in runs), Counter[str]()))}
 
@@ -113,8 +104,7 @@ def ready_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> int:
         build([str(folder)], work / "index", ours, BuildConfig(), progress=Progress(sys.stderr, quiet=True))
     texts = write_baseline(work)
     some = texts[:: max(1, len(texts) // 2000)]
-    queries = ", ".join(json.dumps(quote(query)) for query in make_queries(some, ours))
-    (work / "queries.lua").write_text(_SCRIPT.replace("QUERIES", queries), encoding="utf-8")
+    write_script(make_queries(some, ours), work / "queries.lua")
     return len(texts)
 
 
@@ -155,23 +145,6 @@ def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator
     folders = {"BASELINE_MODEL": str(model), "BASELINE_INDEX": str(work / "baseline")}
     # without a limit each worker would use every core, and they would fight
     yield BASELINE, theirs, folders | {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
-
-
-def hammer(port: int, clients: int, seconds: int, script: Path) -> Row:
-    """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses."""
-    address = f"http://127.0.0.1:{port}"
-    line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script), address]
-    done = subprocess.run(line, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stderr)
-    answered = found["statuses"].get("200", 0)
-    others = sum(count for status, count in found["statuses"].items() if status not in ("200", "503"))
-    return {
-        "per_second": round(answered / found["seconds"], 1),
-        **{key: round(found[key], 2) for key in _TIMES},
-        "runs": sum(found["statuses"].values()),
-        "failed": others + found["broken"],
-        "statuses": found["statuses"],
-    }
 
 
 class _Watch:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 _START_SECONDS = 120
 _STREAK = 20
+_TICKS = os.sysconf("SC_CLK_TCK")
 _POLL_SECONDS = 0.005  # nothing can be awaited before the server listens
 
 
@@ -66,11 +67,27 @@ class Server:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
             time.sleep(0.1)  # another process's readiness can only be asked for
 
+    def workers(self) -> list[int]:
+        """Return the process ids of the workers."""
+        main = self.process.pid
+        return list(map(int, Path(f"/proc/{main}/task/{main}/children").read_text(encoding="utf-8").split()))
+
     def workers_memory(self) -> list[tuple[float, float]]:
         """Return resident and proportional set size of each worker process, in MB."""
-        master = self.process.pid
-        workers = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="utf-8").split()
-        return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in workers]
+        return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in self.workers()]
+
+    def cpu_seconds(self) -> tuple[float, float]:
+        """Return the time of the processor that the workers have taken, as user and for the system."""
+        stats = [Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2] for pid in self.workers()]
+        user, system = zip(*(map(int, stat.split()[11:13]) for stat in stats), strict=True)
+        return sum(user) / _TICKS, sum(system) / _TICKS
+
+    def batches(self) -> tuple[float, float]:
+        """Return texts that the model has embedded for queries, and its runs, from /metrics; 0 where there is none."""
+        lines = self.get("/metrics")[1].decode().splitlines()
+        values = dict(line.split(" ", 1) for line in lines if line.startswith("pilotlight_model_batch_texts_"))
+        texts, runs = (float(values.get(f"pilotlight_model_batch_texts_{name}", 0)) for name in ("sum", "count"))
+        return texts, runs
 
 
 def serving(index: Path) -> AbstractContextManager[Server]:
@@ -96,6 +113,6 @@ def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterat
         process.wait(timeout=60)
 
 
-def _megabytes(pid: str, file: str, field: str) -> float:
+def _megabytes(pid: int, file: str, field: str) -> float:
     text = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8")
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{field}:")) / 1024

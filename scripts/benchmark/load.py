@@ -1,0 +1,73 @@
+"""Load on a server by the program wrk: answers a second, latencies, time of the processor, texts a run of the model."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from benchmark.measure import Row
+from benchmark.serving import Server
+
+TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
+_RUNS = itertools.count(1)
+_MOST_ANSWERS = 1_000_000  # of a run
+_SCRIPT = """
+local queries = {QUERIES}
+codes = {}
+function setup(made) thread = made end
+function init(args) turn, repeats = tonumber(args[1]), tonumber(args[2]) end
+function request()
+  turn = turn + 1
+  local query = repeats == 0 and queries[turn % #queries + 1] .. "%20" .. turn or queries[turn % repeats + 1]
+  return wrk.format("GET", "/api/v1/search?k=10&q=" .. query)
+end
+function response(status) codes[status] = (codes[status] or 0) + 1 end
+function done(summary, latency, requests)
+  local counts = {}
+  for status, count in pairs(thread:get("codes")) do counts[#counts + 1] = string.format('"%d": %d', status, count) end
+  local errors = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
+  io.stderr:write(string.format(
+    '{"seconds": %f, "median_ms": %f, "p95_ms": %f, "p99_ms": %f, "max_ms": %f, "broken": %d, "statuses": {%s}}',
+    summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(95) / 1e3, latency:percentile(99) / 1e3,
+    latency.max / 1e3, errors, table.concat(counts, ", ")))
+end
+"""
+
+
+def write_script(queries: Sequence[str], path: Path) -> None:
+    """Write the program for wrk that asks these queries."""
+    lines = ", ".join(json.dumps(quote(query)) for query in queries)
+    path.write_text(_SCRIPT.replace("QUERIES", lines), encoding="utf-8")
+
+
+def watched(server: Server, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
+    """Run wrk as `hammer` does; return besides the processor's ms an answer, and the model's texts a run."""
+    cpu_before, batches = sum(server.cpu_seconds()), server.batches()
+    row = hammer(server.port, clients, seconds, script, repeated)
+    row["cpu_ms"] = round((sum(server.cpu_seconds()) - cpu_before) * 1000 / max(1, row["runs"]), 2)
+    texts, runs = (after - before for after, before in zip(server.batches(), batches, strict=True))
+    return row | ({"texts_a_run": round(texts / runs, 2)} if runs else {})
+
+
+def hammer(port: int, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
+    """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses.
+
+    No query is asked twice, in no run either, but so many `repeated` ones again and again.
+    """
+    address = f"http://127.0.0.1:{port}"
+    line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script), address]
+    line += ["--", str(next(_RUNS) * _MOST_ANSWERS), str(repeated)]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stderr)
+    answered = found["statuses"].get("200", 0)
+    others = sum(count for status, count in found["statuses"].items() if status not in ("200", "503"))
+    return {
+        "per_second": round(answered / found["seconds"], 1),
+        **{key: round(found[key], 2) for key in TIMES},
+        "runs": sum(found["statuses"].values()),
+        "failed": others + found["broken"],
+        "statuses": found["statuses"],
+    }

@@ -1,0 +1,167 @@
+"""`pilotlight serve` whose functions are timed: `traced_server.py serve --index DIR --workers 1 --port N`.
+
+/parts answers with calls and nanoseconds of each part since the start: time of the processor, without that of the
+parts within it. /parts?calls does too, and counts the Python calls of the requests that follow, which slows them.
+"""
+
+import functools
+import json
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+# part: its functions, as module:name. All else that a thread of the server does for a request is "server".
+PARTS = {
+    "bytes in: HTTP parsed": ("gunicorn.http.parser:Parser.__next__", "gunicorn.http.wsgi:create"),
+    "Flask: context, route, hooks": ("flask.app:Flask.__call__",),
+    "access": ("web.guards.access:Access.check",),
+    "request read and checked": (
+        "web.api.requests:parse_query_string",
+        "web.api.requests:search_of_parameters",
+        "rag.query.retriever:_check",
+    ),
+    "cache of answers": ("rag.serving.live:LiveRetriever._answer",),
+    "query read": ("indexer.generation.lexical.lexical_index:LexicalReader.read",),
+    "tokenizer": (
+        "embedder.model.tokenizer:Tokenizer.__call__",
+        "embedder.model.tokenizer:Tokenizer.has",
+        "embedder.model.tokenizer:Tokenizer.count_broken",
+    ),
+    "queue of the model": ("rag.query.served_model:QueryBatcher.embed_query",),
+    "run of the model *": ("embedder.engines.native:NativeEngine._run",),
+    "dense search *": ("indexer.generation.vectors:VectorReader.search",),
+    "lexical search": ("indexer.generation.generation:Generation.search_terms",),
+    "lexical search by Tantivy *": ("indexer.generation.lexical.lexical_index:LexicalReader._find",),
+    "fusion": ("rag.query.retriever:Retriever._fuse",),
+    "choice": ("rag.query.retriever:Retriever._choose",),
+    "fetch of texts": ("indexer.generation.documents:DocumentReader.read",),
+    "highlights": ("indexer.generation.lexical.analysis:spans", "rag.query.retriever:is_close"),
+    "hits and answer": ("rag.query.retriever:Retriever._answer",),
+    "JSON": ("web.app:JsonProvider.response",),
+    "metrics": (
+        "web.metrics:Metrics.searched",
+        "web.metrics:Metrics.answered",
+        "web.metrics:Metrics.batch",
+        "web.metrics:Metrics.looked_up",
+    ),
+    "log line": ("web.metrics:_log",),
+    "bytes out": ("gunicorn.http.wsgi:Response.write", "gunicorn.http.wsgi:Response.close"),
+    "rest of the query": ("rag.query.retriever:Retriever.answer_query",),
+    "server": ("web.server:Worker.handle",),
+}
+UNLOCKED = "*"  # ends the name of a part that runs without the interpreter's lock, but for a few µs
+OURS = ("embedder", "indexer", "rag", "web")
+Totals = dict[str, list[int]]  # calls and nanoseconds of each part
+
+
+class _Thread(threading.local):
+    """The totals of one thread, and the time that the parts within its present part took."""
+
+    every: list[Totals] = []  # noqa: RUF012 - of all threads
+
+    def __init__(self) -> None:
+        self.nested = 0
+        self.totals: Totals = {part: [0, 0] for part in PARTS}
+        self.every.append(self.totals)
+
+
+_thread = _Thread()
+
+
+def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that counts its calls, and its time less that of timed functions within it."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        thread = _thread
+        before, thread.nested = thread.nested, 0
+        start = time.thread_time_ns()
+        try:
+            return function(*args, **options)
+        finally:
+            took = time.thread_time_ns() - start
+            total = thread.totals[part]
+            total[0] += 1
+            total[1] += took - thread.nested
+            thread.nested = before + took
+
+    return call
+
+
+def find(part: str, name: str) -> tuple[Any, str]:
+    """Return the module or class that has a function, and its name there. Raises LookupError."""
+    module, _, path = name.partition(":")
+    *classes, last = path.split(".")
+    try:
+        owner = functools.reduce(getattr, classes, import_module(module))
+        getattr(owner, last)
+    except (ImportError, AttributeError) as error:
+        raise LookupError(f"{part}: there is no {name}: correct PARTS in {__file__}") from error
+    return owner, last
+
+
+def trace() -> None:
+    """Time the functions of all parts, wherever they were imported. Raises LookupError for one that is not there."""
+    for part, names in PARTS.items():
+        for owner, name in [find(part, name) for name in names]:
+            function = getattr(owner, name)
+            wrapped = timed(part, function)
+            setattr(owner, name, wrapped)
+            for other in list(sys.modules.values()):
+                if vars(other).get(name) is function:
+                    setattr(other, name, wrapped)
+
+
+class Reporter:
+    """The application, and what was measured at /parts."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+        self._app = app
+        self._counts = False
+        self._calls: Counter[str] = Counter()
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request."""
+        if environ["PATH_INFO"] != "/parts":
+            if not self._counts:
+                return self._app(environ, start_response)
+            sys.setprofile(self._count)
+            try:
+                return self._app(environ, start_response)
+            finally:
+                sys.setprofile(None)
+        self._counts = environ["QUERY_STRING"] == "calls"
+        totals = list(_Thread.every)  # a thread may begin meanwhile
+        sums = {part: [sum(each[part][i] for each in totals) for i in (0, 1)] for part in PARTS}
+        body = json.dumps({"parts": sums, "calls": self._calls}).encode()
+        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+        return [body]
+
+    def _count(self, frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename != __file__:
+            self._calls["all"] += 1
+            self._calls["ours"] += frame.f_globals.get("__name__", "").partition(".")[0] in OURS
+
+
+def main() -> None:
+    """Run the command line with everything timed."""
+    from web import app
+
+    trace()
+    make = app.application
+
+    def application() -> Any:
+        made = make()
+        made.wsgi_app = Reporter(made.wsgi_app)  # type: ignore[method-assign]
+        return made
+
+    app.application = application  # type: ignore[assignment]
+    import_module("rag.commands.cli").main()
+
+
+if __name__ == "__main__":
+    main()
