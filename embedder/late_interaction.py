@@ -20,7 +20,8 @@ class QueryTokens(NamedTuple):
     """A query as one vector, and as one for each of its tokens."""
 
     vector: Floats  # (dim,)
-    tokens: Floats  # (tokens, width), of unit length
+    tokens: Floats  # (tokens, width), of unit length; none where they were not wanted
+    broken: tuple[int, int]  # see `TokenizedText`
 
 
 class DocumentTokens(NamedTuple):

@@ -19,7 +19,7 @@ from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
 from embedder.model.checkpoint import read_head
-from embedder.model.tokenizer import PairTokenizer, Tokenizer
+from embedder.model.tokenizer import PairTokenizer, TokenizedText, Tokenizer
 
 if TYPE_CHECKING:
     from embedder.engines.pytorch import TorchEngine
@@ -84,31 +84,47 @@ class Embedder:
         return self._tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return how many pieces of texts say nothing to the model, and how many have letters; see `Tokenizer`."""
+        """Return how many pieces of texts say nothing to the model, and how many there are; see `TokenizedText`."""
         return self._tokenizer.count_broken(texts)
 
-    def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
-        """Embed texts; returns float32 (n, dim), in the order given. Texts over `max_length` are truncated.
+    def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
+        """Return the token ids of each text, prompt and special tokens included, for `encode_ids`.
 
-        Raises TypeError for anything but a sequence of str, EmbedderError if the model gives NaN or infinity.
+        Texts over `max_length` are truncated. Raises TypeError for anything but a sequence of str.
         """
-        rows = self._rows(texts, role)
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("encode takes a sequence of str")
+        return self._tokenizer(texts, role) if len(texts) else []
+
+    def tokenize_query(self, text: str) -> TokenizedText:
+        """Return the token ids of a query, and how much of it says something to the model."""
+        return self._tokenizer.read(text, "query")
+
+    def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
+        """Embed texts; returns float32 (n, dim), in the order given. Raises as `tokenize` and `encode_ids` do."""
+        return self.encode_ids(self.tokenize(texts, role=role))[0]
+
+    def encode_ids(self, rows: Sequence[list[int]], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
+        """Embed texts by their token ids: vectors, float32 (n, dim), and of each its tokens, if they are wanted.
+
+        Tokens have unit length, float32 (tokens, width). Raises EmbedderError if the model gives NaN or infinity.
+        """
         if not rows:
-            return np.empty((0, self.dimension), dtype=np.float32)
-        return finite(self._engine.encode(rows), self.spec.name)
+            return np.empty((0, self.dimension), dtype=np.float32), []
+        if not tokens:
+            return finite(self._engine.encode(rows), self.spec.name), []
+        vectors, states = self._engine.encode_tokens(rows)
+        return finite(vectors, self.spec.name), [unit(own) for own in states]
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
-        rows = self._rows(texts, "query")
-        if not rows:
-            return []
-        vectors, states = self._engine.encode_tokens(rows)
-        finite(vectors, self.spec.name)
-        return [QueryTokens(vector, unit(own)) for vector, own in zip(vectors, states, strict=True)]
+        made = [self.tokenize_query(text) for text in texts]
+        vectors, tokens = self.encode_ids([each.ids for each in made], tokens=True)
+        return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
         """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does."""
-        rows = self._rows(texts, "document")
+        rows = self.tokenize(texts)
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
         counts = np.array([len(row) for row in rows], dtype=np.int32)
@@ -136,11 +152,6 @@ class Embedder:
         """Embed documents with the model's document prompt; returns `dim` floats for each."""
         vectors: list[list[float]] = self.encode(texts, role="document").tolist()
         return vectors
-
-    def _rows(self, texts: Sequence[str], role: Role) -> list[list[int]]:
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError("encode takes a sequence of str")
-        return self._tokenizer(texts, role) if len(texts) else []
 
 
 class CrossEncoder:
@@ -187,7 +198,7 @@ def encode_documents(embedder: Embedder, texts: Sequence[str], *, tokens: bool) 
 
 def finite(values: Floats, name: str) -> Floats:
     """Return what a model of this name gave. Raises EmbedderError for NaN or infinity."""
-    if not np.isfinite(values).all():
+    if not np.logical_and.reduce(np.isfinite(values), axis=None):  # `all` is three calls in Python
         raise EmbedderError(f"the model {name} gave NaN or infinity: its weights are damaged; fetch it again")
     return values
 

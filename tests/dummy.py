@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from embedder.config import Role
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, maxsim, to_signs, unit
+from embedder.model.tokenizer import TokenizedText
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 KNOWN = frozenset({"lovers"})  # words that a model has a token for
@@ -55,35 +56,44 @@ class DummyEmbedder:
         words = [word for text in texts for word in _TOKEN.findall(text) if word.isalpha()]
         return sum(not word.isascii() for word in words), len(words)
 
+    def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[Any]]:
+        most = self._max_length - _SPECIAL
+        return [["[CLS]", *_TOKEN.findall(text.lower())[:most], "[SEP]"] for text in texts]
+
+    def tokenize_query(self, text: str) -> TokenizedText:
+        return TokenizedText(self.tokenize([text])[0], self.count_broken([text]))
+
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
-        vectors = self.encode(texts, role="query")
-        return [QueryTokens(vector, self._tokens(text)) for vector, text in zip(vectors, texts, strict=True)]
+        made = [self.tokenize_query(text) for text in texts]
+        vectors, tokens = self.encode_ids([each.ids for each in made], tokens=True)
+        return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
-        tokens = [self._tokens(text) for text in texts]
+        tokens = [self._tokens(row) for row in self.tokenize(texts)]
         signs = to_signs(np.concatenate([np.empty((0, self._dimension), np.float32), *tokens]))
         return DocumentTokens(self.encode(texts), signs, np.array([len(own) for own in tokens], np.int32))
 
     maxsim = staticmethod(maxsim)
 
-    def _tokens(self, text: str) -> Floats:
-        words = _TOKEN.findall(text.lower())[: self._max_length - _SPECIAL]
-        made = [_drawn(word, self._dimension) for word in words]
+    def _tokens(self, row: Sequence[Any]) -> Floats:
+        made = [_drawn(word, self._dimension) for word in row[1:-1]]
         return unit(np.array(made, np.float32).reshape(-1, self._dimension))
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
-        vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
-        for vector, text in zip(vectors, texts, strict=True):
-            words = Counter(_TOKEN.findall(text.lower())[: self._max_length - _SPECIAL])
-            for word, count in words.items():
+        return self.encode_ids(self.tokenize(texts, role=role))[0]
+
+    def encode_ids(self, rows: Sequence[Sequence[Any]], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
+        vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
+        for vector, row in zip(vectors, rows, strict=True):
+            for word, count in Counter(row[1:-1]).items():
                 sign, number = _hashed(word)
                 vector[number % self._dimension] += sign * count
-        self.encoded += len(texts)
+        self.encoded += len(rows)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         empty = norms[:, 0] == 0
         vectors[empty, 0] = 1.0
         norms[empty] = 1.0
-        return vectors / norms
+        return vectors / norms, [self._tokens(row) for row in rows] if tokens else []
 
 
 @lru_cache(1 << 14)

@@ -208,7 +208,7 @@ def load_library(path: Path) -> ctypes.CDLL:
     pointer, number = ctypes.c_void_p, ctypes.c_int32
     for name, result, arguments in (
         ("pl_create", pointer, [ctypes.c_char_p, pointer, pointer, number, pointer, number]),
-        ("pl_encode", Refusal, [pointer, pointer, pointer, number, pointer, pointer]),
+        ("pl_encode", number, [pointer, pointer, pointer, number, pointer, pointer]),
         ("pl_maxsim", number, [pointer, number, number, pointer, pointer, pointer, number, pointer]),
         ("pl_destroy", None, [pointer]),
     ):

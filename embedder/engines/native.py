@@ -128,26 +128,36 @@ class NativeEngine:
 
     def _run(self, rows: Sequence[list[int]], states: Floats) -> tuple[Floats, list[Floats]]:
         """Encode, and fill `states` unless it is empty; return views of it."""
-        # Groups of like length finish together, so no thread is left with one long group at the end.
-        order = sorted(range(len(rows)), key=lambda i: -len(rows[i])) if len(rows) > 1 else [0]
-        offsets = np.zeros(len(rows) + 1, dtype=np.int32)
-        np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
-        ids = np.array([token for i in order for token in rows[i]], dtype=np.int32)
-        vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
-        places = (ids.ctypes.data, offsets.ctypes.data, len(rows), vectors.ctypes.data)
-        refused = self._encode(self._handle, *places, states.ctypes.data if len(states) else None)
-        if refused is Refusal.UNKNOWN_TOKEN:
+        count, order = len(rows), [0]
+        offsets = np.zeros(count + 1, dtype=np.int32)
+        if count == 1:
+            ids = np.array(rows[0], dtype=np.int32)
+            offsets[1] = len(ids)
+        else:  # groups of like length finish together, so no thread is left with one long group at the end
+            order = sorted(range(count), key=lambda i: -len(rows[i]))
+            np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
+            ids = np.array([token for i in order for token in rows[i]], dtype=np.int32)
+        vectors = np.empty((count, self._dimension), dtype=np.float32)
+        refused = self._encode(
+            self._handle,
+            ids.__array_interface__["data"][0],  # `ids.ctypes.data` is the same address, by three calls in Python
+            offsets.__array_interface__["data"][0],
+            count,
+            vectors.__array_interface__["data"][0],
+            states.__array_interface__["data"][0] if len(states) else None,
+        )
+        if refused == Refusal.UNKNOWN_TOKEN:
             raise ModelError(f"{self._tokenizer} has tokens that the model has no weights for: fetch the model again")
-        if refused is Refusal.TOO_LONG:
+        if refused == Refusal.TOO_LONG:
             raise ModelError(
                 f"a text of {len(rows[order[0]])} tokens is longer than the {self._positions} that "
                 f"{self._tokenizer.parent} has positions for: truncate it"
             )
-        if len(rows) == 1:
+        if count == 1:
             return vectors, [states]
         result = np.empty_like(vectors)
         result[order] = vectors
-        parts: list[Floats] = [states] * len(rows)
+        parts: list[Floats] = [states] * count
         for place, i in enumerate(order) if len(states) else ():
             parts[i] = states[offsets[place] : offsets[place + 1]]
         return result, parts

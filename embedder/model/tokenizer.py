@@ -1,11 +1,10 @@
 """Turns texts into token ids with the model's own tokenizer. Imports no torch."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tokenizers
 
@@ -26,6 +25,17 @@ _SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\U00020000-\U000
 _SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
 
 
+class TokenizedText(NamedTuple):
+    """A text as a model reads it."""
+
+    ids: list[int]  # of its tokens, prompt and special tokens included, truncated
+    broken: tuple[int, int]
+    """How many pieces of it that have letters say nothing to the model, and how many there are.
+
+    Such pieces are unknown, or one letter of a word, or less: what words of a language fall into that the model was not
+    trained on. An ideograph or a syllable of Korean says something alone."""
+
+
 class Tokenizer:
     """A model's tokenizer, with its prompts, truncation and padding. Safe to share between threads."""
 
@@ -36,6 +46,7 @@ class Tokenizer:
         self._path = spec.tokenizer
         self._truncating = load_tokenizer(self._path)
         self._truncating.enable_truncation(spec.max_length)
+        self._unknown = {self._truncating.token_to_id(token) for token in _UNKNOWN}
 
     @cached_property
     def _whole(self) -> tokenizers.Tokenizer:
@@ -51,6 +62,21 @@ class Tokenizer:
         """
         most = _CHARACTERS * self.max_length
         return list(_ids(self._truncating, [self._prepare(text[:most], role) for text in texts]))
+
+    def read(self, text: str, role: Role) -> TokenizedText:
+        """Return a text's token ids, as a call does, and how much of it is broken, from one encoding."""
+        text = self._prepare(text[: _CHARACTERS * self.max_length], role)
+        encoding = self._truncating.encode(text)
+        ids, spans, words, first = encoding.ids, encoding.offsets, encoding.word_ids, len(self._prompts[role])
+        broken = pieces = 0
+        for place, (start, stop) in enumerate(spans):
+            piece = text[max(start, first) : stop].strip()
+            if piece.isalpha() or any(map(str.isalpha, piece)):
+                pieces += 1
+                near = slice(max(0, place - 1), place + 2)  # where others of the same word or character are
+                is_letter = len(piece) == 1 and words[near].count(words[place]) > 1 and not _SYLLABLE.match(piece)
+                broken += is_letter or ids[place] in self._unknown or spans[near].count(spans[place]) > 1
+        return TokenizedText(ids, (broken, pieces))
 
     def count(self, texts: Sequence[str], role: Role) -> list[int]:
         """Return the length of each text in tokens, prompt and special tokens included, without truncation.
@@ -71,23 +97,9 @@ class Tokenizer:
         return any(len(tokens) == 1 and tokens[0].lstrip(_SPACE).lower() == word for tokens in spelled)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
-        """Return how many pieces that have letters say nothing to the model, and how many there are.
-
-        They are unknown, or one letter of a word, or less: what words of a language fall into that the model was not
-        trained on. An ideograph or a syllable of Korean says something alone. Texts are cut to the model's length.
-        """
-        broken = pieces = 0
-        for text in texts:
-            text = tokenizable(text[: _CHARACTERS * self.max_length])
-            encoding = self._truncating.encode(text.lower() if self._lowercase else text, add_special_tokens=False)
-            spans, of_word = Counter(encoding.offsets), Counter(encoding.word_ids)
-            for token, (start, stop), word in zip(encoding.tokens, encoding.offsets, encoding.word_ids, strict=True):
-                piece = text[start:stop].strip()
-                if piece.isalpha() or any(map(str.isalpha, piece)):
-                    pieces += 1
-                    is_letter = len(piece) == 1 and of_word[word] > 1 and not _SYLLABLE.match(piece)
-                    broken += is_letter or token in _UNKNOWN or spans[start, stop] > 1
-        return broken, pieces
+        """Return `TokenizedText.broken` of all texts together."""
+        counts = [self.read(text, "document").broken for text in texts]
+        return sum(broken for broken, _ in counts), sum(pieces for _, pieces in counts)
 
     def _prepare(self, text: str, role: Role) -> str:
         text = self._prompts[role] + text

@@ -129,7 +129,7 @@ def fuse(
 def trust_in_meaning(query: tuple[int, int], languages: Sequence[Spoken]) -> float:
     """Return the weight of a search by meaning next to one by words: less than 1 in a language the model does not know.
 
-    `query` is `Embedder.count_broken` of a query. What is usual in its language counts as much as 24 pieces, as a query
+    `query` is `QueryTokens.broken`. What is usual in its language counts as much as 24 pieces, as a query
     may be one name. Which of the languages that is follows from their passages and from the pieces (naive Bayes).
     """
     broken, pieces = query

@@ -78,6 +78,7 @@ class _Search:
     terms: LexicalQuery
     vector: Vector | None = None
     tokens: Vector | None = None  # of the query, float32 (tokens, width)
+    broken: tuple[int, int] = (0, 0)  # see `TokenizedText`
     took: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STAGES, 0.0))
     reranked: RerankCounts | None = None
     began: float = field(default_factory=time.perf_counter)
@@ -155,7 +156,7 @@ class Retriever:
             vector = self._embed(search)
         known, rare = 1.0, 0.0
         if request.mode == "hybrid":
-            known = trust_in_meaning(self.embedder.count_broken([terms.meaning]), self._languages)
+            known = trust_in_meaning(search.broken, self._languages)
             rare = self._rare
         ranking: Ranking | None = None
         while True:
@@ -184,7 +185,8 @@ class Retriever:
         if search.vector is None:
             began = time.perf_counter()
             with_tokens = self.generation.tokens is not None
-            search.vector, search.tokens = self._batcher.embed_query(search.terms.meaning, with_tokens=with_tokens)
+            made = self._batcher.embed_query(search.terms.meaning, with_tokens=with_tokens)
+            search.vector, search.tokens, search.broken = made
             search.spent("embed", began)
         return search.vector
 

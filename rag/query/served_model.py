@@ -1,7 +1,8 @@
 """The models of a process, and the queues in which threads share them: one run at a time.
 
-A batch costs less than its texts one by one. A query that finds the model free runs at once, in its own thread. Those
-that arrive meanwhile wait; when the run ends, one of their threads takes along all that wait.
+A batch costs less than its texts one by one. Every thread tokenizes its texts before it queues. A query that finds the
+model free runs at once, in its own thread. Those that arrive meanwhile wait; when the run ends, the thread that waits
+longest takes along all that wait.
 """
 
 import math
@@ -11,15 +12,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from embedder.config import EmbedderConfig, Role
-from embedder.errors import EmbedderError
 from embedder.late_interaction import QueryTokens
+from embedder.model.tokenizer import TokenizedText
 from embedder.text_embedder import CrossEncoder, Embedder
 from indexer.generation.manifest import Manifest, differing_fields
 from rag import deadline
@@ -37,17 +38,20 @@ _ENTRY_BYTES = 1_000  # of a key of the cache and the objects around its value
 asker: ContextVar[str] = ContextVar("asker", default="")  # name of the caller; all who have none are one
 
 Vector = npt.NDArray[np.float32]
+_NOTHING: Vector = np.empty((0, 0), np.float32)
 
 
-@dataclass(slots=True, eq=False)
-class _Ticket:
-    """One text, and what became of it."""
+class _Ticket(Struct, eq=False):
+    """The texts of one call, and what became of them. A struct is made without a call in Python."""
 
-    text: str
-    role: Role
-    end: float  # when its caller stops waiting
+    rows: Sequence[list[int]]  # token ids of each text
     with_tokens: bool
-    result: Vector | QueryTokens | None = None
+    end: float  # when its thread stops waiting
+    wakeup: "threading.Lock"  # held while its thread waits: until it is settled, or is to lead a run
+    leads: bool = False
+    is_settled: bool = False
+    vectors: Vector = _NOTHING  # (n, dim)
+    tokens: Sequence[Vector] = ()
     error: Exception | None = None
 
 
@@ -98,124 +102,137 @@ class QueryBatcher:
     def __init__(
         self, embedder: Embedder, on_batch: Callable[[int, int], None] | None = None, cache: QueryCache | None = None
     ) -> None:
-        """`on_batch` gets, after each run, how many texts it had and how many wait."""
+        """`on_batch` gets, after each run, how many calls were in it and how many wait."""
         self.embedder = embedder
         self._cache = cache or QueryCache(0)
         self._on_batch = on_batch
-        self._changed = threading.Condition(threading.Lock())  # guards those below; never held during a run
-        self._busy = False
-        self._waiting: deque[_Ticket] = deque()
+        self._lock = threading.Lock()  # guards those below; never held during a run
+        self._is_busy = False
+        self._waiting: deque[_Ticket] = deque()  # empty unless a run is under way
 
     @property
     def waiting(self) -> int:
-        """Queries that wait for the model now."""
+        """Calls that wait for the model now."""
         return len(self._waiting)
 
-    def encode(self, texts: Sequence[str], role: Role = "query") -> list[Vector]:
-        """Embed texts, each as float32 (dim,); they queue up together.
+    def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
+        """Embed texts in one run, float32 (n, dim).
 
         Raises DeadlinePassed if their turn has not come by the deadline, and what the embedder raises for one of them.
         """
-        return cast("list[Vector]", self._run(texts, role, with_tokens=False))
+        return self._run(self.embedder.tokenize(texts, role=role), False).vectors
 
-    def encode_tokens(self, queries: Sequence[str]) -> list[QueryTokens]:
-        """Embed queries with their tokens, in the same run. Raises as `encode` does."""
-        return cast("list[QueryTokens]", self._run(queries, "query", with_tokens=True))
+    def encode_tokens(self, queries: Sequence[TokenizedText]) -> list[QueryTokens]:
+        """Embed queries with their tokens, in one run. Raises as `encode` does."""
+        ticket = self._run([query.ids for query in queries], True)
+        made = zip(ticket.vectors, ticket.tokens, queries, strict=True)
+        return [QueryTokens(vector, tokens, query.broken) for vector, tokens, query in made]
 
-    def embed_query(self, query: str, *, with_tokens: bool) -> tuple[Vector, Vector | None]:
-        """Embed a query, unless its caller's last queries had it: float32 (dim,) and, if wanted, (tokens, width)."""
-        known: tuple[Vector, Vector | None] | None = self._cache.get("vectors", query, with_tokens)
+    def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
+        """Embed a query, with its tokens if wanted, unless its caller's last queries had it."""
+        known: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
         if known is None:
-            known = self.encode_tokens([query])[0] if with_tokens else (self.encode([query])[0], None)
-            self._cache.put(
-                known, sum(part.nbytes for part in known if part is not None), "vectors", query, with_tokens
-            )
+            ids, broken = self.embedder.tokenize_query(query)
+            ticket = self._run([ids], with_tokens)
+            # a copy, as it would hold the vectors of the whole run in memory
+            known = QueryTokens(ticket.vectors[0].copy(), ticket.tokens[0] if with_tokens else _NOTHING, broken)
+            self._cache.put(known, known.vector.nbytes + known.tokens.nbytes, "vectors", query, with_tokens)
         return known
 
-    def runs(self, texts: Sequence[str]) -> Iterator[slice]:
-        """Yield slices of texts that can wait, for `encode`; see `runs`."""
-        return runs([self._bound(text) for text in texts])
-
-    def _bound(self, text: str) -> int:
-        """Return the most tokens a text can have, each of a character or more: counting would tokenise twice."""
-        return min(len(text) + _SPECIAL, self.embedder.max_length)
-
-    def _run(self, texts: Sequence[str], role: Role, *, with_tokens: bool) -> list[Vector | QueryTokens]:
-        end = deadline.end()
-        tickets = [_Ticket(text, role, end, with_tokens) for text in texts]
-        with self._changed:
-            self._waiting.extend(tickets)
+    def _run(self, rows: Sequence[list[int]], with_tokens: bool) -> _Ticket:
+        """Embed texts by their token ids, alone or with others; return them settled."""
+        ticket = _Ticket(rows, with_tokens, deadline.end(), threading.Lock())
+        if time.monotonic() >= ticket.end:
+            raise DeadlinePassed
+        with self._lock:
+            is_free, self._is_busy = not self._is_busy, True
+            if not is_free:
+                ticket.wakeup.acquire()
+                self._waiting.append(ticket)
+        if batch := [ticket] if is_free else self._wait(ticket):
             try:
-                for ticket in tickets:
-                    while ticket.result is None and ticket.error is None:
-                        if time.monotonic() >= end:
-                            raise DeadlinePassed
-                        if not self._busy:
-                            self._lead()
-                        else:
-                            self._changed.wait(None if math.isinf(end) else max(0.0, end - time.monotonic()))
-                    if ticket.error is not None:
-                        raise ticket.error
-            finally:  # too late, failed or interrupted: nobody waits for the others
-                for ticket in tickets:
-                    if ticket.result is None and ticket in self._waiting:
-                        self._waiting.remove(ticket)
-        return [ticket.result for ticket in tickets if ticket.result is not None]
+                self._settle(batch)
+            finally:
+                self._end_run(batch)
+            if self._on_batch:
+                self._on_batch(len(batch), len(self._waiting))
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket
 
-    def _lead(self) -> None:
-        """Run what waits longest, whoever waits for it. Called, and left, with the lock held."""
-        batch = self._take()
-        self._busy = True
-        self._changed.release()
+    def _wait(self, ticket: _Ticket) -> list[_Ticket]:
+        """Wait until a ticket is settled, or return what its thread is to run. Raises DeadlinePassed."""
         try:
-            self._settle(batch)
+            ticket.wakeup.acquire(timeout=-1 if math.isinf(ticket.end) else max(0.0, ticket.end - time.monotonic()))
+        except BaseException:
+            ticket.end = -math.inf
+            raise
         finally:
-            self._changed.acquire()
-            self._busy = False
-            # an interrupted run, which no Exception is, leaves the others to the next thread
-            self._waiting.extendleft(
-                ticket for ticket in reversed(batch) if ticket.result is None and ticket.error is None
-            )
-            self._changed.notify_all()
+            now = time.monotonic()
+            with self._lock:
+                is_late = now >= ticket.end and not ticket.is_settled
+                if is_late and ticket in self._waiting:
+                    self._waiting.remove(ticket)
+                batch = self._take(now) if ticket.leads and not is_late else []
+            if is_late and ticket.leads:
+                self._end_run([])
+        if is_late:
+            raise DeadlinePassed
+        return batch
 
-    def _take(self) -> list[_Ticket]:
-        """Take the texts that wait, oldest first, as far as the limits and their role go; the first of them always."""
+    def _take(self, now: float) -> list[_Ticket]:
+        """Take the calls that wait, oldest first, as far as the limits go; the first always. The lock is held."""
         batch: list[_Ticket] = []
-        tokens, now, queue = 0, time.monotonic(), self._waiting
-        while queue and len(batch) < MAX_TEXTS:
-            ticket = queue[0]
+        texts = tokens = 0
+        while self._waiting:
+            ticket = self._waiting[0]
             if ticket.end > now:  # its thread has not gone yet
-                tokens += self._bound(ticket.text)
-                if batch and (tokens > MAX_TOKENS or ticket.role != batch[0].role):
+                texts += len(ticket.rows)
+                tokens += sum(map(len, ticket.rows))
+                if batch and (texts > MAX_TEXTS or tokens > MAX_TOKENS):
                     break
                 batch.append(ticket)
-            queue.popleft()
+            self._waiting.popleft()
         return batch
 
     def _settle(self, batch: Sequence[_Ticket]) -> None:
-        """Give every ticket its vector or its error."""
-        if not batch:
-            return
-        texts = [ticket.text for ticket in batch]
+        """Give every ticket its vectors or its error."""
+        first, *others = batch
+        rows, with_tokens = first.rows, first.with_tokens
+        for ticket in others:
+            rows, with_tokens = [*rows, *ticket.rows], with_tokens or ticket.with_tokens
         try:
-            results: Sequence[Vector | QueryTokens]
-            if True in [ticket.with_tokens for ticket in batch]:
-                both = self.embedder.encode_query_tokens(texts)
-                results = [one if t.with_tokens else one.vector for t, one in zip(batch, both, strict=True)]
+            vectors, tokens = self.embedder.encode_ids(rows, tokens=with_tokens)
+        except Exception as error:  # noqa: BLE001 - it is raised again by the caller whose text it is
+            if others:
+                for ticket in batch:
+                    self._settle([ticket])  # alone, so that one call's error does not become its neighbours'
             else:
-                results = list(self.embedder.encode(texts, role=batch[0].role))
-            if len(results) != len(batch):
-                raise EmbedderError(f"the embedder gave {len(results)} vectors for {len(batch)} texts: check the model")
-            for ticket, result in zip(batch, results, strict=True):
-                ticket.result = result
-        except Exception as error:  # noqa: BLE001 - it is raised again by the caller whose query it is
-            if len(batch) == 1:
-                batch[0].error = error
-                return
-            for ticket in batch:
-                self._settle([ticket])  # alone, so that one query's error does not become its neighbours'
-        if self._on_batch:
-            self._on_batch(len(batch), self.waiting)
+                first.error, first.is_settled = error, True
+            return
+        start = 0
+        for ticket in batch:
+            stop = start + len(ticket.rows)
+            ticket.vectors, ticket.tokens, ticket.is_settled = vectors[start:stop], tokens[start:stop], True
+            start = stop
+
+    def _end_run(self, batch: list[_Ticket]) -> None:
+        """Wake the thread that waits longest, which leads the next run, and then those whose texts were in this one.
+
+        No other thread wakes.
+        """
+        with self._lock:
+            while len(batch) > 1 and not batch[-1].is_settled:  # a run that was interrupted, which no Exception is
+                self._waiting.appendleft(batch.pop())
+            now = time.monotonic()
+            while self._waiting and self._waiting[0].end <= now:  # its thread goes without being woken
+                self._waiting.popleft()
+            self._is_busy = bool(self._waiting)
+            if self._waiting:
+                self._waiting[0].leads = True
+                self._waiting[0].wakeup.release()
+        for ticket in batch[1:]:
+            ticket.wakeup.release()
 
 
 class RerankQueue:
@@ -302,14 +319,17 @@ class ServedModel:
         """Embed texts, in runs beside those of queries. Raises NotThere for another model's name, or DeadlinePassed."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r} here; there are: {self.name}", "model")
-        made = [one for run in self._background.runs(texts) for one in self._background.encode(texts[run], role)]
-        vectors = np.array(made, np.float32).reshape(-1, self.embedder.dimension)
-        return Embedding(vectors, sum(self.embedder.count_tokens(texts, role=role)), self.name)
+        most = self.embedder.max_length
+        slices = runs([min(len(text) + _SPECIAL, most) for text in texts])  # a token is a character or more
+        made = [np.empty((0, self.embedder.dimension), np.float32)]
+        made += [self._background.encode(texts[run], role) for run in slices]
+        return Embedding(np.concatenate(made), sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, with their tokens. Raises DeadlinePassed."""
-        slices = self._background.runs(queries)
-        return [one for run in slices for one in self._background.encode_tokens(queries[run])]
+        made = [self.embedder.tokenize_query(query) for query in queries]
+        slices = runs([len(query.ids) for query in made])
+        return [one for run in slices for one in self._background.encode_tokens(made[run])]
 
 
 def runs(sizes: Sequence[int]) -> Iterator[slice]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers
@@ -47,6 +49,16 @@ def test_the_pieces_of_other_languages_are_broken(tokenizer, text, least, most):
     broken, pieces = tokenizer.count_broken([text])
     assert least <= broken / max(1, pieces) <= most
     assert tokenizer.count_broken([text, text]) == (2 * broken, 2 * pieces)
+
+
+@pytest.mark.parametrize("text", [*TEXTS, "zyzzyva leuekmogenesis", "안녕 नमस्ते Größe"])
+def test_one_encoding_gives_the_ids_and_what_is_broken(tokenizer, text):
+    spec = replace(read_spec(locate(PACKAGED)), query_prompt="Frage 不: ")
+    prompted = Tokenizer(spec)
+    for each in (tokenizer, prompted):
+        assert each.read(text, "query").ids == each([text], "query")[0]
+    if len(text) < 1000:
+        assert prompted.read(text, "query").broken == tokenizer.count_broken([text])  # the prompt does not count
 
 
 def test_no_more_is_in_memory_than_a_few_texts_however_long(tokenizer, monkeypatch):

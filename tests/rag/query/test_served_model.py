@@ -35,19 +35,23 @@ class Gated(DummyEmbedder):
         self.gate = threading.Semaphore(0)
         self.bad = set(bad)
 
-    def encode(self, texts, *, role="document"):
-        assert role == "query"
-        self.runs.append(list(texts))
-        self.started.put(list(texts))
+    def encode_ids(self, rows, *, tokens=False):
+        texts = texts_of(rows)
+        self.runs.append(texts)
+        self.started.put(texts)
         assert self.gate.acquire(timeout=DEADLINE_S)
         for text in texts:
             if text in self.bad:
                 raise EmbedderError(f"cannot embed {text}")
-        return super().encode(texts, role=role)
+        return super().encode_ids(rows, tokens=tokens)
 
     def open(self) -> None:
         for _ in range(1000):
             self.gate.release()
+
+
+def texts_of(rows):
+    return [" ".join(row[1:-1]) for row in rows]
 
 
 def vector_of(text):
@@ -100,16 +104,57 @@ def callers(embedder, monkeypatch):
 
 
 def test_a_run_is_bounded_in_texts_and_tokens(callers, embedder):
-    long = "nine letters " * 4  # 52 characters, so at most 54 tokens
+    long, too_long = " ".join(["word"] * 52), " ".join(["x"] * 100)  # 54 and 102 tokens
     callers.lead("first", embedder)
-    waiting = ["a", "b", "c", "d", "e", long, "f", "x" * 500, "g"]
+    waiting = ["a", "b", "c", "d", "e", long, "f", too_long, "g"]
     for text in waiting:
         callers.add(text)
     embedder.open()
     for text in waiting:
         assert np.array_equal(callers.vector(text), vector_of(text))
     # an over-long text still runs, alone
-    assert embedder.runs == [["first"], ["a", "b", "c", "d"], ["e", long, "f"], ["x" * 500], ["g"]]
+    assert embedder.runs == [["first"], ["a", "b", "c", "d"], ["e", long, "f"], [too_long], ["g"]]
+
+
+def test_no_thread_wakes_but_the_next_to_lead_and_those_that_are_answered(callers, embedder, monkeypatch):
+    class Counted:
+        """A lock that counts the threads that it has kept waiting."""
+
+        waits, wakes = [], []
+
+        def __init__(self):
+            self.lock = threading.Lock()
+
+        def acquire(self, **timeout):
+            if not timeout:
+                return self.lock.acquire()
+            self.waits.append(self)
+            got = self.lock.acquire(**timeout)
+            self.wakes.append(self)
+            return got
+
+        def release(self):
+            self.lock.release()
+
+    ticket = served_model._Ticket
+    monkeypatch.setattr(served_model, "_Ticket", lambda *fields: ticket(*fields[:-1], Counted()))
+    callers.lead("first", embedder)
+    embedder.gate.release()
+    callers.vector("first")
+    assert not Counted.waits  # a lone query
+    callers.lead("second", embedder)
+    texts = "abcdefghij"
+    for text in texts:
+        callers.add(text)
+    # each run: the thread that leads it, then the others of the run, of four texts, and the next one to lead
+    for awake, batch in [(1, "abcd"), (5, "efgh"), (9, "ij")]:
+        embedder.gate.release()
+        assert embedder.started.get(timeout=DEADLINE_S) == list(batch)
+        wait_for(lambda awake=awake: len(Counted.wakes) == awake)
+    embedder.gate.release()
+    for text in texts:
+        assert np.array_equal(callers.vector(text), vector_of(text))
+    assert len(Counted.wakes) == len(set(Counted.wakes)) == len(Counted.waits) == len(texts)
 
 
 def test_a_bad_query_fails_alone(callers, embedder):
@@ -127,15 +172,15 @@ def test_a_bad_query_fails_alone(callers, embedder):
 
 
 def test_a_thread_that_is_interrupted_leaves_the_others_to_the_next(callers, embedder):
-    encode, texts = embedder.encode, ("beta", "gamma", "delta")
+    encode, texts = embedder.encode_ids, ("beta", "gamma", "delta")
 
-    def interrupted(batch, *, role="document"):
-        result = encode(batch, role=role)
-        if batch == list(texts):
+    def interrupted(rows, *, tokens=False):
+        result = encode(rows, tokens=tokens)
+        if texts_of(rows) == list(texts):
             raise SystemExit
         return result
 
-    embedder.encode = interrupted
+    embedder.encode_ids = interrupted
     callers.lead("alpha", embedder)
     for text in texts:
         callers.add(text)
@@ -152,14 +197,14 @@ def test_every_one_of_many_callers_gets_its_own_vector():
 
         running = threading.Lock()
 
-        def encode(self, texts, *, role="document"):
+        def encode_ids(self, rows, *, tokens=False):
             assert self.running.acquire(blocking=False)
             try:
                 threading.Event().wait(0.0005)  # lets the interpreter go, as a real model does
-                for text in texts:
+                for text in texts_of(rows):
                     if text.endswith("7"):
                         raise EmbedderError(text)
-                return super().encode(texts, role=role)
+                return super().encode_ids(rows, tokens=tokens)
             finally:
                 self.running.release()
 
@@ -202,10 +247,10 @@ def test_a_large_batch_keeps_no_query_waiting():
     gate, inside = threading.Event(), threading.Event()
 
     class Background(DummyEmbedder):
-        def encode(self, texts, *, role="document"):
+        def encode_ids(self, rows, *, tokens=False):
             inside.set()
             assert gate.wait(DEADLINE_S)
-            return super().encode(texts, role=role)
+            return super().encode_ids(rows, tokens=tokens)
 
     embedder = DummyEmbedder()
     embedder.twin = Background
