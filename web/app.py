@@ -27,6 +27,8 @@ from web.openapi import Operation
 from web.pages import document_page, operator_pages, search_page
 from web.problems import SECURITY_HEADERS, problem, respond
 
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
 health = Blueprint("health", __name__)
 BLUEPRINTS = (
     search.blueprint,
@@ -77,6 +79,14 @@ def search_box() -> Response:
     return response
 
 
+class Application(Flask):
+    """Flask, without the question at each call of a view or hook whether it is a coroutine: none is."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function as it is."""
+        return func
+
+
 class JsonProvider(DefaultJSONProvider):
     """Flask's own, but that answers are UTF-8, may be structs, and keep the order of their keys."""
 
@@ -93,7 +103,7 @@ def create_app(
     recorder: Recorder | None = None,
 ) -> Flask:
     """Build the application around a retriever, which the caller starts and closes. Raises SettingsError."""
-    app = Flask(__name__)
+    app = Application(__name__)
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content
@@ -108,9 +118,8 @@ def create_app(
     app.add_url_rule("/embed.js", view_func=search_box)
     problems.register(app)
     access.register(app, settings)
-    app.after_request(_protect)
     limits.register(app, settings)
-    app.wsgi_app = _behind_proxy(app, settings)  # type: ignore[method-assign]
+    app.wsgi_app = _protected(_behind_proxy(app, settings))  # type: ignore[assignment,method-assign]
 
     name = " ".join(settings.site_name.split())
     if not 0 < len(name) <= MOST_NAME:
@@ -154,13 +163,22 @@ def close_app(app: Flask | None) -> None:
         recorder.close()
 
 
-def _protect(response: Response) -> Response:
-    given = {name.lower() for name, _ in response.headers}  # a route may have a stricter policy of its own
-    response.headers.extend([(name, value) for name, value in _PROTECTION.items() if name.lower() not in given])
-    return response
+def _protected(inner: Wsgi) -> Wsgi:
+    """Return an application whose answers have the headers that protect readers; a route may have stricter ones."""
+
+    protection = [(name.lower(), (name, value)) for name, value in _PROTECTION.items()]
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
+            given = {name.lower() for name, _ in headers}
+            return start_response(status, headers + [each for name, each in protection if name not in given], *error)
+
+        return inner(environ, start)
+
+    return answer
 
 
-def _behind_proxy(app: Flask, settings: Settings) -> Any:
+def _behind_proxy(app: Flask, settings: Settings) -> Wsgi:
     """Return the application below the path that the setting says, or else the nearest proxy in X-Forwarded-Prefix."""
     inner = app.wsgi_app
     own_segments = frozenset(rule.rule.split("/")[1] for rule in app.url_map.iter_rules())

@@ -5,7 +5,6 @@
 The other variables of OpenTelemetry work as its documentation says. The extra `pilotlight[otel]` brings the library.
 """
 
-import json
 import logging
 import os
 import sys
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
+import msgspec
 from flask import Flask, g, has_request_context
 from gunicorn.glogging import Logger
 from gunicorn.systemd import sd_notify
@@ -24,6 +24,7 @@ from rag.errors import SettingsError
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # never traced
 FIELDS = "fields"  # attribute of a record that carries them
+_ENCODE = msgspec.json.Encoder(enc_hook=str).encode
 _TRACING = "opentelemetry.instrumentation.flask"
 
 requests = logging.getLogger("pilotlight.request")
@@ -38,7 +39,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Add the fields to the message."""
         shown = [super().formatMessage(record)]
-        shown += [f"{name}={json.dumps(value, default=str)}" for name, value in _fields(record).items()]
+        shown += [f"{name}={_ENCODE(value).decode()}" for name, value in _fields(record).items()]
         return " ".join(shown)
 
 
@@ -56,13 +57,13 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return _ENCODE(line).decode()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = dict(getattr(record, FIELDS, {}))
-    if "request_id" not in fields and has_request_context() and (request_id := g.get("request_id")):
-        fields["request_id"] = request_id  # so that an error's traceback is found from the answer that says it
+    if "request_id" not in fields and has_request_context() and (seen := g.get("seen")):
+        fields["request_id"] = seen.id  # so that an error's traceback is found from the answer that says it
     return fields
 
 
@@ -85,6 +86,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 def configure(log_format: str) -> None:
     """Send everything to standard error in the format that is set: our own lines from INFO on, others' warnings."""
+    logging._srcfile = None  # which line logs is not said, and takes time to find
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)

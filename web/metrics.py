@@ -10,21 +10,23 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import metadata
 from typing import Any
 
-from flask import Blueprint, Flask, Response, current_app, g, request
+from flask import Blueprint, Flask, Response, current_app, g
 from prometheus_client import exposition, metrics, multiprocess, values
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from rag.query.request import ALL
+from rag.query.request import ALL, SearchRequest
 from rag.query.results import Answer
 from rag.serving.live import LiveRetriever
 from web import logs
 from web.guards.limits import SHARED_FOLDER
 from web.openapi import Content, Operation
+from web.problems import this_request
 
 WORKER_NUMBER = "PILOTLIGHT_WORKER"  # variable of a worker
 STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "total")
@@ -36,6 +38,7 @@ BATCH_TEXTS = (1, 2, 4, 8, 16, 32)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
 REQUEST_ID = "X-Request-Id"
+_REQUEST_ID = "HTTP_X_REQUEST_ID"  # the same to WSGI
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
 Status = Callable[[], dict[str, Any]]
@@ -50,7 +53,8 @@ class Metrics:
     def __init__(self, status: Status) -> None:
         registry = self._collected = CollectorRegistry()
         if SHARED_FOLDER in os.environ:
-            values.ValueClass = values.MultiProcessValue(lambda: os.environ.get(WORKER_NUMBER, "0"))  # type: ignore[no-untyped-call]
+            number = os.environ.get(WORKER_NUMBER, "0")
+            values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
             multiprocess.MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
         own: Any = {"namespace": "pilotlight", "registry": registry}
@@ -145,6 +149,15 @@ def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> 
     return family
 
 
+@dataclass(slots=True)
+class Seen:
+    """What the log says of a request."""
+
+    id: str
+    began: float = field(default_factory=time.perf_counter)
+    searches: list[dict[str, Any]] = field(default_factory=list)
+
+
 def install(app: Flask, retriever: LiveRetriever) -> None:
     """Watch an application. Comes before all other hooks, so that requests which they refuse are counted too."""
     app.extensions["metrics"] = counted = Metrics(lambda: retriever.status())
@@ -152,22 +165,21 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
     app.register_blueprint(blueprint)
 
     def begin() -> None:
-        g.began = time.perf_counter()
-        given = request.headers.get(REQUEST_ID, "")
-        g.request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
-        g.searches = []
+        given = this_request().environ.get(_REQUEST_ID, "")
+        g.seen = Seen(given if _SANE_ID.fullmatch(given) else secrets.token_hex(8))
         counted.in_progress.inc()
 
     def end(response: Response) -> Response:
-        response.headers[REQUEST_ID] = g.request_id
-        seconds = time.perf_counter() - g.began
-        route = request.url_rule.rule if request.url_rule else NO_ROUTE
-        counted.answered(request.method, route, response.status_code, seconds)
-        _log(route, response.status_code, seconds)
+        seen, asked = g.seen, this_request()
+        response.headers.add(REQUEST_ID, seen.id)
+        seconds = time.perf_counter() - seen.began
+        route = asked.url_rule.rule if asked.url_rule else NO_ROUTE
+        counted.answered(asked.method, route, response.status_code, seconds)
+        _log(seen, asked.method, route, response.status_code, seconds)
         return response
 
     def leave(error: BaseException | None) -> None:
-        if "began" in g:  # not in a context that a test makes
+        if "seen" in g:  # not in a context that a test makes
             counted.in_progress.dec()
 
     app.before_request(begin)
@@ -175,17 +187,16 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
     app.teardown_request(leave)
 
 
-def _log(route: str, status: int, seconds: float) -> None:
+def _log(seen: Seen, method: str, route: str, status: int, seconds: float) -> None:
     """Write the line of a request to the log."""
     level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
     if status < 400 and route in _QUIET:
         level = logging.DEBUG
-    fields: dict[str, Any] = {"request_id": g.request_id, "method": request.method, "route": route}
-    fields |= {"status": status, "ms": round(seconds * 1000, 2)}
-    if caller := getattr(g.get("caller"), "name", ""):
-        fields["key"] = caller
-    if len(g.searches) == 1:  # not a batch
-        fields |= g.searches[0]
+    fields = {"request_id": seen.id, "method": method, "route": route, "status": status, "ms": round(seconds * 1000, 2)}
+    if name := getattr(g.get("caller"), "name", ""):
+        fields["key"] = name
+    if len(seen.searches) == 1:  # not a batch
+        fields |= seen.searches[0]
     logs.requests.log(level, "request", extra={logs.FIELDS: fields})
 
 
@@ -201,11 +212,11 @@ def forget_worker(server: Any, worker: Any) -> None:
     multiprocess.mark_process_dead(worker.number)  # type: ignore[no-untyped-call]
 
 
-def note_search(answer: Answer, *, mode: str, k: int) -> None:
+def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None:
     """Count a search that was answered, and keep it for the log."""
-    names = answer.collections
-    current_app.extensions["metrics"].searched(answer, mode, names[0] if len(names) == 1 else ALL)
-    g.searches.append({"collection": ",".join(names), "mode": mode, "k": k, "hits": len(answer.hits)})
+    names, mode = answer.collections, search.mode
+    counted.searched(answer, mode, names[0] if len(names) == 1 else ALL)
+    g.seen.searches.append({"collection": ",".join(names), "mode": mode, "k": search.k, "hits": len(answer.hits)})
 
 
 @blueprint.get("/metrics")

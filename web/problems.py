@@ -3,7 +3,7 @@
 import json
 import logging
 
-from flask import Flask, Response, current_app, g, render_template, request
+from flask import Flask, Request, Response, current_app, g, render_template, request
 from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.http import HTTP_STATUS_CODES
@@ -52,6 +52,11 @@ DETAILS = {
 }
 
 log = logging.getLogger("pilotlight")
+
+
+def this_request() -> Request:
+    """Return the request under way itself: each question to `flask.request`, which stands for it, takes three calls."""
+    return request._get_current_object()  # type: ignore[attr-defined,no-any-return]  # typed as what it stands for
 
 
 def problem(status: int, detail: str, *, field: str | None = None) -> dict[str, object]:

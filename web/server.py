@@ -7,6 +7,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import select
 import shutil
 import socket
 import struct
@@ -32,6 +33,7 @@ from web.guards.limits import SHARED_FOLDER
 from web.problems import raw_response
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
+NEXT_MS = 5  # that a thread waits for the next request of a connection
 LINGER_S = 0.5  # until a client closes a connection that the server has closed
 SPARE_THREADS = 16  # for probes and refusals while `queue` requests are in progress
 OPTIONS = {
@@ -64,8 +66,13 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             READY.set()
 
     def handle(self, conn: Any) -> Any:
-        """Answer one request; close the connection here, which the main thread would wait for."""
+        """Answer the requests of a connection as long as they come at once and there are threads for all connections.
+
+        Close it here, which the main thread would wait for.
+        """
         keeps = super().handle(conn)
+        while keeps is True and self.alive and self.nr_conns <= self.cfg.threads and _has_more(conn):
+            keeps = super().handle(conn)
         if not keeps:
             close_graceful(conn.sock, timeout=LINGER_S)
             conn.close = lambda graceful=False: None
@@ -83,6 +90,15 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.log.error("Error handling request", exc_info=exc)
         with suppress(OSError):  # a client that has disconnected
             client.sendall(raw_response(exc))
+
+
+def _has_more(conn: Any) -> bool:
+    """Return whether the next request of a connection is there, or comes at once: no other thread is woken then."""
+    if conn.parser.unreader.buf.getvalue():
+        return True
+    poll = select.poll()
+    poll.register(conn.sock, select.POLLIN)
+    return bool(poll.poll(NEXT_MS))
 
 
 class Server(BaseApplication):  # type: ignore[misc]

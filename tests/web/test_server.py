@@ -149,6 +149,25 @@ def test_a_worker_that_hangs_costs_the_other_no_connection(running):
     assert running.stop()[0] == 0
 
 
+def test_connections_that_ask_on_and_on_share_few_threads(tmp_path):
+    server = Running(tmp_path, 1, 1)  # 17 threads, each of which stays with a connection that asks at once
+    asks = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        address = ("127.0.0.1", server.port)
+        clients = [stack.enter_context(socket.create_connection(address, timeout=DEADLINE_S)) for _ in range(24)]
+        for client in clients:
+            client.sendall(asks * 30)
+        assert server.on_its_own_connection("/livez").status_code == 200
+        for client in clients:
+            answers = b""
+            while answers.count(b'{"live":true}') < 30:
+                received = client.recv(65536)
+                assert received, answers
+                answers += received
+            assert answers.count(b"HTTP/1.1 200 OK") == 30
+    assert server.stop() == (0, "")
+
+
 def test_clients_that_do_not_close_hold_up_nobody(shared):
     with ExitStack() as stack:
         for _ in range(40):  # the server closes each, and must not wait for the client in the thread that accepts

@@ -32,6 +32,7 @@ from rag.settings import Settings
 from web.guards.limits import read_body
 from web.guards.scoped_retriever import caller, visible
 from web.metrics import note_search
+from web.problems import this_request
 
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", bound=SearchRequest)
@@ -69,9 +70,10 @@ def recorder() -> Recorder:
 
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
     """Search; `via` is the way it came, for insights, or None where it repeats what is shown."""
-    answer = retriever().search(search, embedded)
-    note_search(answer, mode=search.mode, k=search.k)
-    keeps: Recorder | None = current_app.extensions["insights"]
+    parts = current_app.extensions
+    answer = visible(parts["retriever"]).search(search, embedded)
+    note_search(parts["metrics"], answer, search)
+    keeps: Recorder | None = parts["insights"]
     if keeps is None or via is None or search.offset:
         return answer
     is_box = caller().is_shown  # on a page of another site, which searches while somebody types
@@ -105,9 +107,10 @@ def read_query(kind: type[T], what: str = "this address") -> T:
 
 def read_object(most: int) -> dict[str, Any]:
     """Return the JSON object of the body. Raises UnsupportedMediaType, RequestEntityTooLarge or BadRequest."""
-    if request.mimetype != "application/json":
+    asked = this_request()
+    if asked.mimetype != "application/json":
         raise UnsupportedMediaType
-    if request.query_string:
+    if asked.query_string:
         raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
     try:
         body = read_body(most)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from flask import Flask, Response, g, request
+from flask import Flask, Request, Response, g, request
 from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Forbidden, TooManyRequests, Unauthorized
 
@@ -39,9 +39,9 @@ from rag.serving.access import (
 )
 from rag.settings import Settings
 from web.guards.limits import TokenBuckets, network_of, shared_file
-from web.guards.scoped_retriever import USER, Caller, caller, sees_all
+from web.guards.scoped_retriever import NOBODY, USER, Caller, caller, sees_all
 from web.openapi import operation_for
-from web.problems import wants_page
+from web.problems import this_request, wants_page
 
 # what a key in a page is good for
 FOR_PAGES = frozenset(
@@ -57,6 +57,8 @@ PREFLIGHT = {
     "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
+_ANYBODY = Caller("", "read", scope=UNLISTED)
+_LOCAL = Caller("", "read")
 _PORT = re.compile(r":[0-9]*\Z")
 _HEADER = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?")  # no _, which WSGI cannot tell from -
 _LEAST_SECRET = 16  # characters
@@ -73,29 +75,29 @@ class Access:
         self._refused = TokenBuckets(REFUSALS_S, shared_file("refusals"))
         self._users = Users(settings) if settings.user_header else None
 
-    def check(self) -> None:
+    def check(self, sent: Request) -> None:
         """Remember a caller that may use the route. Raises Unauthorized, Forbidden, KeysError or TooManyRequests."""
-        if request.url_rule is None or request.method == "OPTIONS":  # there is nothing to see
+        if sent.url_rule is None or sent.method == "OPTIONS":  # there is nothing to see
             return
-        asked = operation_for(request.url_rule)
+        asked = operation_for(sent.url_rule)
         if asked.role is None:
             g.caller = Caller("", None, scope=self._of_everybody())
             return
         try:
-            g.caller = self._caller(asked.role)
-            _check_role(g.caller, asked.role)
-            if asked.operator and not (g.caller.role == "write" and g.caller.writes.is_all):
+            who = g.caller = self._caller(sent, asked.role)
+            _check_role(who, asked.role)
+            if asked.operator and not (who.role == "write" and who.writes.is_all):
                 detail = "This is for operators: it requires a key with the role write, for everything."
-                if g.caller.name and not wants_page():
+                if who.name and not wants_page():
                     raise Forbidden(detail)
                 raise _unauthorized(detail, "read")  # a browser then asks for another key
             if asked.whole and not sees_all():
-                shown = g.caller.shown if g.caller.name else "Whoever has no key"
+                shown = who.shown if who.name else "Whoever has no key"
                 raise Forbidden(f"{shown} may see a part alone, and this tells of the whole server.")
         except (Unauthorized, Forbidden) as error:
             if caller().name or caller().role:
                 raise
-            wait = self._refused.take(network_of(request.remote_addr))
+            wait = self._refused.take(network_of(sent.remote_addr))
             if wait > 0:
                 raise TooManyRequests(BARRED, retry_after=math.ceil(wait)) from error
             raise
@@ -107,15 +109,15 @@ class Access:
         except KeysError:
             return frozenset()  # which says why when a key is looked for
 
-    def _caller(self, role: str) -> Caller:
-        header = request.headers.get("Authorization")
+    def _caller(self, sent: Request, role: str) -> Caller:
+        header = sent.environ.get("HTTP_AUTHORIZATION")
         if self._users and (found_user := self._users.caller(role)):
             return found_user
         # without any keys none can be wrong, and there are clients that always send one
         if header is None or (role == "read" and self._keys.current() is None):
-            if not self._is_open():
-                return Caller("", None)
-            return Caller("", "read", scope=UNLISTED if self._anonymous == "read" else EVERYTHING)
+            if not self._is_open(sent):
+                return NOBODY
+            return _ANYBODY if self._anonymous == "read" else _LOCAL
         key = _key_of(header, role)
         if not key:
             known = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
@@ -124,10 +126,10 @@ class Access:
         if found is None:
             raise _unauthorized("This key is unknown or has been removed.", role)
         if found.origins:
-            if request.endpoint not in FOR_PAGES:
+            if sent.endpoint not in FOR_PAGES:
                 raise Forbidden(f"The key {found.name!r} stands in pages of other sites, and is for searching alone.")
             # which the script of a page cannot change; a program can, so this keeps other sites out, not people
-            if request.headers.get("Origin") not in found.origins:
+            if sent.headers.get("Origin") not in found.origins:
                 raise Forbidden(f"The key {found.name!r} is only for pages of the sites that it was made for.")
         writes = found.sees if found.role == "write" else NOTHING
         return Caller(found.name, found.role, is_shown=bool(found.origins), scope=found.sees, writes=writes)
@@ -144,7 +146,7 @@ class Access:
             return UNLISTED
         return EVERYTHING if all(key.sees.is_all for key in keys) else NOTHING
 
-    def _is_open(self) -> bool:
+    def _is_open(self, sent: Request) -> bool:
         """Whether callers without a key may read: all, or, as long as there are no keys, all on this machine."""
         if self._anonymous != "auto":
             return self._anonymous == "read"
@@ -152,7 +154,7 @@ class Access:
         if not self._is_private or self._users or self._keys.current() is not None:
             return False
         # a site that has its name resolve to this machine would else read the index in a visitor's browser
-        if not is_loopback(_PORT.sub("", request.headers.get("Host", ""))):
+        if not is_loopback(_PORT.sub("", sent.environ.get("HTTP_HOST", ""))):
             raise Forbidden(
                 "This server only answers to names of this machine. To serve it under another, behind a proxy, "
                 "start it with --anonymous read, or make keys."
@@ -296,27 +298,29 @@ def register(app: Flask, settings: Settings) -> None:
     access = Access(settings)
     allowed = parse_origins(settings.cors_origins)
 
-    def is_allowed() -> bool:
-        origin = request.headers.get("Origin")
-        if origin is None or not request.path.startswith(CORS_PATHS):
+    def is_allowed(sent: Request) -> bool:
+        origin = sent.environ.get("HTTP_ORIGIN")
+        if origin is None or not sent.path.startswith(CORS_PATHS):
             return False
         if "*" in allowed or origin in allowed:
             return True
-        return request.endpoint in FOR_PAGES and origin in access.origins()
+        return sent.endpoint in FOR_PAGES and origin in access.origins()
 
-    def preflight() -> Response | None:
-        asked = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
-        return Response(status=204, headers=PREFLIGHT) if asked and is_allowed() else None
+    def check() -> Response | None:
+        sent = this_request()
+        access.check(sent)
+        asked = sent.method == "OPTIONS" and "Access-Control-Request-Method" in sent.headers
+        return Response(status=204, headers=PREFLIGHT) if asked and is_allowed(sent) else None
 
     def mark(response: Response) -> Response:
-        if request.path.startswith(CORS_PATHS) and "*" not in allowed:
-            response.vary.add("Origin")
-        if is_allowed():
-            response.headers["Access-Control-Allow-Origin"] = "*" if "*" in allowed else request.headers["Origin"]
+        sent = this_request()
+        if sent.path.startswith(CORS_PATHS) and "*" not in allowed:
+            response.headers.add("Vary", "Origin")
+        if is_allowed(sent):
+            response.headers["Access-Control-Allow-Origin"] = "*" if "*" in allowed else sent.headers["Origin"]
             response.headers["Access-Control-Expose-Headers"] = "Retry-After, X-Request-Id"
             response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
         return response
 
-    app.before_request(access.check)
-    app.before_request(preflight)
+    app.before_request(check)
     app.after_request(mark)

@@ -17,10 +17,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
-from flask import Flask, current_app, g, request
+from flask import Flask, current_app, g
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
@@ -28,6 +29,7 @@ from rag.query.served_model import asker
 from rag.settings import Settings
 from web.guards.scoped_retriever import caller
 from web.openapi import PUBLIC, operation_for
+from web.problems import this_request
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # variable that names the folder which the workers of a server share
 MAX_BODY_BYTES = 2 * 1024 * 1024
@@ -97,6 +99,7 @@ def shared_file(name: str) -> Path | None:
     return Path(folder) / name if folder else None
 
 
+@lru_cache(10_000)
 def network_of(address: str | None) -> str:
     """Return what counts as one address: an IPv6 customer has a whole /64, and a proxy may name a port too."""
     text = (address or "").strip()
@@ -121,9 +124,9 @@ def register(app: Flask, settings: Settings) -> None:
         current_app.extensions["metrics"].refuse("queue")
         raise ServiceUnavailable(BUSY)
 
-    def enter() -> None:
+    def enter(endpoint: str | None) -> None:
         nonlocal in_progress
-        if request.endpoint in UNCOUNTED:
+        if endpoint in UNCOUNTED:
             return
         with lock:
             if in_progress < settings.queue:
@@ -133,15 +136,20 @@ def register(app: Flask, settings: Settings) -> None:
         refuse()
 
     def begin() -> None:
-        if request.url_rule is None or operation_for(request.url_rule).role is None:
+        asked = this_request()
+        enter(asked.endpoint)
+        if asked.url_rule is None or operation_for(asked.url_rule).role is None:
             return
         deadline.begin(settings.deadline)
         deadline.check()
-        asker.set(caller().name)
+        who = caller()
+        asker.set(who.name)
+        if buckets is None:
+            return
         # one key in a page serves all readers of a site, who are told apart by their addresses
-        name = "" if caller().is_shown else caller().name
-        who = f"key {name}" if name else f"address {network_of(request.remote_addr)}"
-        if buckets is not None and (seconds := buckets.take(who)) > 0:
+        is_known = who.name and not who.is_shown
+        seconds = buckets.take(f"key {who.name}" if is_known else f"address {network_of(asked.remote_addr)}")
+        if seconds > 0:
             raise TooManyRequests(f"At most {rate:g} requests a second are allowed.", retry_after=math.ceil(seconds))
 
     def leave(error: BaseException | None) -> None:
@@ -161,21 +169,21 @@ def register(app: Flask, settings: Settings) -> None:
         refuse()
 
     app.extensions["hold"] = hold
-    app.before_request(enter)
     app.before_request(begin)
     app.teardown_request(leave)
 
 
 def read_body(most: int) -> bytes:
     """Read the body. Raises RequestEntityTooLarge, ServiceUnavailable, or what the server raises for one cut short."""
-    size = most if request.content_length is None else request.content_length
+    asked = this_request()
+    size = most if asked.content_length is None else asked.content_length
     if size > most:
         raise RequestEntityTooLarge
     if size > MAX_SEARCH_BYTES:  # those of searches always have room
         current_app.extensions["hold"](size)
-    request.max_content_length = most + 1
+    asked.max_content_length = most + 1
     # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours
-    body = request.stream.read(most + 1)
+    body = asked.stream.read(most + 1)
     if len(body) > most:
         raise RequestEntityTooLarge
     return body
