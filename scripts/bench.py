@@ -9,6 +9,7 @@ search: answer a query over --chunks perturbed passages, and its parts: time, re
 cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
 overload: a server under wrk, with 16 clients beside Flask, and with ten times as many for --repeat seconds;
     then the parts of a search, each with its time of the processor
+workers: a server with 1, 2 and 4 workers: answers, memory shared; and, computed, with 16 at most and a core for each
 """
 
 import argparse

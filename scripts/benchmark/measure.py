@@ -130,6 +130,7 @@ _COLUMNS = {
     "livez_p99_ms": "/livez p99 ms",
     "rss_mb": "RSS MB",
     "pss_mb": "PSS MB",
+    "private_mb": "private MB of a worker",
     "bytes_per_chunk": "bytes/chunk",
     "recall": "recall@10",
     "cosine": "lowest cosine",

@@ -52,7 +52,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
     config = load().embedder_config()
     ours = Embeddings(config)
-    count = ready_index(source, chunks, work, ours)
+    count, _ = ready_index(source, chunks, work, ours)
     script = work / "queries.lua"
     servers: dict[str, Server] = {}
     taken: dict[str, list[Row]] = {}
@@ -97,15 +97,19 @@ def _middle(runs: list[Row]) -> Row:
     return {**medians, **counts, "statuses": dict(sum((Counter(run["statuses"]) for run in runs), Counter[str]()))}
 
 
-def ready_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> int:
-    """Have an index in the work folder, the baseline's, and queries for wrk beside it; return how many passages."""
+def ready_index(source: Path, chunks: int, work: Path, ours: Embeddings) -> tuple[int, list[str]]:
+    """Have an index in the work folder, the baseline's, and queries for wrk beside it.
+
+    Returns how many passages there are, and the queries.
+    """
     if not (work / "index").exists():
         folder = write_folder(short_passages(read_chunks(source, chunks, ours), chunks, WORDS), work / "texts")
         build([str(folder)], work / "index", ours, BuildConfig(), progress=Progress(sys.stderr, quiet=True))
     texts = write_baseline(work)
     some = texts[:: max(1, len(texts) // 2000)]
-    write_script(make_queries(some, ours), work / "queries.lua")
-    return len(texts)
+    queries = make_queries(some, ours)
+    write_script(queries, work / "queries.lua")
+    return len(texts), queries
 
 
 def make_queries(texts: list[str], embedder: Embeddings, count: int = 512) -> list[str]:

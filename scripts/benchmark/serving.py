@@ -74,7 +74,7 @@ class Server:
 
     def workers_memory(self) -> list[tuple[float, float]]:
         """Return resident and proportional set size of each worker process, in MB."""
-        return [(_megabytes(pid, "status", "VmRSS"), _megabytes(pid, "smaps_rollup", "Pss")) for pid in self.workers()]
+        return [(megabytes(pid, "status", "VmRSS"), megabytes(pid, "smaps_rollup", "Pss")) for pid in self.workers()]
 
     def cpu_seconds(self) -> tuple[float, float]:
         """Return the time of the processor that the workers have taken, as user and for the system."""
@@ -113,6 +113,19 @@ def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterat
         process.wait(timeout=60)
 
 
-def _megabytes(pid: int, file: str, field: str) -> float:
-    text = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{field}:")) / 1024
+def megabytes(pid: int, file: str, *fields: str) -> float:
+    """Return the sum of fields of a process's `status` or `smaps_rollup`."""
+    lines = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(tuple(f"{each}:" for each in fields))) / 1024
+
+
+def mapped_megabytes(pid: int, name: str) -> tuple[float, float]:
+    """Return how much of a file of this name a process has in memory, and its share of what others have as well."""
+    sizes, is_meant = {"Rss:": 0, "Pss:": 0}, False
+    for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines():
+        field, *rest = line.split()
+        if not field.endswith(":"):
+            is_meant = line.endswith(f"/{name}")
+        elif is_meant and field in sizes:
+            sizes[field] += int(rest[0])
+    return sizes["Rss:"] / 1024, sizes["Pss:"] / 1024

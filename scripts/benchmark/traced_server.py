@@ -26,11 +26,7 @@ PARTS = {
     ),
     "cache of answers": ("rag.serving.live:LiveRetriever._answer",),
     "query read": ("indexer.generation.lexical.lexical_index:LexicalReader.read",),
-    "tokenizer": (
-        "embedder.model.tokenizer:Tokenizer.__call__",
-        "embedder.model.tokenizer:Tokenizer.has",
-        "embedder.model.tokenizer:Tokenizer.count_broken",
-    ),
+    "tokenizer": ("embedder.model.tokenizer:Tokenizer.read", "embedder.model.tokenizer:Tokenizer.has"),
     "queue of the model": ("rag.query.served_model:QueryBatcher.embed_query",),
     "run of the model *": ("embedder.engines.native:NativeEngine._run",),
     "dense search *": ("indexer.generation.vectors:VectorReader.search",),
