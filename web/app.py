@@ -4,6 +4,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,6 @@ def search_box() -> Response:
     return response
 
 
-class Application(Flask):
-    """Flask, without the question at each call of a view or hook whether it is a coroutine: none is."""
-
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function as it is."""
-        return func
-
-
 class JsonProvider(DefaultJSONProvider):
     """Flask's own, but that answers are UTF-8, may be structs, and keep the order of their keys."""
 
@@ -103,7 +96,8 @@ def create_app(
     recorder: Recorder | None = None,
 ) -> Flask:
     """Build the application around a retriever, which the caller starts and closes. Raises SettingsError."""
-    app = Application(__name__)
+    app = Flask(__name__)
+    app.ensure_sync = cache(app.ensure_sync)  # type: ignore[method-assign]  # it takes longer than most hooks
     app.url_map.merge_slashes = False  # whatever Host is given would stand in a redirect
     app.config["MAX_CONTENT_LENGTH"] = limits.MAX_BODY_BYTES + 1
     app.config["SEND_FILE_MAX_AGE_DEFAULT"] = YEAR_S  # safe because `asset` names a file by its content
@@ -166,12 +160,10 @@ def close_app(app: Flask | None) -> None:
 def _protected(inner: Wsgi) -> Wsgi:
     """Return an application whose answers have the headers that protect readers; a route may have stricter ones."""
 
-    protection = [(name.lower(), (name, value)) for name, value in _PROTECTION.items()]
-
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-            given = {name.lower() for name, _ in headers}
-            return start_response(status, headers + [each for name, each in protection if name not in given], *error)
+            missing = (_PROTECTION | dict(headers)).items() - headers
+            return start_response(status, [*headers, *missing], *error)
 
         return inner(environ, start)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -75,7 +76,7 @@ class Metrics:
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **own)
         text = "Searches that were answered, or queries that were embedded, again or for the first time."
         self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **own)
-        self._children: dict[tuple[Any, ...], Any] = {}  # looking them up in the client takes longer than counting
+        self._child = cache(lambda metric, *labels: metric.labels(*labels))  # the client looks it up in more calls
         self._collected.register(_StateCollector(status))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
@@ -110,13 +111,6 @@ class Metrics:
     def text(self) -> bytes:
         """Return everything in the Prometheus text format."""
         return exposition.generate_latest(self._collected)
-
-    def _child(self, metric: Any, *labels: str) -> Any:
-        key = (metric, *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels)
-        return child
 
 
 class _StateCollector(Collector):
