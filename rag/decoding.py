@@ -81,6 +81,14 @@ def decode(fields: Mapping[str, Any], kind: type[T], what: str = "this request",
     return made
 
 
+def check(made: msgspec.Struct) -> None:
+    """Raise FieldError for a field that `decode` would refuse, of a struct that was made in Python."""
+    try:
+        msgspec.convert(msgspec.structs.asdict(made), type(made))
+    except msgspec.ValidationError as error:
+        raise _in_words(str(error), type(made)) from None
+
+
 @cache
 def components(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON Schemas of a struct and of all that it holds, by name."""

@@ -9,11 +9,11 @@ import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from embedder.model.tokenizer import trust
 from embedder.text_embedder import Embedder
@@ -40,8 +40,7 @@ _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair
 _SLICE = 64  # passages whose tokens are compared between two looks at the deadline
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """Candidates, best first; arrays of one length."""
 
     rows: Rows
@@ -93,15 +92,15 @@ def fuse(
             scores = maxsim(rows)
             parts, weights, scaled = parts | {"tokens": scores}, {"dense": 0.0, "tokens": 1.0}, [*scaled, scores]
     else:
-        rows = np.sort(np.concatenate([dense[1], lexical.rows]))  # `np.union1d` takes three times as long for so few
-        is_first = np.ones(len(rows), dtype=np.bool_)
-        is_first[1:] = rows[1:] != rows[:-1]
-        rows = rows[is_first]
-        by_meaning = filled(len(rows), np.searchsorted(rows, dense[1]), dense[0])
-        missing = np.isnan(by_meaning)
-        if missing.any():
+        both = np.concatenate([dense[1], lexical.rows])
+        both.sort()
+        rows = np.concatenate([both[:1], both[1:][both[1:] != both[:-1]]])  # `np.union1d` takes three times as long
+        by_meaning = filled(len(rows), rows.searchsorted(dense[1]), dense[0])
+        missing = np.isnan(by_meaning).nonzero()[0]
+        if len(missing):
             by_meaning[missing] = cosines(rows[missing])
-        by_words = filled(len(rows), np.searchsorted(rows, lexical.rows), lexical.scores, absent=0)
+        by_words = np.zeros(len(rows), np.float32)
+        by_words[rows.searchsorted(lexical.rows)] = lexical.scores
         parts = {"dense": by_meaning, "lexical": by_words}
         covered, evidence = trust_in_terms(lexical), evidence_in_code(lexical, rare)
         reasons = {"known": known, "covered": covered, "evidence": evidence}
@@ -109,8 +108,8 @@ def fuse(
         weights = {"dense": known, "lexical": 1 - known * (1 - covered * evidence)}
         if maxsim is not None:
             parts["tokens"], weights["tokens"] = maxsim(rows), known
-        most = parts["lexical"].max(initial=0)
-        scaled = [scale(scores) if name != "lexical" else scores / (most or 1) for name, scores in parts.items()]
+        most = lexical.scores[0] if len(lexical.scores) else 1
+        scaled = [scale(scores) if name != "lexical" else scores / most for name, scores in parts.items()]
         total, weighted = sum(weights.values()), np.zeros(len(rows), np.float32)
         for weight, of_part in zip(weights.values(), scaled, strict=True):
             weighted = weighted + weight * of_part
@@ -163,7 +162,7 @@ def trust_in_terms(lexical: TermHits) -> float:
     """
     if not len(lexical.scores) or lexical.idf_sum <= 0:
         return 1.0
-    return min(1.0, float(lexical.scores.max()) / (_MIN_COVERAGE * lexical.idf_sum))
+    return min(1.0, float(lexical.scores[0]) / (_MIN_COVERAGE * lexical.idf_sum))
 
 
 def evidence_in_code(lexical: TermHits, rare: float) -> float:
@@ -174,7 +173,7 @@ def evidence_in_code(lexical: TermHits, rare: float) -> float:
     """
     if not rare or not len(lexical.scores) or lexical.idf_sum <= 0:
         return 1.0
-    best = float(lexical.scores.max())
+    best = float(lexical.scores[0])
     return max(0.0, min(1.0, max(best / rare - _RARE_WORDS, (best / lexical.idf_sum - _WHOLE) / _MORE)))
 
 
@@ -237,12 +236,11 @@ def extend(ranking: Ranking | None, deeper: Ranking) -> Ranking:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The candidates of a ranking that are shown, in order, and the near-duplicates that each stands for."""
 
-    indices: npt.NDArray[np.int64]
-    documents: npt.NDArray[np.integer]  # of each candidate
+    indices: list[int]
+    documents: list[int]  # of each candidate
     folded: dict[int, list[int]]  # by index into the ranking
     left_out: dict[int, int]  # by document: passages that were compared, and are above its limit
     older: dict[int, dict[str, int]]  # by index: the best passage of its page by version, the newest first
@@ -255,37 +253,32 @@ def choose(
 
     `editions` are those of all candidates, in a collection that has versions.
     """
-    count = len(ranking.rows)
+    documents: list[int] = facts.documents.tolist()
     older, hidden = fold_versions(ranking, editions)
-    is_shown = np.ones(count, np.bool_)
-    is_shown[hidden] = False
-    compared = min(count, _AHEAD * k)
+    compared = min(len(documents), _AHEAD * k)
     while True:
-        leaders = np.arange(compared, dtype=np.int64)
-        shown = np.flatnonzero(is_shown[:compared])[:_COMPARED]
-        leaders[shown] = shown[collapse(facts.signatures[shown])]
-        is_leader = leaders == np.arange(compared)
-        chosen = np.flatnonzero(is_leader & is_shown[:compared])
-        beyond = chosen[:0]
-        if per_document:
-            documents = facts.documents[chosen]
-            order = np.argsort(documents, kind="stable")
-            arranged = documents[order]
-            place = np.empty(len(order), dtype=np.int64)  # of each among those of its document
-            place[order] = np.arange(len(order)) - np.searchsorted(arranged, arranged)
-            chosen, beyond = chosen[place < per_document], chosen[place >= per_document]
-        if len(chosen) >= k or compared == count:
+        shown = [index for index in range(compared) if index not in hidden]
+        leaders = collapse(facts.signatures[shown[:_COMPARED]])
+        folded: dict[int, list[int]] = {}
+        chosen: list[int] = []
+        passages: dict[int, int] = {}  # by document
+        for place, index in enumerate(shown):
+            if place in leaders:
+                folded.setdefault(shown[leaders[place]], []).append(index)
+                continue
+            document = documents[index]
+            passages[document] = count = passages.get(document, 0) + 1
+            if not per_document or count <= per_document:
+                chosen.append(index)
+        if len(chosen) >= k or compared == len(documents):
             break
-        compared = min(count, 4 * compared)
-    folded: dict[int, list[int]] = {}
-    for index in np.flatnonzero(~is_leader).tolist():
-        folded.setdefault(int(leaders[index]), []).append(index)
-    documents, counts = np.unique(facts.documents[beyond], return_counts=True)
-    left_out = dict(zip(documents.tolist(), counts.tolist(), strict=True))
-    return Choice(chosen[:k], facts.documents, folded, left_out, older)
+        compared = min(len(documents), 4 * compared)
+    most = per_document or compared
+    left_out = {document: count - most for document, count in passages.items() if count > most}
+    return Choice(chosen[:k], documents, folded, left_out, older)
 
 
-def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], Rows]:
+def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple[dict[int, dict[str, int]], set[int]]:
     """Return the best passage of a page in each other version, by the passage that stands for them, and all these.
 
     The best passage of the newest version stands for them, unless it answers less than half as well as the best one.
@@ -294,7 +287,8 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
     for index, edition in enumerate(editions):
         if edition:
             pages.setdefault(edition.page, {}).setdefault(edition.version, []).append(index)
-    older, hidden = dict[int, dict[str, int]](), list[int]()
+    older: dict[int, dict[str, int]] = {}
+    hidden: set[int] = set()
     for versions in pages.values():
         least = _ANSWERS * ranking.scores[min(chain(*versions.values()))]
         newest, *others = sorted(versions, key=order, reverse=True)
@@ -302,29 +296,29 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
             newest, *others = others
         if others:
             older[versions[newest][0]] = {version: versions[version][0] for version in others}
-            hidden += chain(*(versions[version] for version in others))
-    return older, np.array(hidden, np.int64)
+            hidden.update(*(versions[version] for version in others))
+    return older, hidden
 
 
-def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> Rows:
-    """Return for each of n hits, best first, the index of the hit that stands for it: its own, or a near-duplicate's.
+def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> dict[int, int]:
+    """Return which hit stands for each near-duplicate, both by their places among n hits, best first.
 
     `signatures` uint64 (n,) are SimHashes; a hit is folded into the best one within `near` bits that is not folded
     itself.
     """
-    leaders = np.arange(len(signatures), dtype=np.int64)
-    alike = np.tril(np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near, -1)
-    for index in np.flatnonzero(alike.any(axis=1)):
-        before = np.flatnonzero(alike[index])
-        standing = before[leaders[before] == before]
-        if len(standing):
-            leaders[index] = standing[0]
+    leaders: dict[int, int] = {}
+    are_alike = np.bitwise_count(signatures[:, np.newaxis] ^ signatures) <= near
+    for place in (are_alike.sum(axis=1) > 1).nonzero()[0].tolist():  # as each is to itself
+        if place not in leaders:
+            for other in are_alike[place].nonzero()[0].tolist():
+                if other > place:
+                    leaders.setdefault(other, place)
     return leaders
 
 
-def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike, absent: float = np.nan) -> Scores:
-    """Return scores (count,), `absent` but at the indices."""
-    found = np.full(count, absent, dtype=np.float32)
+def filled(count: int, indices: npt.NDArray[np.integer], scores: npt.ArrayLike) -> Scores:
+    """Return scores (count,), NaN but at the indices."""
+    found = np.full(count, np.nan, dtype=np.float32)
     found[indices] = scores
     return found
 

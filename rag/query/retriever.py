@@ -5,16 +5,16 @@ Everything is loaded and warmed beforehand.
 
 import math
 import re
-import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import chain
+from time import perf_counter
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
@@ -29,7 +29,7 @@ from indexer.generation.rows import TermHits
 from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
 from indexer.versions import Edition, edition_at
-from rag.decoding import decode
+from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.ranking import (
     Choice,
@@ -52,7 +52,8 @@ from rag.query.text_fragment import link_to_text
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
-_STAGES = ("embed", "dense", "lexical", "fuse", "rerank", "total")
+_NO_TIME = {"embed": 0.0, "dense": 0.0, "lexical": 0.0, "fuse": 0.0, "rerank": 0.0, "total": 0.0}  # by stage
+_TRUSTED = 1 << 10  # pairs of small numbers
 _TERM_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10  # of a hit
 _PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
@@ -69,8 +70,7 @@ _NUMBER = re.compile(
 _SOME_TERMS = 0.34  # of the words, where there is no cosine: the search was by words alone
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """One request on its way: its words, its vector once there is one, and the seconds that each stage took."""
 
     request: SearchRequest
@@ -79,13 +79,9 @@ class _Search:
     vector: Vector | None = None
     tokens: Vector | None = None  # of the query, float32 (tokens, width)
     broken: tuple[int, int] = (0, 0)  # see `TokenizedText`
-    took: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_STAGES, 0.0))
+    took: dict[str, float] = field(default_factory=_NO_TIME.copy)
     reranked: RerankCounts | None = None
-    began: float = field(default_factory=time.perf_counter)
-
-    def spent(self, stage: str, since: float) -> None:
-        """Add the time since a moment of `time.perf_counter` to a stage."""
-        self.took[stage] += time.perf_counter() - since
+    began: float = field(default_factory=perf_counter)
 
 
 class Retriever:
@@ -110,7 +106,8 @@ class Retriever:
         check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
-        self._languages = languages_of(generation.manifest.report)
+        trusted = partial(trust_in_meaning, languages=languages_of(generation.manifest.report))
+        self._trust_in_meaning = lru_cache(_TRUSTED)(trusted)  # by `QueryTokens.broken`
         self._batcher = batcher or QueryBatcher(embedder)
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
@@ -156,16 +153,16 @@ class Retriever:
             vector = self._embed(search)
         known, rare = 1.0, 0.0
         if request.mode == "hybrid":
-            known = trust_in_meaning(search.broken, self._languages)
+            known = self._trust_in_meaning(search.broken)
             rare = self._rare
         ranking: Ranking | None = None
         while True:
             # dense search ∥ lexical search
             dense = lexical = None
             if vector is not None:
-                began = time.perf_counter()
+                began = perf_counter()
                 dense = generation.search_vectors(vector, depth, only, terms)
-                search.spent("dense", began)
+                search.took["dense"] += perf_counter() - began
             if request.mode != "dense":
                 lexical = in_background.result() if in_background else self._search_terms(search, depth)
             # fuse
@@ -183,25 +180,25 @@ class Retriever:
     def _embed(self, search: _Search) -> Vector:
         """Return the vector of the query; its tokens come in the same run. The time includes the wait for others."""
         if search.vector is None:
-            began = time.perf_counter()
+            began = perf_counter()
             with_tokens = self.generation.tokens is not None
             made = self._batcher.embed_query(search.terms.meaning, with_tokens=with_tokens)
             search.vector, search.tokens, search.broken = made
-            search.spent("embed", began)
+            search.took["embed"] += perf_counter() - began
         return search.vector
 
     def _search_terms(self, search: _Search, depth: int) -> TermHits:
         """Find the passages that have words of the query."""
-        began = time.perf_counter()
+        began = perf_counter()
         found = self.generation.search_terms(search.terms, depth, search.only)
-        search.spent("lexical", began)
+        search.took["lexical"] += perf_counter() - began
         return found
 
     def _fuse(
         self, search: _Search, known: float, rare: float, dense: VectorHits | None, lexical: TermHits | None
     ) -> Ranking:
         """Rank what the searches found; for `known` and `rare` see `fuse`."""
-        began, generation = time.perf_counter(), self.generation
+        began, generation = perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
         if generation.tokens is not None and search.tokens is not None:
@@ -214,7 +211,7 @@ class Retriever:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
         ranking = fuse(dense, lexical, cosines, maxsim, known=known, rare=rare, explain=search.request.explain)
-        search.spent("fuse", began)
+        search.took["fuse"] += perf_counter() - began
         return ranking
 
     @cached_property
@@ -226,18 +223,18 @@ class Retriever:
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""
         assert self._reranker is not None  # noqa: S101 - for the type checker; `answer_query` raises NotConfigured
-        began = time.perf_counter()
-        best = self._choose(search, ranking, k=RERANKED).indices
+        began = perf_counter()
+        best = np.array(self._choose(search, ranking, k=RERANKED).indices, np.int64)
         texts = [headed(chunk.title, chunk.section, chunk.text) for chunk in self.generation.chunks(ranking.rows[best])]
         logits = self._reranker.score_best(search.terms.meaning, texts)
         search.reranked = RerankCounts(len(best), len(logits))
         ranking = rerank(ranking, best[: len(logits)], logits, self._reranker.model.activated(logits))
-        search.spent("rerank", began)
+        search.took["rerank"] += perf_counter() - began
         return ranking
 
     def _choose(self, search: _Search, ranking: Ranking, *, k: int = 0) -> Choice:
         """Choose k candidates, or the hits up to the end of the page and one more, which says that there is another."""
-        began, request = time.perf_counter(), search.request
+        began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []
         if versions := self.generation.manifest.versions:
@@ -253,7 +250,7 @@ class Retriever:
             editions=editions,
         )
         if not k:
-            search.spent("fuse", began)
+            search.took["fuse"] += perf_counter() - began
         return choice
 
     def _answer(self, search: _Search, ranking: Ranking, choice: Choice, *, are_all: bool) -> Answer:
@@ -267,11 +264,11 @@ class Retriever:
             hits = self._explain(search, ranking, choice, hits)
         facets = None
         if request.facets:
-            documents = np.unique(choice.documents[: ranking.first][:COUNTED])
-            editions = map(self._edition_of.get, documents.tolist())
+            documents = sorted({*choice.documents[: ranking.first][:COUNTED]})
+            editions = map(self._edition_of.get, documents)
             versions = [edition.version for edition in editions if edition]
-            facets = count_facets(generation.facts(documents.tolist()).values(), versions)
-        search.spent("total", search.began)
+            facets = count_facets(generation.facts(documents).values(), versions)
+        search.took["total"] = perf_counter() - search.began
         return Answer(
             query=request.query,
             hits=hits,
@@ -293,67 +290,73 @@ class Retriever:
     def _fetch(self, search: _Search, ranking: Ranking, choice: Choice) -> tuple[list[Hit], list[Hit]]:
         """Fetch, in one call, the best of the chosen passages, which say whether anything is close, and the page."""
         generation, request, terms = self.generation, search.request, search.terms
-        chosen = choice.indices.tolist()
-        before, stop = min(request.offset, _JUDGED), min(request.offset + request.k, len(chosen))
-        places = [*range(min(before, len(chosen))), *range(request.offset, stop)]
+        chosen, offset = choice.indices, request.offset
+        before = min(offset, _JUDGED, len(chosen))
+        places = [*range(before), *range(offset, min(offset + request.k, len(chosen)))]
         indices = [chosen[place] for place in places]
-        folded = [
-            choice.folded.get(index, ())[:_DUPLICATES_SHOWN] if place >= request.offset else ()
-            for index, place in zip(indices, places, strict=True)
-        ]
+        folded: list[list[int]] = [[]] * before  # only those of the page are shown
+        folded += [choice.folded.get(index, [])[:_DUPLICATES_SHOWN] for index in indices[before:]]
         older = [choice.older.get(index, {}) for index in indices] if choice.older else []
-        chunks = generation.chunks(ranking.rows[[*indices, *chain(*folded, *(group.values() for group in older))]])
-        rows, scores = ranking.rows[indices].tolist(), ranking.scores[indices].tolist()
+        rows = ranking.rows[[*indices, *chain(*folded, *(group.values() for group in older))]]
+        chunks = generation.chunks(rows)
         others = iter(chunks[len(indices) :])
         duplicates = [[next(others).url for _ in group] if group else [] for group in folded]
-        documents, columns = choice.documents[indices].tolist(), ranking.columns
-        nothing: list[float | None] = [None] * len(indices)
-        collections = [request.collection] * len(rows)
+        scores = ranking.scores[indices].tolist()
+        collections: list[str] | None = None
         if isinstance(generation, JointGeneration):
-            collections = generation.collections(rows)
+            collections = generation.collections(rows.tolist())
+        nothing: list[float | None] = [None] * len(indices)
         parts = [nothing] * len(_PARTS)
-        for place, name in enumerate(_PARTS):
-            if name in columns:  # where no word matches, BM25 is 0
-                values, least = columns[name][indices].tolist(), 0 if name == "lexical" else -math.inf
-                parts[place] = [value if value > least else None for value in values]  # NaN is not
-        marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
+        for number, name in enumerate(_PARTS):
+            if name in ranking.columns:  # where no word matches, BM25 is 0
+                values = ranking.columns[name][indices].tolist()
+                least = 0 if name == "lexical" else -math.inf
+                parts[number] = [value if value > least else None for value in values]  # NaN is not
+        dense, lexical, tokens, reranked = parts
+        marked: dict[str | None, frozenset[str]] = {}  # by language
         hits = []
-        with_parts = zip(chunks, places, zip(*parts, strict=True), strict=False)  # the other chunks are duplicates
-        for number, (chunk, place, by_part) in enumerate(with_parts):
-            edition = self._edition_of.get(documents[number])
-            expands = request.expand == "section" and place >= request.offset
-            highlights = spans(marked[chunk.language], chunk.text, chunk.language)
-            hits.append(
-                Hit(
-                    rank=place + 1,
-                    id=chunk.id,
-                    url=chunk.url,
-                    title=chunk.title,
-                    section=chunk.section,
-                    text=chunk.text,
-                    highlights=highlights,
-                    score=scores[number],
-                    scores=dict(zip(_PARTS, by_part, strict=True)),
-                    language=chunk.language,
-                    date=chunk.date,
-                    content_type=chunk.content_type,
-                    metadata=chunk.metadata,
-                    duplicates=duplicates[number],
-                    version=edition.version if edition else None,
-                    also=[{"version": each, "url": next(others).url} for each in older[number]] if older else [],
-                    link=link_to_text(chunk.url, chunk.content_type, chunk.text, highlights) if request.links else None,
-                    section_text=generation.section(rows[number]) if expands else None,
-                    document=document_id(chunk.document_url),
-                    collection=collections[number],
-                    more=choice.left_out.get(documents[number], 0),
-                )
+        for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the others are duplicates
+            language, document = chunk.language, choice.documents[indices[number]]
+            if language not in marked:
+                marked[language] = terms.marked_in(language)
+            highlights = spans(marked[language], chunk.text, language)
+            edition = self._edition_of.get(document)
+            expands = request.expand == "section" and place >= offset
+            hit = Hit(  # by position: names take six times as long
+                place + 1,
+                chunk.id,
+                chunk.url,
+                chunk.title,
+                chunk.section,
+                chunk.text,
+                highlights,
+                scores[number],
+                {
+                    "dense": dense[number],
+                    "lexical": lexical[number],
+                    "tokens": tokens[number],
+                    "rerank": reranked[number],
+                },
+                language,
+                chunk.date,
+                chunk.content_type,
+                chunk.metadata,
+                duplicates[number],
+                edition.version if edition else None,
+                [{"version": each, "url": next(others).url} for each in older[number]] if older else [],
+                link_to_text(chunk.url, chunk.content_type, chunk.text, highlights) if request.links else None,
+                generation.section(int(rows[number])) if expands else None,
+                document_id(chunk.document_url),
+                collections[number] if collections else request.collection,
+                choice.left_out.get(document, 0),
             )
+            hits.append(hit)
         return hits[:_JUDGED], hits[before:]
 
     def _explain(self, search: _Search, ranking: Ranking, choice: Choice, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits of a page with their explanations."""
         indices = choice.indices[search.request.offset :][: len(hits)]
-        explained = (explain(ranking, choice, index) for index in indices.tolist())
+        explained = (explain(ranking, choice, index) for index in indices)
         return [replace(hit, explanation=why) for hit, why in zip(hits, explained, strict=True)]
 
     def _spread(self, most: int) -> Sequence[StoredChunk]:
@@ -375,7 +378,7 @@ class Retriever:
 
 def _check(request: SearchRequest) -> None:
     """Raise FieldError for a field that REST would refuse too."""
-    decode(asdict(request), SearchRequest, "a search")
+    check(request)
     try:
         request.query.encode()
     except UnicodeEncodeError:
