@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.manifest import corrupt
@@ -51,7 +52,7 @@ _AT_ONCE = 64  # documents, or texts, that are read under the lock: none of them
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
-class StoredChunk(NamedTuple):
+class StoredChunk(Struct, frozen=True):
     """A passage as it is shown."""
 
     id: str
@@ -200,15 +201,16 @@ class DocumentReader:
 
     def read(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Return chunks by row, in the order asked for; raises IndexCorrupt if one is missing."""
-        wanted = [int(row) for row in rows]
+        wanted: list[int] = np.asarray(rows).tolist()
         with self._texts as connection:
             chunks = {
                 row: StoredChunk(*(*fields, {} if metadata == "{}" else json.loads(metadata)))  # empty, as a rule
-                for row, *fields, metadata in connection.execute(_CHUNKS, (json.dumps(wanted),))
+                for row, *fields, metadata in connection.execute(_CHUNKS, (str(wanted),))
             }
-        if missing := [row for row in wanted if row not in chunks]:
-            raise corrupt(self._texts.path, f"has no chunk {missing[0]}")
-        return [chunks[row] for row in wanted]
+        try:
+            return [chunks[row] for row in wanted]
+        except KeyError as error:
+            raise corrupt(self._texts.path, f"has no chunk {error}") from error
 
     def section(self, row: int) -> str:
         """Return the text of the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""

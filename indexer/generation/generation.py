@@ -96,8 +96,7 @@ class Generation:
 
     def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
         """Return document and signature by row; `rows` is int64 (n,)."""
-        pairs = self._rows[rows]
-        return RowFacts(pairs["document"], pairs["signature"])
+        return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id.

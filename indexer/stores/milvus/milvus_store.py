@@ -247,7 +247,7 @@ class MilvusGeneration:
         found = []
         for row in self._by_row(rows, schema.SHOWN):
             facts = {**row["about"], **row, "document_url": row["about"]["url"]}
-            found.append(StoredChunk(*map(facts.__getitem__, StoredChunk._fields)))
+            found.append(StoredChunk(*map(facts.__getitem__, StoredChunk.__struct_fields__)))
         return found
 
     def section(self, row: int) -> str:
