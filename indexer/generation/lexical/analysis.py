@@ -160,7 +160,7 @@ def bare_words(text: str) -> re.Pattern[str]:
 
 def has_sign(word: str) -> bool:
     """Return whether one match of `words` is not a plain word: C++ is a name with a sign, -> a sign alone."""
-    return not (word.isidentifier() or word.isdigit()) and _BARE_WORD.fullmatch(word) is None
+    return not (word.isalnum() or word.isidentifier()) and _BARE_WORD.fullmatch(word) is None
 
 
 def sign_name(word: str) -> str:
@@ -238,6 +238,7 @@ _stop_filters = Cache[str, tantivy.TextAnalyzer](99, lambda each: _analyzer(tant
 # The terms of one match of `words`, in the order of the text, by the rules of each of `STEMMERS`. Words repeat: finding
 # one here costs a twentieth of analysing it.
 TERMS = _by_language(_analyse)
+_is_stop_word = _by_language(lambda word, language: is_stop_word(fold_case(word), language))
 _joined = _by_language(lambda word, language: " ".join(_analyse(word, language)))
 
 
@@ -288,22 +289,27 @@ def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[boo
     (naive Bayes). So one word that is something else in another language decides nothing. An abbreviation in capitals
     among other words, such as IT or WHO, is no stop word.
     """
-    elided = {letter.casefold() for letter in _ELIDED.findall(text)}
-    different = {word for word in words if word.casefold() not in _ELIDED_LETTERS or word.casefold() in elided}
-    if not text.isupper():
-        different = {word for word in different if len(word) < 2 or not word.isupper() or word in _OPERATORS}
-    common = {each: {word for word in different if is_stop_word(fold_case(word), each)} for each in passages}
-    clues = {language: len(found) for language, found in common.items()}
-    if ENGLISH in clues:
-        # a word with other letters speaks against it, of whatever language it is: of many, no list is known
-        clues[ENGLISH] += sum((word.casefold() in _ENGLISH_CLUES) - (not word.isascii()) for word in different)
-    weights = {each: max(count, 1) * _CLUE ** min(clues[each], _MOST_CLUES) for each, count in passages.items()}
-    enough = _SURE * sum(weights.values())
+    are_abbreviations = not text.isupper()
+    not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
+    different = set()
+    for word in words:
+        is_abbreviation = are_abbreviations and len(word) > 1 and word.isupper() and word not in _OPERATORS
+        if not is_abbreviation and word.casefold() not in not_elided:
+            different.add(word)
     likely = dict.fromkeys(words, 0.0)  # weight of the languages in which a word is a stop word
-    for language, stop_words in common.items():
+    total: float = 0
+    for language, count in passages.items():
+        stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if language in _LISTED else []
+        clues = len(stop_words)
+        if language == ENGLISH:
+            # a word with other letters speaks against it, of whatever language it is: of many, no list is known
+            clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
+            clues -= len(different) - sum(map(str.isascii, different))
+        weight = max(count, 1) * _CLUE ** min(clues, _MOST_CLUES)
+        total += weight
         for word in stop_words:
-            likely[word] += weights[language]
-    return [likely[word] < enough for word in words]
+            likely[word] += weight
+    return [likely[word] < _SURE * total for word in words]
 
 
 def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[str, str]]:
@@ -332,7 +338,7 @@ _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOT
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
     """Return the spans of the words of a text that have one of the terms of `LexicalQuery.marked_in`, in order."""
-    rules = rules_for(language)
+    rules = language if language in STEMMERS else ENGLISH
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)  # most texts have no other signs than quotes
     beginnings, is_marked = _marks(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
@@ -376,7 +382,7 @@ def _find_marked(beginnings: Iterable[str], is_marked: Mapping[str, bool], text:
 def _marks(marked: frozenset[str]) -> tuple[list[str], Cache[str, bool]]:
     """Return what all marked words of ASCII texts have in them, none where that is not known, and whether each is."""
     is_marked = Cache[str, bool](1 << 10, lambda word: not marked.isdisjoint(TERMS[ENGLISH][word]))
-    if len(marked) > _MOST_SOUGHT or any(map(has_sign, marked)):
+    if len(marked) > _MOST_SOUGHT or (not all(map(str.isalnum, marked)) and any(map(has_sign, marked))):
         return [], is_marked
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
     beginnings = sorted(

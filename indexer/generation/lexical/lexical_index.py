@@ -9,7 +9,7 @@ import json
 import math
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
@@ -38,6 +38,7 @@ _FEWEST_CANDIDATES = 64
 _FEW = 20_000  # allowed rows, among which even common terms have so few postings that all of them are searched
 _AS_LIKELY = 5  # times as many passages as another have the likeliest correction, at most, if the other counts too
 _FREQUENCIES = 1 << 16  # terms whose frequency is cached
+_QUERIES = 1 << 12  # words whose query is cached
 _CORRECTED = 1 << 12  # words whose corrections are cached
 _BOUNDS = 64  # whose rows are cached
 _FILTERS, _TERMS = 64, 1 << 10  # of which it is cached whether passages that a filter allows have a term
@@ -80,6 +81,7 @@ class LexicalReader:
         self.count: int = searcher.num_docs  # chunks
         self._starts = np.zeros(1, np.int64)  # first row of each folder
         self._frequency = Cache[str, int](_FREQUENCIES, partial(doc_freq, "text")).__getitem__
+        self._word = Cache[Terms, Query](_QUERIES, partial(_word, self._schema)).__getitem__
         self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
         spoken = {each: doc_freq("term", f"language:{each}") for each in languages if each != ENGLISH}
         if ENGLISH in languages or not spoken:  # of unknown languages, too
@@ -101,18 +103,14 @@ class LexicalReader:
         the passages that the filter `only` allows count as known, and are corrections.
         """
 
-        is_known = partial(self.is_known, only)
+        is_known = self._frequency if only is None else partial(self.is_known, only)
 
         def corrections(word: str) -> tuple[str, ...]:
             if not word[1:].islower():  # capitals within a word make it a name
                 return ()
             found = self._corrections_of[word] if only is None else self.corrections_among(word, is_known_word)
-            alike = [
-                each.word
-                for each in found
-                if each.edits == found[0].edits and each.passages * _AS_LIKELY >= found[0].passages
-            ]
-            return tuple(alike)
+            alike = [each for each in found if each.edits == found[0].edits]
+            return tuple([each.word for each in alike if each.passages * _AS_LIKELY >= found[0].passages])
 
         def is_known_word(word: str) -> bool:
             return any(is_known(term) for language in self._languages for term in TERMS[language][word])
@@ -177,14 +175,10 @@ class LexicalReader:
 
     def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
         """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
-        frequencies = []
-        for terms in words:
-            known = {term: frequency for term in terms if (frequency := self._frequency(term))}
-            if known:
-                frequencies.append((sum(known.values()), tuple(known)))
-        rarest = sorted(frequencies)[:_MOST_TERMS]
+        known = [each for terms in words if (each := tuple(filter(self._frequency, terms)))]
+        rarest = sorted([(sum(map(self._frequency, terms)), terms) for terms in known])[:_MOST_TERMS]
         found = [terms for _, terms in rarest]
-        postings = list(accumulate(frequency for frequency, _ in rarest))
+        postings = list(accumulate([frequency for frequency, _ in rarest]))
         first = len(found) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
         return found[:first], found[first:]
 
@@ -259,12 +253,12 @@ class LexicalReader:
         ]
 
     def _any(self, words: Sequence[Terms], rules: Rules) -> Query:
+        if not rules:
+            return _either(map(self._word, words))
         return _either([_best([self._in_languages((term,), rules) for term in terms]) for terms in words])
 
     def _phrase(self, terms: Terms) -> Query:
-        if len(terms) > 1:
-            return Query.phrase_query(self._schema, "text", list(terms))
-        return Query.term_query(self._schema, "text", terms[0], "freq")
+        return Query.phrase_query(self._schema, "text", list(terms)) if len(terms) > 1 else self._word(terms)
 
     def _in_languages(self, terms: Terms, rules: Rules) -> Query:
         query = self._phrase(terms)
@@ -379,7 +373,12 @@ def _searcher(folder: Path, links: str) -> tuple[tantivy.Searcher, tantivy.Schem
 _ALL = (Occur.Must, Query.all_query())
 
 
-def _either(queries: Sequence[Query]) -> Query:
+def _word(schema: tantivy.Schema, terms: Terms) -> Query:
+    """Any of the terms that stand for a word."""
+    return _best([Query.term_query(schema, "text", term, "freq") for term in terms])
+
+
+def _either(queries: Iterable[Query]) -> Query:
     return Query.boolean_query([(Occur.Should, query) for query in queries])
 
 

@@ -5,11 +5,12 @@ A query is text, never a language: reading it never fails.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from indexer.decoding import visible, without_joiners
 from indexer.generation.lexical import analysis
@@ -97,13 +98,12 @@ class AlsoSearched(NamedTuple):
 class Lookups(NamedTuple):
     """What an index knows of words."""
 
-    is_known: Callable[[str], bool]  # whether a passage has a term
+    is_known: Callable[[str], int]  # 0 where no passage has a term
     is_word: Callable[[str], bool]  # whether a word that none has is one all the same
     corrections: Callable[[str], Sequence[str]]  # of a word that none has, the likeliest first
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalQuery:
+class LexicalQuery(Struct, frozen=True):
     """What passages are searched for, in terms as `analysis.terms_in` gives them."""
 
     words: tuple[Terms, ...]  # any of these, each once; of each, the different terms that stand for it
@@ -155,7 +155,7 @@ def read_query(
         if others := expanded.alternatives.get(word):
             forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, others))))),)
             searched += others
-        elif corrector and may_be_mistaken and (others := corrector.corrections(word)):
+        elif corrector is not None and may_be_mistaken and (others := corrector[word]):
             also.append(AlsoSearched(word, others, "correction"))
             forms = (tuple(dict.fromkeys(chain(*chain(*map(forms_of.__getitem__, others))))),)
             searched += others
@@ -188,7 +188,7 @@ def read_query(
         rules=_rules_of(searched, languages),
         also=tuple(also),
         meaning=parsed.meaning,
-        did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector else None,
+        did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector is not None else None,
     )
 
 
@@ -197,7 +197,8 @@ def _names(text: str) -> list[list[str]]:
 
     Prose has hyphens, too; they make a name where there is no other word: apt-get.
     """
-    names = [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]
+    if not (names := [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]):
+        return []
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [words(name).findall(name)[:_LONGEST_PHRASE] for name in alone]
 
@@ -213,8 +214,10 @@ class _Expanded(NamedTuple):
 
 def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
     """Return the words of a query with what stands for them; of several rules, that of the most words."""
+    if not synonyms:
+        return _Expanded(typed, {}, [], [])
     found = _Expanded([], {}, [], [])
-    folded = list(map(fold, typed)) if synonyms else []
+    folded = list(map(fold, typed))
     place = 0
     while place < len(typed):
         sizes = range(min(LONGEST_SYNONYM, len(folded) - place), 0, -1)
@@ -245,26 +248,25 @@ def folded_words(text: str) -> tuple[str, ...]:
     return tuple(map(fold, words(text).findall(text)))
 
 
-class _Corrector:
-    """Corrects the words of one query, each once, and a few of them at most."""
+class _Corrector(dict[str, tuple[str, ...]]):
+    """What each word of one query may have been meant to be, the likeliest first; nothing for one that is known.
+
+    Each word is looked up once, and a few of them are corrected at most.
+    """
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
         self._lookups = lookups
         self._languages = languages
-        self._corrections: dict[str, tuple[str, ...]] = {}
         self._corrected = 0
 
-    def corrections(self, word: str) -> tuple[str, ...]:
-        """Return what a word may have been meant to be, the likeliest first; nothing for one that is known."""
-        found = self._corrections.get(word)
-        if found is None:
-            found = ()
-            if self._corrected < _MOST_CORRECTED and len(self._corrections) < _MOST_LOOKED_UP:
-                terms = chain(*_FORMS[self._languages][word])
-                if not any(map(self._lookups.is_known, terms)) and not self._lookups.is_word(word):
-                    found = tuple(self._lookups.corrections(word))
-            self._corrections[word] = found
-            self._corrected += bool(found)
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        found: tuple[str, ...] = ()
+        if self._corrected < _MOST_CORRECTED and len(self) < _MOST_LOOKED_UP:
+            terms = chain(*_FORMS[self._languages][word])
+            if not any(map(self._lookups.is_known, terms)) and not self._lookups.is_word(word):
+                found = tuple(self._lookups.corrections(word))
+        self[word] = found
+        self._corrected += bool(found)
         return found
 
     def proposal(self, text: str, parsed: ParsedQuery, kept: set[str]) -> str | None:
@@ -273,21 +275,16 @@ class _Corrector:
         Words in quotation marks, too: they are searched for as they stand, and so find nothing. `kept` are words that
         stay as they are.
         """
-        if all(word in self._corrections for word in words(text).findall(text)) and not self._corrected:
-            return None
         kept = kept.union(*(words(part).findall(part) for part in parsed.excluded))
-        corrected = 0
 
         def correct(found: re.Match[str]) -> str:
-            nonlocal corrected
             word = found[0]
-            if word in kept or not (others := self.corrections(word)):
+            if word in kept or not self[word]:
                 return word
-            corrected += 1
-            return others[0].capitalize() if word[:1].isupper() else others[0]
+            return self[word][0].capitalize() if word[:1].isupper() else self[word][0]
 
-        proposed = words(text).sub(correct, text)
-        return proposed if corrected else None
+        are_mistaken = [word not in kept and bool(self[word]) for word in words(text).findall(text)]
+        return words(text).sub(correct, text) if any(are_mistaken) else None
 
 
 def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
@@ -309,8 +306,10 @@ def _clauses(parts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
 
 def _rules_of(found: Iterable[str], languages: Languages) -> Rules:
     """Return by the rules of which languages each term of words is one; those of all languages are left out."""
+    if len(languages) == 1:
+        return {}
     rules: dict[str, set[str]] = {}
-    for language in languages if len(languages) > 1 else ():
+    for language in languages:
         for term in chain(*map(TERMS[language].__getitem__, found)):
             rules.setdefault(term, set()).add(language)
     return {term: frozenset(those) for term, those in rules.items() if len(those) < len(languages)}
@@ -321,7 +320,8 @@ def _telling(
 ) -> tuple[dict[str, bool], list[tuple[str, str]]]:
     """Return the words that are no stop words, or all, and whether each may be corrected; and pairs that tell, too."""
     # of names with signs, which count as well, and are as they are
-    parts = [part for word in typed if has_sign(word) for part in analysis.words_within(word)]
+    signed = [word for word in typed if not word.isalnum() and has_sign(word)]
+    parts = [part for word in signed for part in analysis.words_within(word)]
     telling = analysis.are_telling([*typed, *parts], passages, text)
     all_count = or_stop_words and not any(telling)
     found = dict(zip([*typed, *parts], telling, strict=True))
