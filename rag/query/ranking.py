@@ -81,6 +81,7 @@ def fuse(
         explain: whether to add the columns that explanations are made of.
     """
     reasons: dict[str, float] = {}  # of the weights
+    total = 1.0  # of the weights
     if dense is None:
         assert lexical is not None  # noqa: S101 - for the type checker; one of both was searched
         scores, rows, _ = lexical
@@ -114,14 +115,14 @@ def fuse(
         for weight, of_part in zip(weights.values(), scaled, strict=True):
             weighted = weighted + weight * of_part
         scores = np.asarray(weighted / total, np.float32)
-        weights = {name: weight / total for name, weight in weights.items()}
     order = np.lexsort((rows, -scores)) if len(parts) > 1 else np.arange(len(rows))
     columns = parts
     if explain:
         columns = parts | {"fused": scores}
         columns |= {name: np.full(len(rows), value, np.float32) for name, value in reasons.items()}
         for name, of_part in zip(parts, scaled, strict=True):
-            columns |= {f"{name}_scaled": of_part, f"{name}_weight": np.full(len(rows), weights[name], np.float32)}
+            weight = weights[name] / total
+            columns |= {f"{name}_scaled": of_part, f"{name}_weight": np.full(len(rows), weight, np.float32)}
     return Ranking(rows, scores, columns).ordered(order, scores)
 
 
@@ -212,10 +213,8 @@ def rerank(ranking: Ranking, read: Rows, logits: Scores, shown: Scores) -> Ranki
     return ranking.ordered(np.concatenate([read[np.argsort(-blend, kind="stable")], unread]), scores, **columns)
 
 
-def extend(ranking: Ranking | None, deeper: Ranking) -> Ranking:
+def extend(ranking: Ranking, deeper: Ranking) -> Ranking:
     """Return a ranking as it is, followed by what a deeper search found beyond it, none of which scores better."""
-    if ranking is None:
-        return deeper
     new = ~np.isin(deeper.rows, ranking.rows)
     least = ranking.scores[-1] if len(ranking.scores) else np.float32(np.inf)
     before, after = len(ranking.rows), int(new.sum())

@@ -166,9 +166,11 @@ class Retriever:
             if request.mode != "dense":
                 lexical = in_background.result() if in_background else self._search_terms(search, depth)
             # fuse
-            is_first, ranking = ranking is None, extend(ranking, self._fuse(search, known, rare, dense, lexical))
-            if is_first and request.rerank:
-                ranking = self._rerank(search, ranking)
+            fused = self._fuse(search, known, rare, dense, lexical)
+            if ranking is not None:
+                ranking = extend(ranking, fused)
+            else:
+                ranking = self._rerank(search, fused) if request.rerank else fused
             choice = self._choose(search, ranking)
             are_all = (dense is None or len(dense[1]) < depth) and (lexical is None or len(lexical.rows) < depth)
             if are_all or len(choice.indices) >= request.offset + request.k:

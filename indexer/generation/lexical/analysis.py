@@ -132,6 +132,7 @@ def joined_terms(found: Iterable[str], language: str | None = ENGLISH) -> str:
     return " ".join(filter(None, map(_joined[rules_for(language)].__getitem__, found)))
 
 
+@lru_cache(1 << 8)
 def rules_for(language: str | None) -> str:
     """Return the language by whose rules words of documents in a language are stemmed; None is one that is unknown."""
     return language if language in STEMMERS else ENGLISH
@@ -338,12 +339,12 @@ _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOT
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
     """Return the spans of the words of a text that have one of the terms of `LexicalQuery.marked_in`, in order."""
-    rules = language if language in STEMMERS else ENGLISH
+    rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)  # most texts have no other signs than quotes
-    beginnings, is_marked = _marks(marked)
+    beginnings = _beginnings(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
         # In ASCII text, marked words, of which there are few, are looked for: ten times as fast.
-        return _find_marked(beginnings, is_marked, plain)
+        return _find_marked(beginnings, marked, plain)
     found: list[Span] = []
     for match in words(text).finditer(text):
         if marked.isdisjoint(TERMS[rules][match[0]]):
@@ -362,9 +363,10 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     return found
 
 
-def _find_marked(beginnings: Iterable[str], is_marked: Mapping[str, bool], text: str) -> list[Span]:
+def _find_marked(beginnings: Iterable[str], marked: frozenset[str], text: str) -> list[Span]:
     """Return the spans of the marked words of an ASCII text, which have one of the beginnings, in order."""
-    lower, found = text.lower(), set[Span]()
+    lower, terms = text.lower(), TERMS[ENGLISH]
+    found: set[Span] = set()
     for beginning in beginnings:
         place = lower.find(beginning)
         while place >= 0:
@@ -372,18 +374,19 @@ def _find_marked(beginnings: Iterable[str], is_marked: Mapping[str, bool], text:
             while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
                 start -= 1
             word = text[start:end]
-            if is_marked[word] and not (len(word) == 1 and word.isalpha() and _END_SIGN.match(text, end)):
+            if not marked.isdisjoint(terms[word]) and not (
+                len(word) == 1 and word.isalpha() and _END_SIGN.match(text, end)
+            ):
                 found.add((start, end))
             place = lower.find(beginning, end)
     return sorted(found)
 
 
 @lru_cache(maxsize=64)
-def _marks(marked: frozenset[str]) -> tuple[list[str], Cache[str, bool]]:
-    """Return what all marked words of ASCII texts have in them, none where that is not known, and whether each is."""
-    is_marked = Cache[str, bool](1 << 10, lambda word: not marked.isdisjoint(TERMS[ENGLISH][word]))
+def _beginnings(marked: frozenset[str]) -> list[str]:
+    """Return texts of which every marked word of an ASCII text has one in it; none where that is not known."""
     if len(marked) > _MOST_SOUGHT or (not all(map(str.isalnum, marked)) and any(map(has_sign, marked))):
-        return [], is_marked
+        return []
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
     beginnings = sorted(
         _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)
@@ -391,7 +394,7 @@ def _marks(marked: frozenset[str]) -> tuple[list[str], Cache[str, bool]]:
         if term.isascii() and "_" not in term
     )
     # after a shorter one, a longer one that begins alike finds nothing more
-    return [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))], is_marked
+    return [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:

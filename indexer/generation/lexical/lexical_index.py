@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -177,10 +178,10 @@ class LexicalReader:
         """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
         known = [each for terms in words if (each := tuple(filter(self._frequency, terms)))]
         rarest = sorted([(sum(map(self._frequency, terms)), terms) for terms in known])[:_MOST_TERMS]
-        found = [terms for _, terms in rarest]
-        postings = list(accumulate([frequency for frequency, _ in rarest]))
-        first = len(found) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
-        return found[:first], found[first:]
+        postings = list(accumulate(map(itemgetter(0), rarest)))
+        first = len(rarest) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
+        in_order = list(map(itemgetter(1), rarest))
+        return in_order[:first], in_order[first:]
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
         if not filter or allowed is None:

@@ -42,8 +42,11 @@ class ParsedQuery(NamedTuple):
 
 def parse_query(text: str) -> ParsedQuery:
     """Take a query apart; it never fails, and one that would only exclude is words."""
-    text = visible(text)
-    plain = ParsedQuery(text, (), (), without_joiners(text))
+    if text.isascii() and text.isprintable():  # as most are
+        plain = ParsedQuery(text, (), (), text)
+    else:
+        text = visible(text)
+        plain = ParsedQuery(text, (), (), without_joiners(text))
     if not _SYNTAX.search(text):  # as most have none
         return plain
 
@@ -126,6 +129,8 @@ class LexicalQuery(Struct, frozen=True):
     def marked_in(self, language: str | None) -> frozenset[str]:
         """Return the terms that are worth showing in a passage of a document in a language; corrections among them."""
         rules = analysis.rules_for(language)
+        if not self.rules:
+            return self.marked
         wrong = [term for term, languages in self.rules.items() if rules not in languages]
         return self.marked.difference(wrong) if wrong else self.marked
 
@@ -142,7 +147,7 @@ def read_query(
     corrected.
     """
     languages, parsed = analysis.all_rules(passages), parse_query(text)
-    forms_of = _FORMS[languages]
+    forms_of, readings = _FORMS[languages], partial(readings_of, languages=languages)
     required = _clauses(parsed.required, languages)
     expanded = _expand(words(parsed.words).findall(parsed.words), synonyms)
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
@@ -165,7 +170,7 @@ def read_query(
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
         loose |= dict.fromkeys(forms)
-    phrases = tuple(filter(None, (readings_of(words(each).findall(each), languages) for each in expanded.phrases)))
+    phrases = tuple(filter(None, map(readings, map(analysis.found_words, expanded.phrases))))
     asked = tuple(loose)
     if required:
         within = [word for phrase in parsed.required for word in words(phrase).findall(phrase)]
@@ -182,7 +187,7 @@ def read_query(
             if not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
-        pairs=tuple(dict.fromkeys(readings_of(pair, languages) for pair in [*pairs, *_names(parsed.words)])),
+        pairs=tuple(dict.fromkeys(map(readings, [*pairs, *_names(parsed.words)]))),
         asked=asked,
         marked=wanted.union(*chain(*phrases)),
         rules=_rules_of(searched, languages),

@@ -10,7 +10,7 @@ import pytest
 
 from indexer.filter import Filter
 from indexer.generation.lexical import lexical_index
-from indexer.generation.lexical.analysis import TERMS, _marks, spans
+from indexer.generation.lexical.analysis import TERMS, _beginnings, spans
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import read_query
 from indexer.generation.lexical.lexical_writer import LexicalWriter
@@ -272,4 +272,4 @@ def test_what_a_client_sends_fills_no_memory(reader, monkeypatch):
         assert sum(map(len, TERMS.values())) <= 300
     many = frozenset(f"w{number}" for number in range(500))
     assert spans(many, "w7, w8 and x w499") == spans(many, "w7, w8 ünd x w499") == [(0, 2), (4, 6), (13, 17)]
-    assert _marks(many)[0] == []
+    assert _beginnings(many) == []
