@@ -6,7 +6,7 @@ models: text in, unit vector out with each of --models, beside the first; memory
 query: embed a query and answer a query, inside one process, beside the published LangChain script
 index: index the same chunks, beside the script
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
-cold:  a new process, from its start to the first correct answer, beside the script; a serving worker's memory
+cold:  a new process, from its start to the first correct answer, beside the script
 overload: a server under wrk, with 16 clients beside Flask, and with ten times as many for --repeat seconds;
     then the parts of a search, each with its time of the processor
 workers: a server with 1, 2 and 4 workers: answers, memory shared; and, computed, with 16 at most and a core for each

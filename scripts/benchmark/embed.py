@@ -12,7 +12,7 @@ import numpy as np
 import tokenizers
 
 from benchmark.corpus import read_chunks, texts_of_length
-from benchmark.measure import OtherWork, Row, interleave, ratio, summarise
+from benchmark.measure import OURS, OtherWork, Row, interleave, ratio, summarise
 from benchmark.peers import LangChain, Peer, Pilotlight, SentenceTransformerEager, Setup, TorchCompile, Vectors
 from benchmark.runtimes import OnnxRuntime, OpenVino
 from embedder import EmbedderConfig, Embeddings, cpu
@@ -33,7 +33,6 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 _SETTLE = 0.05  # seconds of a turn that are not counted
 _LONG = 64  # tokens from which a text gets a third of the turns: its time varies less and is longer
-OURS = "Pilotlight"
 REFERENCE = "SentenceTransformer eager fp32"
 BASELINE = "LangChain eager fp32"
 FLOATS = {"fp32", "bf16"}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import traced_server
-from benchmark.load import hammer, watched
+from benchmark.load import hammer, warm
 from benchmark.measure import Row
-from benchmark.serving import Server, running
+from benchmark.serving import Server
 
 CLIENTS = {"alone": 1, "at_16": 16, "at_160": 160}  # by column
 TABLE = "parts of a search: µs of the processor an answer, one worker whose functions are timed"
@@ -25,9 +25,7 @@ def floor(work: Path, script: Path) -> list[Row]:
     line = [sys.executable, str(Path(traced_server.__file__)), "serve", "--index", str(work / "index")]
     line += ["--workers", "1", "--threads", "1", "--queue", str(_QUEUE), "--port", "{port}"]
     rows: dict[str, Row] = {}
-    with running(line) as server:
-        server.await_workers()
-        hammer(server.port, 16, 3, script)  # warms up
+    with warm(line, script) as server:
         for column, clients in CLIENTS.items():
             for name, value in _measure(server, clients, script).items():
                 rows.setdefault(name, {"table": TABLE, "name": name})[column] = value
@@ -38,7 +36,7 @@ def floor(work: Path, script: Path) -> list[Row]:
 
 def _measure(server: Server, clients: int, script: Path) -> Row:
     parts, (user, system) = _report(server)["parts"], server.cpu_seconds()
-    row = watched(server, clients, _SECONDS, script)
+    row = hammer(server, clients, _SECONDS, script)
     after, (user_after, system_after) = _report(server)["parts"], server.cpu_seconds()
 
     def each(seconds: float) -> int:
@@ -60,7 +58,7 @@ def _measure(server: Server, clients: int, script: Path) -> Row:
 def _calls(server: Server, script: Path) -> str:
     """Return how many Python calls a search has, from the application on, and how many of them are of the product."""
     server.get("/parts?calls")
-    done = hammer(server.port, 1, 2, script)["runs"]
+    done = hammer(server, 1, 2, script)["runs"]
     calls = _report(server)["calls"]
     return f"{calls['all'] / done:.0f}, {calls['ours'] / done:.0f}"
 
@@ -76,7 +74,7 @@ def _sample_lock(server: Server, clients: int, script: Path) -> int:
         line = ["py-spy", "record", "--gil", "--format", "raw", "--rate", str(_RATE), "--duration", str(_SECONDS - 2)]
         line += ["--pid", str(server.workers()[0]), "--output", str(samples)]
         with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-            row = hammer(server.port, clients, _SECONDS, script)
+            row = hammer(server, clients, _SECONDS, script)
         stacks = samples.read_text(encoding="utf-8").splitlines()
     held = sum(int(stack.rpartition(" ")[2]) for stack in stacks) / (_RATE * (_SECONDS - 2))  # share of the time
     return round(held * 1e6 / float(row["per_second"]))

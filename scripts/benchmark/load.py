@@ -3,13 +3,14 @@
 import itertools
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from benchmark.measure import Row
-from benchmark.serving import Server
+from benchmark.serving import Server, running
 
 TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
 _RUNS = itertools.count(1)
@@ -43,31 +44,35 @@ def write_script(queries: Sequence[str], path: Path) -> None:
     path.write_text(_SCRIPT.replace("QUERIES", lines), encoding="utf-8")
 
 
-def watched(server: Server, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
-    """Run wrk as `hammer` does; return besides the processor's ms an answer, and the model's texts a run."""
-    cpu_before, batches = sum(server.cpu_seconds()), server.batches()
-    row = hammer(server.port, clients, seconds, script, repeated)
-    row["cpu_ms"] = round((sum(server.cpu_seconds()) - cpu_before) * 1000 / max(1, row["runs"]), 2)
-    texts, runs = (after - before for after, before in zip(server.batches(), batches, strict=True))
-    return row | ({"texts_a_run": round(texts / runs, 2)} if runs else {})
+@contextmanager
+def warm(line: list[str], script: Path, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Start a server as `running` does, and ask it until everything is loaded and compiled."""
+    with running(line, environ) as server:
+        server.await_workers()
+        hammer(server, 16, 3, script)
+        yield server
 
 
-def hammer(port: int, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
+def hammer(server: Server, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
     """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses.
 
-    No query is asked twice, in no run either, but so many `repeated` ones again and again.
+    No query is asked twice, in no run either, but so many `repeated` ones again and again. Rows have besides the
+    processor's ms an answer, and of ours the texts that a run of the model had.
     """
-    address = f"http://127.0.0.1:{port}"
-    line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script), address]
-    line += ["--", str(next(_RUNS) * _MOST_ANSWERS), str(repeated)]
+    line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script)]
+    line += [f"http://127.0.0.1:{server.port}", "--", str(next(_RUNS) * _MOST_ANSWERS), str(repeated)]
+    cpu_before, batches = sum(server.cpu_seconds()), server.batches()
     done = subprocess.run(line, capture_output=True, text=True, check=True)
+    cpu_s = sum(server.cpu_seconds()) - cpu_before
+    texts, runs = (after - before for after, before in zip(server.batches(), batches, strict=True))
     found: dict[str, Any] = json.loads(done.stderr)
-    answered = found["statuses"].get("200", 0)
-    others = sum(count for status, count in found["statuses"].items() if status not in ("200", "503"))
+    answers, answered = sum(found["statuses"].values()), found["statuses"].get("200", 0)
     return {
         "per_second": round(answered / found["seconds"], 1),
         **{key: round(found[key], 2) for key in TIMES},
-        "runs": sum(found["statuses"].values()),
-        "failed": others + found["broken"],
+        "cpu_ms": round(cpu_s * 1000 / max(1, answers), 2),
+        **({"texts_a_run": round(texts / runs, 2)} if runs else {}),
+        "runs": answers,
+        "failed": answers - answered - found["statuses"].get("503", 0) + found["broken"],
         "statuses": found["statuses"],
     }

@@ -16,9 +16,9 @@ import numpy as np
 
 from benchmark.corpus import read_chunks, short_passages, write_folder
 from benchmark.floor import floor
-from benchmark.load import TIMES, hammer, watched, write_script
+from benchmark.load import TIMES, hammer, warm, write_script
 from benchmark.measure import OURS, Row
-from benchmark.serving import Server, running
+from benchmark.serving import Server
 from embedder import Embeddings, cpu
 from embedder.config import locate
 from indexer.config import BuildConfig
@@ -36,17 +36,14 @@ CAPACITY_S = 5  # a turn
 REPEATED = 30  # queries
 DEADLINE_S = 2.0
 _BASELINE_THREADS = 8  # gunicorn's, as its documentation suggests: 2 to 4 a core
-_OF_OURS = ("cpu_ms", "texts_a_run")
 _PROBE_S = 0.05
 
 
 def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
-    """Measure 16 clients beside Flask, then 160 for so many seconds, with `/livez` and memory beside it; and the parts
-    of a search, see `floor`.
+    """Measure 16 clients beside Flask, one client, repeated queries, 160 clients for so many seconds, and `floor`.
 
     Uses the index in the work folder if there is one. Model, engine and precision are those of the environment. Rows
-    have, beside the common fields, statuses, max_ms and, under overload, livez_p99_ms and rss_mb. Those of ours have
-    the time of the processor of an answer, and the texts of a run of the model.
+    have the fields of `hammer` and, under overload, livez_p99_ms and rss_mb.
     """
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
@@ -56,43 +53,35 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     script = work / "queries.lua"
     servers: dict[str, Server] = {}
     taken: dict[str, list[Row]] = {}
-    what = f"{{}}, {count:,} passages, {ours.precision}"
     with ExitStack() as stack:
         for name, line, environ in contestants(cpu.detect().cores, 1, work, locate(config.model)):
             options = ["--deadline", str(DEADLINE_S)] if name == OURS else []
-            server = stack.enter_context(running([*line, *options], {"PILOTLIGHT_LOG_FORMAT": "text"} | environ))
-            server.await_workers()
-            hammer(server.port, CLIENTS, 3, script)  # warms up
-            servers[name] = server
+            servers[name] = stack.enter_context(warm([*line, *options], script, environ))
         for _ in range(TURNS):  # a server that is not asked costs the others nothing
             for name, server in servers.items():
-                taken.setdefault(name, []).append(watched(server, CLIENTS, CAPACITY_S, script))
-        alone = watched(servers[OURS], 1, CAPACITY_S, script)
-        repeated = [watched(servers[OURS], clients, CAPACITY_S, script, REPEATED) for clients in (CLIENTS, 1)]
-        watch = _Watch(servers[OURS])
-        swamped = watched(servers[OURS], CLIENTS * OVERLOAD, seconds, script)
-        swamped |= watch.end()
-    middle = {name: _middle(runs) for name, runs in taken.items()}
-    theirs = middle[BASELINE]["per_second"]
-    sixteen, lone = what.format(f"{CLIENTS} clients"), what.format("1 client")
-    again = f", {REPEATED} queries again and again"
-    return [
-        *(
-            {"name": sixteen, "contestant": name, **row, "ratio": round(row["per_second"] / theirs, 2)}
+                taken.setdefault(name, []).append(hammer(server, CLIENTS, CAPACITY_S, script))
+        middle = {name: _middle(runs) for name, runs in taken.items()}
+        theirs = middle[BASELINE]["per_second"]
+        rows: list[Row] = [
+            {"name": f"{CLIENTS} clients", "contestant": name, **row, "ratio": round(row["per_second"] / theirs, 2)}
             for name, row in middle.items()
-        ),
-        {"name": lone, "contestant": OURS, **alone},
-        {"name": sixteen + again, "contestant": OURS, **repeated[0]},
-        {"name": lone + again, "contestant": OURS, **repeated[1]},
-        {"name": what.format(f"{CLIENTS * OVERLOAD} clients"), "contestant": OURS, **swamped},
-        *floor(work, script),
-    ]
+        ]
+        for clients, repeated in ((1, 0), (CLIENTS, REPEATED), (1, REPEATED)):
+            what = f"{clients} client{'s' * (clients > 1)}" + f", {REPEATED} queries" * bool(repeated)
+            row = hammer(servers[OURS], clients, CAPACITY_S, script, repeated)
+            rows.append({"name": what, "contestant": OURS, **row})
+        watch = _Watch(servers[OURS])
+        swamped = hammer(servers[OURS], CLIENTS * OVERLOAD, seconds, script)
+        rows.append({"name": f"{CLIENTS * OVERLOAD} clients", "contestant": OURS, **swamped, **watch.end()})
+    for row in rows:
+        row["name"] += f", {count:,} passages, {ours.precision}"
+    return rows + floor(work, script)
 
 
 def _middle(runs: list[Row]) -> Row:
     """Return the medians of some runs, and their sums where something is counted."""
-    medians = {key: statistics.median(run[key] for run in runs) for key in ("per_second", *TIMES)}
-    medians |= {key: statistics.median(run[key] for run in runs) for key in _OF_OURS if key in runs[0]}
+    measured = [key for key in ("per_second", *TIMES, "cpu_ms", "texts_a_run") if key in runs[0]]
+    medians = {key: statistics.median(run[key] for run in runs) for key in measured}
     counts = {key: sum(run[key] for run in runs) for key in ("runs", "failed")}
     return {**medians, **counts, "statuses": dict(sum((Counter(run["statuses"]) for run in runs), Counter[str]()))}
 
@@ -142,7 +131,8 @@ def write_baseline(work: Path) -> list[str]:
 def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """Give name, command line and environment of each server."""
     ours = [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(work / "index")]
-    yield OURS, [*ours, "--workers", str(workers), "--threads", str(threads), "--port", "{port}"], {}
+    ours += ["--workers", str(workers), "--threads", str(threads), "--log-format", "text", "--port", "{port}"]
+    yield OURS, ours, {}
     theirs = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--workers", str(workers)]
     theirs += ["--threads", str(_BASELINE_THREADS), "--keep-alive", "15", "--timeout", "120", "--log-level", "error"]
     theirs += ["--chdir", str(Path(__file__).parent), "flask_baseline:app", "--bind", "127.0.0.1:{port}"]

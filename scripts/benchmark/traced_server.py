@@ -112,35 +112,31 @@ def trace() -> None:
                     setattr(other, name, wrapped)
 
 
-class Reporter:
-    """The application, and what was measured at /parts."""
+def reporting(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    """Return an application that also says at /parts what was measured."""
+    calls: Counter[str] = Counter()
+    counts = False
 
-    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
-        self._app = app
-        self._counts = False
-        self._calls: Counter[str] = Counter()
+    def count(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename != __file__:
+            calls["all"] += 1
+            calls["ours"] += frame.f_globals.get("__name__", "").partition(".")[0] in OURS
 
-    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request."""
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        nonlocal counts
         if environ["PATH_INFO"] != "/parts":
-            if not self._counts:
-                return self._app(environ, start_response)
-            sys.setprofile(self._count)
+            sys.setprofile(count if counts else None)
             try:
-                return self._app(environ, start_response)
+                return app(environ, start_response)
             finally:
                 sys.setprofile(None)
-        self._counts = environ["QUERY_STRING"] == "calls"
+        counts = environ["QUERY_STRING"] == "calls"
         totals = list(_Thread.every)  # a thread may begin meanwhile
         sums = {part: [sum(each[part][i] for each in totals) for i in (0, 1)] for part in PARTS}
-        body = json.dumps({"parts": sums, "calls": self._calls}).encode()
-        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
-        return [body]
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps({"parts": sums, "calls": calls}).encode()]
 
-    def _count(self, frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename != __file__:
-            self._calls["all"] += 1
-            self._calls["ours"] += frame.f_globals.get("__name__", "").partition(".")[0] in OURS
+    return answer
 
 
 def main() -> None:
@@ -152,7 +148,7 @@ def main() -> None:
 
     def application() -> Any:
         made = make()
-        made.wsgi_app = Reporter(made.wsgi_app)  # type: ignore[method-assign]
+        made.wsgi_app = reporting(made.wsgi_app)  # type: ignore[method-assign]
         return made
 
     app.application = application  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmark import langchain_script, scale
 from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
-from benchmark.measure import Row, interleave, ratio, summarise
+from benchmark.measure import OURS, Row, interleave, ratio, summarise
 from benchmark.overload import overload
 from benchmark.serving import serving
 from benchmark.workers import workers
@@ -25,8 +25,6 @@ from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 
 BASELINE = "LangChain script"
-OURS = "Pilotlight"
-_WARM_ROUNDS = 25  # of all queries, before a worker's memory is read
 
 
 def _rows(name: str, seconds: dict[str, list[float]], **extra: Any) -> list[Row]:
@@ -76,7 +74,7 @@ def index(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
 
 
 def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
-    """A new process from its start to the first correct answer, and what a serving worker then holds in memory.
+    """A new process from its start to the first correct answer.
 
     The index has `chunks` short passages, spliced of real ones where the source has too few.
     """
@@ -99,34 +97,21 @@ def cold(source: Path, chunks: int, repeat: int, work: Path) -> list[Row]:
         if wanted[:60] not in " ".join(answer.split()):
             raise RuntimeError(f"{who} gave a wrong answer: {answer[:200]}")
 
-    memory: list[tuple[float, float]] = []
-
     def serve(question: str) -> Callable[[], None]:
         stack = ExitStack()
         try:
-            server = stack.enter_context(serving(work / "index"))
-            check("the server", server.first_answer(question))
+            check("the server", stack.enter_context(serving(work / "index")).first_answer(question))
         except BaseException:
             stack.close()
             raise
-
-        def stop() -> None:
-            for text in QUERIES * _WARM_ROUNDS:
-                server.ask(text)
-            memory.extend(server.workers_memory())
-            stack.close()
-
-        return stop
+        return stack.close
 
     contestants: dict[str, Callable[[Any], object]] = {
         BASELINE: lambda text: run([*script, text]),
         f"{OURS} search": lambda text: run([*command, text]),
         f"{OURS} serve": serve,
     }
-    seconds = interleave(contestants, [wanted], repeat)
-    rss, pss = (round(max(sizes)) for sizes in zip(*memory, strict=True))
-    used = {"name": f"memory of a serving worker, {len(texts)} chunks", "contestant": f"{OURS} serve"}
-    return [*_rows("process start to first correct answer", seconds), used | {"rss_mb": rss, "pss_mb": pss}]
+    return _rows("process start to first correct answer", interleave(contestants, [wanted], repeat))
 
 
 def _quiet() -> Any:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmark.load import hammer, watched
+from benchmark.load import hammer, warm
 from benchmark.measure import OURS, Row
 from benchmark.overload import contestants, ready_index
-from benchmark.serving import mapped_megabytes, megabytes, running
+from benchmark.serving import mapped_megabytes, megabytes
 from benchmark.simulation import Worker, simulate_all
 from embedder import Embeddings, cpu
 from embedder.config import locate
@@ -38,13 +38,12 @@ def workers(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     alone, beside = (run_times(queries, processes) for processes in (1, 2))
     cores, folder = cpu.detect().cores, locate(config.model)
     rows: list[Row] = []
+    script = work / "queries.lua"
     for count in MEASURED:
         _, line, environ = next(contestants(count, 1, work, folder))
-        with running([*line, "--queue", str(_QUEUE)], {"PILOTLIGHT_LOG_FORMAT": "text"} | environ) as server:
-            server.await_workers()
-            hammer(server.port, CLIENTS[0], 3, work / "queries.lua")  # warms up
+        with warm([*line, "--queue", str(_QUEUE)], script, environ) as server:
             for clients in CLIENTS:
-                row = watched(server, clients, seconds, work / "queries.lua")
+                row = hammer(server, clients, seconds, script)
                 rows.append({"name": _name(count, clients), "contestant": OURS, **row})
             rows[-2] |= memory([server.process.pid, *server.workers()])
     texts = rows[0]["texts_a_run"]
