@@ -100,6 +100,23 @@ def test_a_part_has_its_time_without_that_of_the_parts_within_it(monkeypatch):
     assert (totals["server"], totals["fusion"]) == ([1, 80], [2, 21])
 
 
+def test_parts_and_python_calls_are_reported_beside_the_application():
+    traced = module("traced_server")
+    ask = traced.reporting(lambda environ, start_response: [environ["PATH_INFO"].encode()])
+
+    def get(path, query=""):
+        return b"".join(ask({"PATH_INFO": path, "QUERY_STRING": query}, lambda status, headers: None))
+
+    assert [get("/search") for _ in range(2)] == [b"/search"] * 2
+    assert json.loads(get("/parts", "calls"))["calls"] == {}
+    assert get("/search") == b"/search"
+    report = json.loads(get("/parts"))
+    assert report["calls"] == {"all": 1, "ours": 0}
+    assert report["parts"].keys() == traced.PARTS.keys()
+    assert get("/search") == b"/search"
+    assert json.loads(get("/parts"))["calls"] == report["calls"]
+
+
 def test_tables_of_different_measurements_stand_apart():
     rows = [*ROWS, {"table": "parts", "name": "fusion", "alone": 20}]
     text = module("measure").as_text(rows, {})

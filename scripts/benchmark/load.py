@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,6 +48,8 @@ def write_script(queries: Sequence[str], path: Path) -> None:
 @contextmanager
 def warm(line: list[str], script: Path, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
     """Start a server as `running` does, and ask it until everything is loaded and compiled."""
+    if shutil.which("wrk") is None:
+        raise RuntimeError("wrk is not installed: apt-get install wrk")
     with running(line, environ) as server:
         server.await_workers()
         hammer(server, 16, 3, script)

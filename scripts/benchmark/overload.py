@@ -1,7 +1,6 @@
 """A server under wrk: what it can do, and what becomes of ten times that. Needs the program wrk."""
 
 import json
-import shutil
 import statistics
 import sys
 import threading
@@ -45,8 +44,6 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     Uses the index in the work folder if there is one. Model, engine and precision are those of the environment. Rows
     have the fields of `hammer` and, under overload, livez_p99_ms and rss_mb.
     """
-    if shutil.which("wrk") is None:
-        raise RuntimeError("wrk is not installed: apt-get install wrk")
     config = load().embedder_config()
     ours = Embeddings(config)
     count, _ = ready_index(source, chunks, work, ours)
