@@ -152,6 +152,7 @@ def close_app(app: Flask | None) -> None:
     if app is None:
         return
     app.extensions["retriever"].close()
+    app.extensions["metrics"].settle()
     app.extensions["stop_tracing"]()
     if recorder := app.extensions["insights"]:
         recorder.close()

@@ -8,7 +8,9 @@ import logging
 import os
 import re
 import secrets
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,6 +38,7 @@ SECONDS = (
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
 BATCH_TEXTS = (1, 2, 4, 8, 16, 32)
+MOST_NOTED = 100  # counts, those of about six searches
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
 REQUEST_ID = "X-Request-Id"
@@ -49,7 +52,10 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]  # which file
 
 
 class Metrics:
-    """The counters of one application; safe to use from several threads."""
+    """The counters of one application; safe to use from several threads.
+
+    It is noted first, and counted soon: the client counts under one lock, at which the threads of requests would queue.
+    """
 
     def __init__(self, status: Status) -> None:
         registry = self._collected = CollectorRegistry()
@@ -78,38 +84,57 @@ class Metrics:
         self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **own)
         self._child = cache(lambda metric, *labels: metric.labels(*labels))  # the client looks it up in more calls
         self._collected.register(_StateCollector(status))
+        self._noted: deque[tuple[Callable[[float], object], float]] = deque()
+        self._settling = threading.Lock()
+
+    def settle(self, *, wait: bool = False) -> None:
+        """Count what is noted; if another thread does so already, return, or wait until it has."""
+        if self._settling.acquire(blocking=wait):
+            try:
+                while self._noted:
+                    count, value = self._noted.popleft()
+                    count(value)
+            finally:
+                self._settling.release()
+
+    def note(self, count: Callable[[float], object], value: float = 1) -> None:
+        """Have a function of a counter called with a value, soon."""
+        self._noted.append((count, value))
 
     def searched(self, answer: Answer, mode: str, collection: str) -> None:
         """Count one search that was answered."""
         for stage in STAGES:
             if milliseconds := answer.took_ms.get(stage):
-                self._child(self._stages, stage, mode, collection).observe(milliseconds / 1000)
+                self.note(self._child(self._stages, stage, mode, collection).observe, milliseconds / 1000)
 
     def batch(self, texts: int, waiting: int) -> None:
         """Count one run of the model, as `QueryBatcher` tells it."""
-        self._batch.observe(texts)
-        self._queue.set(waiting)
+        self.note(self._batch.observe, texts)
+        self.note(self._queue.set, waiting)
 
     def looked_up(self, kind: str, found: bool) -> None:
         """Count a lookup in the cache of queries, as `QueryCache` tells it."""
-        self._child(self._lookups, kind, "hit" if found else "miss").inc()
+        self.note(self._child(self._lookups, kind, "hit" if found else "miss").inc)
 
     def recorded(self, outcome: str, number: int) -> None:
         """Count searches that were written, or could not be, as `Recorder` tells it."""
-        self._child(self._insights, outcome).inc(number)
+        self.note(self._child(self._insights, outcome).inc, number)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer."""
         method = method if method in METHODS else "OTHER"  # a client may send any word
-        self._child(self._requests, method, route, str(status)).inc()
-        self._child(self._seconds, route).observe(seconds)
+        self.note(self._child(self._requests, method, route, str(status)).inc)
+        self.note(self._child(self._seconds, route).observe, seconds)
+        if len(self._noted) > MOST_NOTED:
+            self.settle()
 
     def refuse(self, reason: str) -> None:
         """Count a request that is turned away."""
-        self._child(self._refused, reason).inc()
+        self.note(self._child(self._refused, reason).inc)
 
     def text(self) -> bytes:
         """Return everything in the Prometheus text format."""
+        self.settle(wait=True)
         return exposition.generate_latest(self._collected)
 
 
@@ -161,7 +186,7 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
     def begin() -> None:
         given = this_request().environ.get(_REQUEST_ID, "")
         g.seen = Seen(given if _SANE_ID.fullmatch(given) else secrets.token_hex(8))
-        counted.in_progress.inc()
+        counted.note(counted.in_progress.inc)
 
     def end(response: Response) -> Response:
         seen, asked = g.seen, this_request()
@@ -174,7 +199,7 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
 
     def leave(error: BaseException | None) -> None:
         if "seen" in g:  # not in a context that a test makes
-            counted.in_progress.dec()
+            counted.note(counted.in_progress.dec)
 
     app.before_request(begin)
     app.after_request(end)

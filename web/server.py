@@ -62,6 +62,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def notify(self) -> None:
         """Give a sign of life, about once a second."""
         super().notify()
+        self.wsgi.extensions["metrics"].settle()
         if self.wsgi.extensions["retriever"].ready:
             READY.set()
 
