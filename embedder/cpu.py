@@ -49,6 +49,7 @@ ARM_ISAS = {
 }
 GENERIC = "generic"
 BF16_ISAS = frozenset({"amx", "avx512_bf16", "neon_mmla"})
+INT8_ISAS = BF16_ISAS | {"avx512_vnni", "avx_vnni", "neon_dot"}
 # Intel runs vdpbf16ps slower than fp32 multiply-adds: 53 against 88 GMAC/s a core of a Xeon with AMX. AMD does not,
 # and SSE4A, which only AMD has, tells them apart. Without it the set can be asked for, and is not chosen.
 _CHOSEN_WITH = {"avx512_bf16": frozenset({"sse4a"})}
@@ -96,6 +97,11 @@ class Cpu:
     def has_bf16(self) -> bool:
         """Whether bf16 products run in hardware, and faster than fp32."""
         return self.isa in BF16_ISAS
+
+    @property
+    def has_int8(self) -> bool:
+        """Whether dot products of 8-bit integers run in hardware."""
+        return self.isa in INT8_ISAS
 
 
 def isas_of(machine: str, features: Set[str]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Embedder:
         self.is_multilingual = self.spec.is_multilingual
         self.max_length = self.spec.max_length  # in tokens, special tokens included; longer texts are truncated
         self._tokenizer = Tokenizer(self.spec)
-        self._engine = start_engine(self.plan, lambda: self.model)
+        self._query_engine = start_engine(self.plan.queries, lambda: self.model)
 
     @property
     def fingerprint(self) -> dict[str, Any]:
@@ -65,14 +65,20 @@ class Embedder:
 
         return load_module(self.spec, self.precision)
 
+    @cached_property
+    def _document_engine(self) -> "NativeEngine | TorchEngine":
+        """The engine of documents, loaded when the first is embedded if it is not also that of queries."""
+        return self._query_engine if self.plan.queries is self.plan else start_engine(self.plan)
+
     def twin(self) -> "Embedder":
         """Return the same model with threads of its own, for texts that can wait: others need not wait for them.
 
         torch has its threads for all of a process, so its engines are shared.
         """
         twin = copy.copy(self)
-        if isinstance(self._engine, NativeEngine):
-            twin._engine = self._engine.twin()
+        if isinstance(self._query_engine, NativeEngine):
+            twin._query_engine = self._query_engine.twin()
+            twin.__dict__.pop("_document_engine", None)
         return twin
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
@@ -102,24 +108,28 @@ class Embedder:
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
         """Embed texts; returns float32 (n, dim), in the order given. Raises as `tokenize` and `encode_ids` do."""
-        return self.encode_ids(self.tokenize(texts, role=role))[0]
+        return self.encode_ids(self.tokenize(texts, role=role), role=role)[0]
 
-    def encode_ids(self, rows: Sequence[list[int]], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
+    def encode_ids(
+        self, rows: Sequence[list[int]], *, role: Role = "document", tokens: bool = False
+    ) -> tuple[Floats, list[Floats]]:
         """Embed texts by their token ids: vectors, float32 (n, dim), and of each its tokens, if they are wanted.
 
-        Tokens have unit length, float32 (tokens, width). Raises EmbedderError if the model gives NaN or infinity.
+        The role chooses the precision. Tokens have unit length, float32 (tokens, width). Raises EmbedderError if the
+        model gives NaN or infinity.
         """
         if not rows:
             return np.empty((0, self.dimension), dtype=np.float32), []
+        engine = self._query_engine if role == "query" else self._document_engine
         if not tokens:
-            return finite(self._engine.encode(rows), self.spec.name), []
-        vectors, states = self._engine.encode_tokens(rows)
+            return finite(engine.encode(rows), self.spec.name), []
+        vectors, states = engine.encode_tokens(rows)
         return finite(vectors, self.spec.name), [unit(own) for own in states]
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, each as one vector and as one for each of its tokens, in one pass. Raises as `encode` does."""
         made = [self.tokenize_query(text) for text in texts]
-        vectors, tokens = self.encode_ids([each.ids for each in made], tokens=True)
+        vectors, tokens = self.encode_ids([each.ids for each in made], role="query", tokens=True)
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
@@ -132,7 +142,7 @@ class Embedder:
         start = 0
         for _, group in groupby(groups):
             stop = start + len(list(group))
-            vectors[start:stop], states = self._engine.encode_tokens(rows[start:stop])
+            vectors[start:stop], states = self._document_engine.encode_tokens(rows[start:stop])
             signs += [to_signs(state) for state in states]
             start = stop
         return DocumentTokens(finite(vectors, self.spec.name), np.concatenate(signs), counts)
@@ -141,7 +151,7 @@ class Embedder:
         self, query: Floats, signs: Signs, starts: npt.NDArray[np.int64], counts: npt.NDArray[np.int32]
     ) -> Floats:
         """Score passages by their tokens, float32 (n,); see `late_interaction.maxsim`."""
-        return self._engine.maxsim(query, signs, starts, counts)
+        return self._query_engine.maxsim(query, signs, starts, counts)
 
     def embed_query(self, text: str) -> list[float]:
         """Embed one query with the model's query prompt; returns `dim` floats."""

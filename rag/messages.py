@@ -425,6 +425,7 @@ class Status(CollectionStatus, kw_only=True):
     collections: list[CollectionStatus] = []
     engine: str | None = None
     precision: str | None = None
+    query_precision: str | None = None
     dimension: Count | None = None
     rerank_model: str | None = None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from embedder.config import ENGINES, PACKAGED, PRECISIONS, EmbedderConfig, default_folder
+from embedder.config import ENGINES, PACKAGED, PRECISIONS, QUERY_PRECISIONS, EmbedderConfig, default_folder
 from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, patterns
 from indexer.errors import plain
 from indexer.generation.manifest import INSIGHTS, KEYS, collection_dir
@@ -128,6 +128,12 @@ class Settings:
     )
     precision: str = setting(
         "auto", "precision of the model; auto = bf16 if the CPU has it in hardware, else fp32", choices=PRECISIONS
+    )
+    query_precision: str = setting(
+        "auto",
+        "precision of queries; same = that of the index; auto = int8 with models of up to 384 dimensions a token that "
+        "know the languages of the index, if the CPU has it in hardware (native engine), else same",
+        choices=QUERY_PRECISIONS,
     )
     threads: int = setting(
         0,
@@ -269,6 +275,7 @@ class Settings:
             document_prompt=self.document_prompt,
             engine=self.engine,
             precision=self.precision,
+            query_precision=self.query_precision,
             threads=self.threads,
             cache_dir=self.cache,
         )

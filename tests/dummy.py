@@ -65,7 +65,7 @@ class DummyEmbedder:
 
     def encode_query_tokens(self, texts: Sequence[str]) -> list[QueryTokens]:
         made = [self.tokenize_query(text) for text in texts]
-        vectors, tokens = self.encode_ids([each.ids for each in made], tokens=True)
+        vectors, tokens = self.encode_ids([each.ids for each in made], role="query", tokens=True)
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
 
     def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
@@ -80,9 +80,11 @@ class DummyEmbedder:
         return unit(np.array(made, np.float32).reshape(-1, self._dimension))
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
-        return self.encode_ids(self.tokenize(texts, role=role))[0]
+        return self.encode_ids(self.tokenize(texts, role=role), role=role)[0]
 
-    def encode_ids(self, rows: Sequence[Sequence[Any]], *, tokens: bool = False) -> tuple[Floats, list[Floats]]:
+    def encode_ids(
+        self, rows: Sequence[Sequence[Any]], *, role: Role = "document", tokens: bool = False
+    ) -> tuple[Floats, list[Floats]]:
         vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
         for vector, row in zip(vectors, rows, strict=True):
             for word, count in Counter(row[1:-1]).items():

@@ -149,7 +149,7 @@ class _StateCollector(Collector):
         status = self._status()
         yield _gauge("ready", "Whether the server is ready.", {(): bool(status.get("ready"))})
         build = {"version": metadata.version("pilotlight")}
-        build |= {name: str(status.get(name, "")) for name in ("model", "engine", "precision")}
+        build |= {name: str(status.get(name, "")) for name in ("model", "engine", "precision", "query_precision")}
         yield _gauge("build_info", "What is running.", {tuple(build.values()): 1}, *build)
         served = {each["name"]: each for each in status.get("collections", ()) if each.get("generation")}
         info = {(name, each["generation"]): 1 for name, each in served.items()}

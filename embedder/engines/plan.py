@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from embedder import cpu
-from embedder.config import ENGINES, PRECISIONS, EmbedderConfig, locate
+from embedder.config import ENGINES, PRECISIONS, QUERY_PRECISIONS, EmbedderConfig, locate
 from embedder.engines import native as kernel
 from embedder.engines.library import architecture, sources_digest
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
@@ -16,6 +16,7 @@ from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
 RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 AOT_FILE = "model.pt2"  # of an `aot` package
+_MEASURED = 384  # dimensions of a token, up to which queries in int8 found as much; only BERT's family was measured
 _PROMPTS = ("query_prompt", "document_prompt")
 
 
@@ -57,6 +58,7 @@ class Plan:
         if self.precision == "int8" and self.engine != "native":
             why = f", which does not run {self.spec.name}, as {self.obstacle}" if self.obstacle else ""
             raise PrecisionError(f"int8 needs the engine native{why}: choose the precision fp32 or bf16")
+        self.queries = self._plan_queries()  # the plan by which queries are embedded, often this one
 
     @property
     def isa(self) -> str:
@@ -91,6 +93,23 @@ class Plan:
     def obstacle(self) -> str:
         """What keeps the native engine from running the model here; empty if nothing does."""
         return kernel.obstacle(self.spec, self.precision, cpu.detect().isa)
+
+    def _plan_queries(self) -> "Plan":
+        """Return this plan, or the one in int8 for queries whose vectors are compared with those of this plan."""
+        wanted, here = self.config.query_precision, cpu.detect()
+        if wanted not in QUERY_PRECISIONS:
+            raise PrecisionError(f"no query precision {wanted!r}: one of {', '.join(QUERY_PRECISIONS)}")
+        if wanted == "same" or self.precision == "int8":
+            return self
+        obstacle, shape = kernel.obstacle(self.spec, "int8", here.isa), self.spec.shape
+        is_possible = self.engine == "native" and not obstacle
+        is_measured = shape is not None and shape.hidden <= _MEASURED and not shape.modern
+        if is_possible and (wanted == "int8" or (here.has_int8 and is_measured)):
+            return Plan(replace(self.config, precision="int8", query_precision="same"))
+        if wanted == "int8":
+            why = f", which does not run {self.spec.name}, as {obstacle}" if obstacle else ""
+            raise PrecisionError(f"queries in int8 need the engine native{why}: choose the query precision same")
+        return self
 
     def _engine(self) -> str:
         obstacle = self.obstacle

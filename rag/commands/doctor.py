@@ -93,6 +93,7 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
     if find_compiler() is None and (plan.engine == "compile" if key is None else needs_compiler(key)):
         warnings.append("there is no C++ compiler: apt-get install g++")
     facts = {name: getattr(plan, name) for name in ("engine", "precision", "threads")}
+    facts |= {"query_precision": plan.queries.precision} if not plan.config.pairs else {}
     return {"model": plan.spec.name, "folder": str(plan.spec.folder), "dimension": plan.spec.dimension} | facts
 
 

@@ -79,7 +79,7 @@ def export(settings: Settings, *, file: Path, generation: str | None, jsonl: boo
     return report, f"wrote {content} {manifest.id} to {file}, {size / 1e6:,.1f} MB"
 
 
-@verb("index", "keep_generations", "embedder", without=("threads",))
+@verb("index", "keep_generations", "embedder", without=("threads", "query_precision"))
 @click.argument("file", type=PATH, help="an archive written by export")
 def import_(settings: Settings, *, file: Path) -> Result:
     """Publish the generation that an archive holds; say so if these settings cannot serve it."""

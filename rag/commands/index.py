@@ -12,7 +12,7 @@ from rag.commands.verb import Given, Result, verb
 from rag.settings import Settings
 
 
-@verb("index", "store", "build", "embedder", "crawl", "chunk", "ocr")
+@verb("index", "store", "build", "embedder", "crawl", "chunk", "ocr", without=("query_precision",))
 @click.argument(
     "source",
     nargs=-1,

@@ -179,6 +179,7 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
         cores = settings.threads or 1  # of a task: processes next to each other do not wait for each other
         values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS if setting.group == "embedder"}
         values |= {"threads": cores, "precision": resolve_precision(settings.precision)}
+        values["query_precision"] = "same"  # a node embeds documents alone
         yield Cluster(partial(node_embedder, values), fingerprint, cores)
 
 

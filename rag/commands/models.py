@@ -76,6 +76,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
     """Return the embedder of the settings, to be compiled and loaded only if it is needed."""
     from rag.serving.follower import load_embedder
 
+    settings = dataclasses.replace(settings, query_precision="same")  # it embeds documents alone
     plan = Plan(settings.embedder_config())
 
     def load() -> Any:
@@ -116,29 +117,35 @@ def verifying(plans: Sequence[Plan]) -> Iterator[None]:
 
 
 def as_built(settings: Settings) -> Settings:
-    """Return the settings; where their precision is auto, with that of the index, which `auto` may not be here."""
-    if settings.precision != "auto" or (manifest := _live_manifest(settings)) is None:
-        return settings
-    precision = manifest.fingerprint.get("precision")
-    return dataclasses.replace(settings, precision=precision) if precision in PRECISIONS else settings
+    """Return the settings with what `auto` means for the index: its precision, which `auto` may not be here.
+
+    Queries have it as well where the model does not know a language of a collection: there int8 loses more.
+    """
+    manifests = list(_live_manifests(settings)) if "auto" in (settings.precision, settings.query_precision) else []
+    for manifest in manifests[:1]:
+        precision = manifest.fingerprint.get("precision")
+        if settings.precision == "auto" and precision in PRECISIONS:
+            settings = dataclasses.replace(settings, precision=precision)
+    if settings.query_precision == "auto" and any(manifest.report.get("unknown") for manifest in manifests):
+        settings = dataclasses.replace(settings, query_precision="same")
+    return settings
 
 
 def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
     """Raise FingerprintMismatch if the index was built with another model: all its collections share one."""
-    if manifest := _live_manifest(settings):
+    if manifest := next(_live_manifests(settings), None):
         check_fingerprint(manifest, fingerprint)
 
 
-def _live_manifest(settings: Settings) -> Manifest | None:
-    """Return the manifest of the live generation of the collection, or else of another collection of the index."""
+def _live_manifests(settings: Settings) -> Iterator[Manifest]:
+    """Yield the manifests of the live generations of all collections of the index, first that of the settings'."""
     folders = list_collections(settings.index_dir)
-    for name in (settings.collection, DEFAULT, *folders):
+    for name in dict.fromkeys((settings.collection, DEFAULT, *folders)):
         try:
             if name in folders and (live := live_id(folders[name])):
-                return read_manifest(folders[name] / GENERATIONS / live)
+                yield read_manifest(folders[name] / GENERATIONS / live)
         except IndexerError:  # the one who opens it reports that
             continue
-    return None
 
 
 def prepare(*plans: Plan, quiet: bool = False) -> None:

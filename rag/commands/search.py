@@ -55,7 +55,7 @@ def search(settings: Settings, *, query: Sequence[str], pairs: Sequence[str], **
     """Answer one query, whose words may come one by one; the object is the body of the REST answer."""
     request = SearchRequest(" ".join(query), filter=read_filter(pairs), collection=settings.collection, **options)
     settings = models.as_built(settings)
-    plans = models.plans(settings)
+    plans = [plan.queries for plan in models.plans(settings)]
     with models.verifying(plans):
         from rag.query.results import as_text
         from rag.query.retriever import Retriever
@@ -134,11 +134,15 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, mode: s
         from rag.serving.follower import load_embedder, load_reranker
 
         plan, *others = models.plans(settings)
-        models.prepare(plan, *(others if rerank else []))
+        models.prepare(plan, plan.queries, *(others if rerank else []))
         reranker, tokens = load_reranker(settings) if rerank else None, settings.tokens_wanted
-        found = evaluation.evaluate(dataset, load_embedder(settings), mode=mode, tokens=tokens, reranker=reranker)
-        found |= {"precision": plan.precision, "engine": plan.engine}
-    return found, "\n".join(f"{name:>12}  {value}" for name, value in found.items())
+        embedder = load_embedder(settings)
+        if settings.query_precision == "auto" and not evaluation.knows_language(dataset, embedder):
+            embedder = load_embedder(dataclasses.replace(settings, query_precision="same"))  # as `as_built` does
+        found = evaluation.evaluate(dataset, embedder, mode=mode, tokens=tokens, reranker=reranker)
+        queries = embedder.plan.queries.precision
+        found |= {"precision": plan.precision, "query_precision": queries, "engine": plan.engine}
+    return found, "\n".join(f"{name:>15}  {value}" for name, value in found.items())
 
 
 def _evaluation(verb: str) -> Any:
@@ -189,7 +193,7 @@ def _search_index(
     store = models.published_store(settings)
     settings = models.as_built(settings)
     plan, *_ = models.plans(settings)
-    models.prepare(plan)
+    models.prepare(plan.queries)
     embedder = load_embedder(settings)
     searched = []
     with closing(store):
@@ -211,6 +215,7 @@ def _search_index(
                     "documents": generation.manifest.counts.documents,
                     "model": settings.model,
                     "precision": plan.precision,
+                    "query_precision": plan.queries.precision,
                     "mode": side.mode,
                     "missing": len(missing(retriever, judgements)),
                 }

@@ -40,8 +40,8 @@ def serve(settings: Settings) -> Result | None:
     if settings.answer_url:
         Endpoint.of(settings)  # says what is wrong with it
     settings = models.as_built(settings)
-    plans = models.plans(settings)
-    plan = plans[0]
+    plan, *others = models.plans(settings)
+    plans = [plan, plan.queries, *others]
     with models.verifying(plans):
         from rag.serving.store_access import check_servable
     # In a process of its own: what libraries open does not survive the fork of the workers.
@@ -55,7 +55,11 @@ def serve(settings: Settings) -> Result | None:
         sys.exit(2)  # it has said why
     models.prepare(*plans)  # compiles once, here, and not in every worker
     settings = share_cores(settings, plan.engine, cpu.detect().cores)
-    settings = dataclasses.replace(settings, engine=plan.engine, precision=plan.precision)  # not auto, in its status
+    query_precision = "same" if plan.queries is plan else plan.queries.precision
+    # not auto, in its status
+    settings = dataclasses.replace(
+        settings, engine=plan.engine, precision=plan.precision, query_precision=query_precision
+    )
     os.environ.update(settings.as_environment())
     become_server()
 
@@ -107,7 +111,7 @@ def mcp(settings: Settings, *, server: str | None) -> None:
             if not settings.store:
                 models.published(settings)
             settings = models.as_built(settings)
-            models.prepare(*models.plans(settings))
+            models.prepare(*(plan.queries for plan in models.plans(settings)))
             retriever = LiveRetriever(settings)
             retriever.start()
             stack.callback(retriever.close)

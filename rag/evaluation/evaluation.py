@@ -25,7 +25,7 @@ from scipy.stats import permutation_test
 from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import CrossEncoder, Embedder, encode_documents
 from indexer.generation.documents import document_id
-from indexer.generation.languages import SAMPLE, measure_languages
+from indexer.generation.languages import SAMPLE, measure_languages, unknown_languages
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import is_generation_id
@@ -148,6 +148,13 @@ def evaluate(
         **({"tokens": tokens} if mode != "lexical" else {}),
         **({"reranker": reranker.name} if reranker else {}),
     }
+
+
+def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
+    """Return whether a model knows what the documents are written in, as a build would tell."""
+    texts = list(dataset.corpus.values())
+    sample = texts[:: max(1, len(texts) // SAMPLE)]
+    return not unknown_languages(measure_languages([(None, len(texts), sample)], embedder.count_broken), "")
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
@@ -331,7 +338,8 @@ def as_text(found: dict[str, Any]) -> str:
     for name in ("a", "b"):
         side = found[name]
         facts = [side["generation"]] if side.get("generation", side["side"]) != side["side"] else []
-        facts += [f"{side['documents']:,} documents", f"{side['model']} ({side['precision']})", side["mode"]]
+        model = f"{side['model']} ({side['precision']}, queries {side['query_precision']})"
+        facts += [f"{side['documents']:,} documents", model, side["mode"]]
         lines.append(f"{name.upper()}  {side['side']}: {', '.join(facts)}")
         if absent := side.get("missing"):
             missing.append(f"{name.upper()} does not have {absent:,} of the documents that are judged relevant")

@@ -45,6 +45,7 @@ class _Ticket(Struct, eq=False):
     """The texts of one call, and what became of them. A struct is made without a call in Python."""
 
     rows: Sequence[list[int]]  # token ids of each text
+    role: Role
     with_tokens: bool
     end: float  # when its thread stops waiting
     wakeup: "threading.Lock"  # held while its thread waits: until it is settled, or is to lead a run
@@ -120,11 +121,11 @@ class QueryBatcher:
 
         Raises DeadlinePassed if their turn has not come by the deadline, and what the embedder raises for one of them.
         """
-        return self._run(self.embedder.tokenize(texts, role=role), False).vectors
+        return self._run(self.embedder.tokenize(texts, role=role), role, False).vectors
 
     def encode_tokens(self, queries: Sequence[TokenizedText]) -> list[QueryTokens]:
         """Embed queries with their tokens, in one run. Raises as `encode` does."""
-        ticket = self._run([query.ids for query in queries], True)
+        ticket = self._run([query.ids for query in queries], "query", True)
         made = zip(ticket.vectors, ticket.tokens, queries, strict=True)
         return [QueryTokens(vector, tokens, query.broken) for vector, tokens, query in made]
 
@@ -133,15 +134,15 @@ class QueryBatcher:
         known: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
         if known is None:
             ids, broken = self.embedder.tokenize_query(query)
-            ticket = self._run([ids], with_tokens)
+            ticket = self._run([ids], "query", with_tokens)
             # a copy, as it would hold the vectors of the whole run in memory
             known = QueryTokens(ticket.vectors[0].copy(), ticket.tokens[0] if with_tokens else _NOTHING, broken)
             self._cache.put(known, known.vector.nbytes + known.tokens.nbytes, "vectors", query, with_tokens)
         return known
 
-    def _run(self, rows: Sequence[list[int]], with_tokens: bool) -> _Ticket:
+    def _run(self, rows: Sequence[list[int]], role: Role, with_tokens: bool) -> _Ticket:
         """Embed texts by their token ids, alone or with others; return them settled."""
-        ticket = _Ticket(rows, with_tokens, deadline.end(), threading.Lock())
+        ticket = _Ticket(rows, role, with_tokens, deadline.end(), threading.Lock())
         if time.monotonic() >= ticket.end:
             raise DeadlinePassed
         with self._lock:
@@ -181,7 +182,7 @@ class QueryBatcher:
         return batch
 
     def _take(self, now: float) -> list[_Ticket]:
-        """Take the calls that wait, oldest first, as far as the limits go; the first always. The lock is held."""
+        """Take the calls that wait, oldest first, as far as limits and role go; the first always. The lock is held."""
         batch: list[_Ticket] = []
         texts = tokens = 0
         while self._waiting:
@@ -189,7 +190,7 @@ class QueryBatcher:
             if ticket.end > now:  # its thread has not gone yet
                 texts += len(ticket.rows)
                 tokens += sum(map(len, ticket.rows))
-                if batch and (texts > MAX_TEXTS or tokens > MAX_TOKENS):
+                if batch and (texts > MAX_TEXTS or tokens > MAX_TOKENS or ticket.role != batch[0].role):
                     break
                 batch.append(ticket)
             self._waiting.popleft()
@@ -202,7 +203,7 @@ class QueryBatcher:
         for ticket in others:
             rows, with_tokens = [*rows, *ticket.rows], with_tokens or ticket.with_tokens
         try:
-            vectors, tokens = self.embedder.encode_ids(rows, tokens=with_tokens)
+            vectors, tokens = self.embedder.encode_ids(rows, role=first.role, tokens=with_tokens)
         except Exception as error:  # noqa: BLE001 - it is raised again by the caller whose text it is
             if others:
                 for ticket in batch:

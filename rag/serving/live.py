@@ -58,6 +58,7 @@ class LiveRetriever(Follower):
             "model": settings.model,
             "engine": plan.engine if plan else settings.engine,
             "precision": plan.precision if plan else settings.precision,
+            "query_precision": plan.queries.precision if plan else settings.query_precision,
             **({"dimension": model.embedder.dimension} if model else {}),
             **({"rerank_model": settings.rerank_model} if settings.rerank_model else {}),
             **(first.facts() if DEFAULT in collections else {}),

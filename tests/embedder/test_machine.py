@@ -145,6 +145,7 @@ def test_a_poorer_set_can_be_forced_on_our_kernels(
     else:
         found = cpu.detect.__wrapped__()
         assert (found.isa, found.torch_isa, found.has_bf16) == (isa, torch_isa, isa == "neon_mmla")
+        assert found.has_int8 == (isa == "neon_mmla")
 
 
 def test_what_torch_is_told_never_overrides_the_user():

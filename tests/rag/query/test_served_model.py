@@ -35,7 +35,7 @@ class Gated(DummyEmbedder):
         self.gate = threading.Semaphore(0)
         self.bad = set(bad)
 
-    def encode_ids(self, rows, *, tokens=False):
+    def encode_ids(self, rows, **options):
         texts = texts_of(rows)
         self.runs.append(texts)
         self.started.put(texts)
@@ -43,7 +43,7 @@ class Gated(DummyEmbedder):
         for text in texts:
             if text in self.bad:
                 raise EmbedderError(f"cannot embed {text}")
-        return super().encode_ids(rows, tokens=tokens)
+        return super().encode_ids(rows, **options)
 
     def open(self) -> None:
         for _ in range(1000):
@@ -174,8 +174,8 @@ def test_a_bad_query_fails_alone(callers, embedder):
 def test_a_thread_that_is_interrupted_leaves_the_others_to_the_next(callers, embedder):
     encode, texts = embedder.encode_ids, ("beta", "gamma", "delta")
 
-    def interrupted(rows, *, tokens=False):
-        result = encode(rows, tokens=tokens)
+    def interrupted(rows, **options):
+        result = encode(rows, **options)
         if texts_of(rows) == list(texts):
             raise SystemExit
         return result
@@ -197,14 +197,14 @@ def test_every_one_of_many_callers_gets_its_own_vector():
 
         running = threading.Lock()
 
-        def encode_ids(self, rows, *, tokens=False):
+        def encode_ids(self, rows, **options):
             assert self.running.acquire(blocking=False)
             try:
                 threading.Event().wait(0.0005)  # lets the interpreter go, as a real model does
                 for text in texts_of(rows):
                     if text.endswith("7"):
                         raise EmbedderError(text)
-                return super().encode_ids(rows, tokens=tokens)
+                return super().encode_ids(rows, **options)
             finally:
                 self.running.release()
 
@@ -247,10 +247,10 @@ def test_a_large_batch_keeps_no_query_waiting():
     gate, inside = threading.Event(), threading.Event()
 
     class Background(DummyEmbedder):
-        def encode_ids(self, rows, *, tokens=False):
+        def encode_ids(self, rows, **options):
             inside.set()
             assert gate.wait(DEADLINE_S)
-            return super().encode_ids(rows, tokens=tokens)
+            return super().encode_ids(rows, **options)
 
     embedder = DummyEmbedder()
     embedder.twin = Background
