@@ -241,8 +241,9 @@ class Retriever:
         editions: list[Edition | None] = []
         if versions := self.generation.manifest.versions:
             documents = facts.documents.tolist()
-            new = self.generation.facts([*{*documents} - self._edition_of.keys()])
-            self._edition_of |= {number: edition_at(document.url, versions) for number, document in new.items()}
+            if new := {number for number in documents if number not in self._edition_of}:
+                found = self.generation.facts([*new]).items()
+                self._edition_of |= {number: edition_at(document.url, versions) for number, document in found}
             editions = [self._edition_of[number] for number in documents]
         choice = choose(
             ranking,

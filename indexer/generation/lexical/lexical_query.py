@@ -149,7 +149,7 @@ def read_query(
     languages, parsed = analysis.all_rules(passages), parse_query(text)
     forms_of, readings = _FORMS[languages], partial(readings_of, languages=languages)
     required = _clauses(parsed.required, languages)
-    expanded = _expand(words(parsed.words).findall(parsed.words), synonyms)
+    expanded = _expand(analysis.found_words(parsed.words), synonyms)
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
     also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
     corrector = _Corrector(lookups, languages) if lookups else None
@@ -288,7 +288,7 @@ class _Corrector(dict[str, tuple[str, ...]]):
                 return word
             return self[word][0].capitalize() if word[:1].isupper() else self[word][0]
 
-        are_mistaken = [word not in kept and bool(self[word]) for word in words(text).findall(text)]
+        are_mistaken = [word not in kept and bool(self[word]) for word in analysis.found_words(text)]
         return words(text).sub(correct, text) if any(are_mistaken) else None
 
 
