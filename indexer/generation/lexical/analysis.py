@@ -332,7 +332,10 @@ Span = tuple[int, int]  # characters [start, end)
 _MOST_SOUGHT = 64  # marked words: of more, every word of a text is looked at
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
 _CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
-_REST = re.compile(r"\w*", re.ASCII)
+# ASCII texts in lower case, with a space for each character that is in no word
+_SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else ord(" ") for code in range(128)).lower() + bytes(
+    128
+)
 # A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
 _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
@@ -363,27 +366,25 @@ def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> 
     return found
 
 
-def _find_marked(beginnings: Iterable[str], marked: frozenset[str], text: str) -> list[Span]:
+def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str) -> list[Span]:
     """Return the spans of the marked words of an ASCII text, which have one of the beginnings, in order."""
-    lower, terms = text.lower(), TERMS[ENGLISH]
+    spaced, terms = text.encode().translate(_SPACED) + b" ", TERMS[ENGLISH]
     found: set[Span] = set()
     for beginning in beginnings:
-        place = lower.find(beginning)
+        place = spaced.find(beginning)
         while place >= 0:
-            start, end = place, _REST.match(text, place).end()  # type: ignore[union-attr]  # it may be empty
-            while start and (text[start - 1].isalnum() or text[start - 1] == "_"):
-                start -= 1
+            start, end = spaced.rfind(b" ", 0, place) + 1, spaced.find(b" ", place)
             word = text[start:end]
             if not marked.isdisjoint(terms[word]) and not (
                 len(word) == 1 and word.isalpha() and _END_SIGN.match(text, end)
             ):
                 found.add((start, end))
-            place = lower.find(beginning, end)
+            place = spaced.find(beginning, end)
     return sorted(found)
 
 
 @lru_cache(maxsize=64)
-def _beginnings(marked: frozenset[str]) -> list[str]:
+def _beginnings(marked: frozenset[str]) -> list[bytes]:
     """Return texts of which every marked word of an ASCII text has one in it; none where that is not known."""
     if len(marked) > _MOST_SOUGHT or (not all(map(str.isalnum, marked)) and any(map(has_sign, marked))):
         return []
@@ -394,7 +395,8 @@ def _beginnings(marked: frozenset[str]) -> list[str]:
         if term.isascii() and "_" not in term
     )
     # after a shorter one, a longer one that begins alike finds nothing more
-    return [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
+    shortest = [one for place, one in enumerate(beginnings) if not one.startswith(tuple(beginnings[:place]))]
+    return [one.encode() for one in shortest]
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
