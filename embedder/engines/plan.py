@@ -57,7 +57,7 @@ class Plan:
         self.engine = self._engine()
         if self.precision == "int8" and self.engine != "native":
             why = f", which does not run {self.spec.name}, as {self.obstacle}" if self.obstacle else ""
-            raise PrecisionError(f"int8 needs the engine native{why}: choose the precision fp32 or bf16")
+            raise PrecisionError(f"int8 needs the engine native{why}: choose fp32 or bf16, and for queries same")
         self.queries = self._plan_queries()  # the plan by which queries are embedded, often this one
 
     @property
@@ -96,20 +96,14 @@ class Plan:
 
     def _plan_queries(self) -> "Plan":
         """Return this plan, or the one in int8 for queries whose vectors are compared with those of this plan."""
-        wanted, here = self.config.query_precision, cpu.detect()
+        wanted, shape = self.config.query_precision, self.spec.shape
         if wanted not in QUERY_PRECISIONS:
             raise PrecisionError(f"no query precision {wanted!r}: one of {', '.join(QUERY_PRECISIONS)}")
-        if wanted == "same" or self.precision == "int8":
-            return self
-        obstacle, shape = kernel.obstacle(self.spec, "int8", here.isa), self.spec.shape
-        is_possible = self.engine == "native" and not obstacle
         is_measured = shape is not None and shape.hidden <= _MEASURED and not shape.modern
-        if is_possible and (wanted == "int8" or (here.has_int8 and is_measured)):
-            return Plan(replace(self.config, precision="int8", query_precision="same"))
-        if wanted == "int8":
-            why = f", which does not run {self.spec.name}, as {obstacle}" if obstacle else ""
-            raise PrecisionError(f"queries in int8 need the engine native{why}: choose the query precision same")
-        return self
+        is_fast = self.engine == "native" and cpu.detect().has_int8
+        if self.precision == "int8" or wanted == "same" or (wanted == "auto" and not (is_measured and is_fast)):
+            return self
+        return Plan(replace(self.config, precision="int8", query_precision="same"))
 
     def _engine(self) -> str:
         obstacle = self.obstacle

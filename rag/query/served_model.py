@@ -111,11 +111,6 @@ class QueryBatcher:
         self._is_busy = False
         self._waiting: deque[_Ticket] = deque()  # empty unless a run is under way
 
-    @property
-    def waiting(self) -> int:
-        """Calls that wait for the model now."""
-        return len(self._waiting)
-
     def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
         """Embed texts in one run, float32 (n, dim).
 

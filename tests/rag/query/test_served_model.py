@@ -70,9 +70,9 @@ class Callers:
         return self.batcher.encode([text])[0]
 
     def add(self, text: str) -> None:
-        expected = self.batcher.waiting + 1
+        expected = len(self.batcher._waiting) + 1
         self.results[text] = self.pool.submit(self.encode, text)
-        wait_for(lambda: self.batcher.waiting == expected)
+        wait_for(lambda: len(self.batcher._waiting) == expected)
 
     def lead(self, text: str, embedder: Gated) -> None:
         self.results[text] = self.pool.submit(self.encode, text)
@@ -224,7 +224,7 @@ def test_every_one_of_many_callers_gets_its_own_vector():
 
     with ThreadPoolExecutor(32) as pool:
         assert list(pool.map(ask, range(32), timeout=DEADLINE_S * 4)) == list(range(32))
-    assert batcher.waiting == 0
+    assert not batcher._waiting
 
 
 def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder):
@@ -234,7 +234,7 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     callers.results["epsilon"] = callers.pool.submit(callers.encode, "epsilon")
     with pytest.raises(DeadlinePassed):
         gone.result(DEADLINE_S)
-    wait_for(lambda: callers.batcher.waiting == 2)
+    wait_for(lambda: len(callers.batcher._waiting) == 2)
     embedder.open()
     for text in ("alpha", "beta", "epsilon"):
         assert np.array_equal(callers.vector(text), vector_of(text))
