@@ -158,17 +158,17 @@ class QueryBatcher:
 
     def _wait(self, ticket: _Ticket) -> list[_Ticket]:
         """Wait until a ticket is settled, or return what its thread is to run. Raises DeadlinePassed."""
+        left, is_late = ticket.end - time.monotonic(), True
         try:
-            ticket.wakeup.acquire(timeout=-1 if math.isinf(ticket.end) else max(0.0, ticket.end - time.monotonic()))
-        except BaseException:
-            ticket.end = -math.inf
-            raise
-        finally:
+            is_late = not ticket.wakeup.acquire(timeout=-1 if math.isinf(left) else max(0.0, left))
+        finally:  # where it is interrupted, its thread goes as well
             now = time.monotonic()
             with self._lock:
-                is_late = now >= ticket.end and not ticket.is_settled
-                if is_late and ticket in self._waiting:
-                    self._waiting.remove(ticket)
+                is_late = (is_late or now >= ticket.end) and not ticket.is_settled
+                if is_late:
+                    ticket.end = -math.inf  # a wait may end a moment before its time
+                    if ticket in self._waiting:
+                        self._waiting.remove(ticket)
                 batch = self._take(now) if ticket.leads and not is_late else []
             if is_late and ticket.leads:
                 self._end_run([])

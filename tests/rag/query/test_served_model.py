@@ -243,6 +243,21 @@ def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder
     assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
 
 
+def test_a_wait_that_ends_a_moment_early_is_over(callers, embedder, monkeypatch):
+    class Early:
+        def acquire(self, timeout=None):
+            return timeout is None
+
+        release = acquire
+
+    ticket = served_model._Ticket
+    callers.lead("alpha", embedder)
+    monkeypatch.setattr(served_model, "_Ticket", lambda *fields: ticket(*fields[:-1], Early()))
+    with pytest.raises(DeadlinePassed):
+        within(DEADLINE_S, callers.batcher.encode, ["beta"])
+    assert not callers.batcher._waiting
+
+
 def test_a_large_batch_keeps_no_query_waiting():
     gate, inside = threading.Event(), threading.Event()
 
