@@ -264,7 +264,8 @@ class Retriever:
         judged, hits = self._fetch(search, ranking, choice)
         close = is_close(terms.asked, judged, self._close)
         if request.explain:
-            hits = self._explain(search, ranking, choice, hits)
+            explained = zip(hits, choice.indices[request.offset :], strict=False)
+            hits = [replace(hit, explanation=explain(ranking, choice, index)) for hit, index in explained]
         facets = None
         if request.facets:
             documents = sorted({*choice.documents[: ranking.first][:COUNTED]})
@@ -305,23 +306,17 @@ class Retriever:
         others = iter(chunks[len(indices) :])
         duplicates = [[next(others).url for _ in group] if group else [] for group in folded]
         scores = ranking.scores[indices].tolist()
-        collections: list[str] | None = None
-        if isinstance(generation, JointGeneration):
-            collections = generation.collections(rows.tolist())
-        nothing: list[float | None] = [None] * len(indices)
-        parts = [nothing] * len(_PARTS)
-        for number, name in enumerate(_PARTS):
-            if name in ranking.columns:  # where no word matches, BM25 is 0
-                values = ranking.columns[name][indices].tolist()
-                least = 0 if name == "lexical" else -math.inf
-                parts[number] = [value if value > least else None for value in values]  # NaN is not
-        dense, lexical, tokens, reranked = parts
-        marked: dict[str | None, frozenset[str]] = {}  # by language
+        collections = generation.collections(rows.tolist()) if isinstance(generation, JointGeneration) else None
+        parts = []
+        for name in _PARTS:
+            values = ranking.columns[name][indices].tolist() if name in ranking.columns else [math.nan] * len(indices)
+            least = 0 if name == "lexical" else -math.inf  # where no word matches, BM25 is 0
+            parts.append([value if value > least else None for value in values])  # NaN is not
+        marked = {language: terms.marked_in(language) for language in {chunk.language for chunk in chunks}}
         hits = []
-        for number, (chunk, place) in enumerate(zip(chunks, places, strict=False)):  # the others are duplicates
+        each_with_scores = zip(chunks, places, *parts, strict=False)  # the other chunks are duplicates
+        for number, (chunk, place, dense, lexical, tokens, reranked) in enumerate(each_with_scores):
             language, document = chunk.language, choice.documents[indices[number]]
-            if language not in marked:
-                marked[language] = terms.marked_in(language)
             highlights = spans(marked[language], chunk.text, language)
             edition = self._edition_of.get(document)
             expands = request.expand == "section" and place >= offset
@@ -334,12 +329,7 @@ class Retriever:
                 chunk.text,
                 highlights,
                 scores[number],
-                {
-                    "dense": dense[number],
-                    "lexical": lexical[number],
-                    "tokens": tokens[number],
-                    "rerank": reranked[number],
-                },
+                {"dense": dense, "lexical": lexical, "tokens": tokens, "rerank": reranked},
                 language,
                 chunk.date,
                 chunk.content_type,
@@ -355,12 +345,6 @@ class Retriever:
             )
             hits.append(hit)
         return hits[:_JUDGED], hits[before:]
-
-    def _explain(self, search: _Search, ranking: Ranking, choice: Choice, hits: Sequence[Hit]) -> list[Hit]:
-        """Return the hits of a page with their explanations."""
-        indices = choice.indices[search.request.offset :][: len(hits)]
-        explained = (explain(ranking, choice, index) for index in indices)
-        return [replace(hit, explanation=why) for hit, why in zip(hits, explained, strict=True)]
 
     def _spread(self, most: int) -> Sequence[StoredChunk]:
         """Fetch at most so many passages, at equal distances in the collection."""

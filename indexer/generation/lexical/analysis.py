@@ -290,13 +290,10 @@ def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[boo
     (naive Bayes). So one word that is something else in another language decides nothing. An abbreviation in capitals
     among other words, such as IT or WHO, is no stop word.
     """
-    are_abbreviations = not text.isupper()
     not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
-    different = set()
-    for word in words:
-        is_abbreviation = are_abbreviations and len(word) > 1 and word.isupper() and word not in _OPERATORS
-        if not is_abbreviation and word.casefold() not in not_elided:
-            different.add(word)
+    different = {word for word in words if word.casefold() not in not_elided}
+    if not text.isupper():
+        different = {word for word in different if len(word) < 2 or not word.isupper() or word in _OPERATORS}
     likely = dict.fromkeys(words, 0.0)  # weight of the languages in which a word is a stop word
     total: float = 0
     for language, count in passages.items():

@@ -42,11 +42,9 @@ class ParsedQuery(NamedTuple):
 
 def parse_query(text: str) -> ParsedQuery:
     """Take a query apart; it never fails, and one that would only exclude is words."""
-    if text.isascii() and text.isprintable():  # as most are
-        plain = ParsedQuery(text, (), (), text)
-    else:
-        text = visible(text)
-        plain = ParsedQuery(text, (), (), without_joiners(text))
+    is_plain = text.isascii() and text.isprintable()  # as most are
+    text = text if is_plain else visible(text)
+    plain = ParsedQuery(text, (), (), text if is_plain else without_joiners(text))
     if not _SYNTAX.search(text):  # as most have none
         return plain
 
@@ -129,8 +127,6 @@ class LexicalQuery(Struct, frozen=True):
     def marked_in(self, language: str | None) -> frozenset[str]:
         """Return the terms that are worth showing in a passage of a document in a language; corrections among them."""
         rules = analysis.rules_for(language)
-        if not self.rules:
-            return self.marked
         wrong = [term for term, languages in self.rules.items() if rules not in languages]
         return self.marked.difference(wrong) if wrong else self.marked
 
@@ -202,8 +198,7 @@ def _names(text: str) -> list[list[str]]:
 
     Prose has hyphens, too; they make a name where there is no other word: apt-get.
     """
-    if not (names := [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]):
-        return []
+    names = [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [words(name).findall(name)[:_LONGEST_PHRASE] for name in alone]
 
