@@ -109,7 +109,7 @@ def fuse(
         weights = {"dense": known, "lexical": 1 - known * (1 - covered * evidence)}
         if maxsim is not None:
             parts["tokens"], weights["tokens"] = maxsim(rows), known
-        most = lexical.scores[0] if len(lexical.scores) else 1
+        most = (lexical.scores[0] if len(lexical.scores) else 0) or 1
         scaled = [scale(scores) if name != "lexical" else scores / most for name, scores in parts.items()]
         total, weighted = sum(weights.values()), np.zeros(len(rows), np.float32)
         for weight, of_part in zip(weights.values(), scaled, strict=True):
