@@ -9,7 +9,7 @@ import pytest
 
 from indexer.errors import VectorError
 from indexer.generation.rows import RowSet
-from indexer.generation.vectors import VectorReader, VectorWriter
+from indexer.generation.vectors import VectorReader, VectorWriter, _as_float32
 
 MODULE = "indexer.generation.vectors"
 KINDS = {"flat": (10**9, 10**9), "pq": (640, 10**9), "ivf": (640, 640)}  # vectors from which one is a pq, or an ivf
@@ -161,3 +161,12 @@ def test_vectors_of_another_length_are_refused(tmp_path: Path) -> None:
         reader.search(unit(1, 8)[0], 1)
     with pytest.raises(VectorError, match="NaN"):
         reader.search(np.full(16, np.nan, dtype=np.float32), 1)
+
+
+def test_every_float16_is_read_as_numpy_reads_it():
+    every = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).reshape(256, 256)
+    numbers = every.view(np.float16).astype(np.float32)
+    is_number = np.isfinite(numbers)
+    found = _as_float32(every.view(np.uint8))
+    np.testing.assert_array_equal(found[is_number], numbers[is_number])
+    assert (np.abs(found[~is_number]) > float(np.finfo(np.float16).max)).all()
