@@ -37,7 +37,7 @@ _USUAL_PIECES = 24  # of a query
 _AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
 _ANSWERS = 0.5  # of the score of a page's best passage, by which that of a newer version answers as well
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
-_SLICE = 64  # passages whose tokens are compared between two looks at the deadline
+_SLICE = 256  # passages whose tokens are compared between two looks at the deadline
 
 
 class Ranking(Struct, frozen=True):

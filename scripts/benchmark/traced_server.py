@@ -32,6 +32,7 @@ PARTS = {
     "dense search *": ("indexer.generation.vectors:VectorReader.search",),
     "lexical search": ("indexer.generation.generation:Generation.search_terms",),
     "lexical search by Tantivy *": ("indexer.generation.lexical.lexical_index:LexicalReader._find",),
+    "late interaction *": ("embedder.engines.native:NativeEngine.maxsim",),
     "fusion": ("rag.query.retriever:Retriever._fuse",),
     "choice": ("rag.query.retriever:Retriever._choose",),
     "fetch of texts": ("indexer.generation.documents:DocumentReader.read",),
