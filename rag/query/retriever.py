@@ -53,6 +53,7 @@ from rag.query.text_fragment import link_to_text
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
 _NO_TIME = {"embed": 0.0, "dense": 0.0, "lexical": 0.0, "fuse": 0.0, "rerank": 0.0, "total": 0.0}  # by stage
+_FILTERS = 1 << 8
 _TRUSTED = 1 << 10  # pairs of small numbers
 _TERM_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10  # of a hit
@@ -106,6 +107,7 @@ class Retriever:
         check_fingerprint(generation.manifest, embedder.fingerprint)
         self.generation = generation
         self.embedder = embedder
+        self._in_force = lru_cache(_FILTERS)(partial(in_force, manifest=generation.manifest))
         trusted = partial(trust_in_meaning, languages=languages_of(generation.manifest.report))
         self._trust_in_meaning = lru_cache(_TRUSTED)(trusted)  # by `QueryTokens.broken`
         self._batcher = batcher or QueryBatcher(embedder)
@@ -139,7 +141,7 @@ class Retriever:
         if request.rerank and self._reranker is None:
             raise NotConfigured("reranking is not configured here: set rerank_model")
         generation = self.generation
-        only = in_force(request.only, generation.manifest) if request.filter else None
+        only = self._in_force(request.only) if request.filter else None
         # tokenize
         terms = generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
         search = _Search(request, only, terms, *(embedded or ()))

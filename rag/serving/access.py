@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -84,13 +84,9 @@ class Scope:
 
     def narrowed(self, collection: str, wanted: Filter | None) -> Filter | None:
         """Return a filter of a request to a collection, ANDed with that of the scope; None for all documents."""
-        if self.has_whole(collection):
+        if (allowed := _allowed(self, collection)) is None:
             return wanted
-        allowed = []
-        for part in self._of(collection):
-            readers = Filter() if part.readers is None else Filter(readers=part.readers)
-            allowed.append(part.filter & readers if part.filter and readers else part.filter or readers)
-        return wanted & Filter.any_of(allowed) if wanted else Filter.any_of(allowed)
+        return wanted & allowed if wanted else allowed
 
     def without_lists(self) -> "Scope":
         """Return what it has where no document has an access list."""
@@ -98,6 +94,18 @@ class Scope:
 
     def _of(self, collection: str) -> list[Part]:
         return [part for part in self.parts if part.collections is None or collection in part.collections]
+
+
+@lru_cache(1000)  # as every search asks
+def _allowed(scope: Scope, collection: str) -> Filter | None:
+    """Return the filter of a scope in a collection; None for all documents."""
+    if scope.has_whole(collection):
+        return None
+    allowed = []
+    for part in scope._of(collection):
+        readers = Filter() if part.readers is None else Filter(readers=part.readers)
+        allowed.append(part.filter & readers if part.filter and readers else part.filter or readers)
+    return Filter.any_of(allowed)
 
 
 EVERYTHING = Scope()
