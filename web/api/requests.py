@@ -167,8 +167,9 @@ def fields_beside_filter(parameters: Mapping[str, Sequence[str]], known: Sequenc
 
 def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
     """Return the filter of a query string; None where there is none. Raises FilterError with the parameter as field."""
+    given = {name: values for name, values in parameters.items() if is_filter(name)}
     try:
-        return Filter.parse(fields_of({name: parameters[name] for name in parameters if is_filter(name)})) or None
+        return (Filter.parse(fields_of(given)) or None) if given else None
     except FilterError as error:
         raise FilterError(key_of(error.field), error.detail) from error
 
