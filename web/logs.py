@@ -25,6 +25,7 @@ COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT
 PRIVATE = ("http.target", "http.url", "net.peer.ip", "net.peer.port", "client.address", "url.query")  # never traced
 FIELDS = "fields"  # attribute of a record that carries them
 _ENCODE = msgspec.json.Encoder(enc_hook=str).encode
+_STDERR = 2
 _TRACING = "opentelemetry.instrumentation.flask"
 
 requests = logging.getLogger("pilotlight.request")
@@ -67,6 +68,21 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return fields
 
 
+class LineHandler(logging.Handler):
+    """Writes each line to standard error at once, in one call: threads then need no lock at which they would queue."""
+
+    def createLock(self) -> None:
+        """Make none."""
+        self.lock = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line of a record."""
+        try:
+            os.write(_STDERR, f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        except Exception:  # noqa: BLE001 - as the handlers of Python do: who logs is not to fail of it
+            self.handleError(record)
+
+
 class ServerLogger(Logger):  # type: ignore[misc]
     """Passes what gunicorn logs to the handlers of everything else."""
 
@@ -87,7 +103,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
 def configure(log_format: str) -> None:
     """Send everything to standard error in the format that is set: our own lines from INFO on, others' warnings."""
     logging._srcfile = None  # which line logs is not said, and takes time to find
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)
     logging.getLogger().setLevel(logging.WARNING)

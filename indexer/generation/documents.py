@@ -202,15 +202,17 @@ class DocumentReader:
     def read(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Return chunks by row, in the order asked for; raises IndexCorrupt if one is missing."""
         wanted: list[int] = np.asarray(rows).tolist()
-        with self._texts as connection:
+        found = self._texts.rows(_CHUNKS, str(wanted))
+        try:
             chunks = {
                 row: StoredChunk(*(*fields, {} if metadata == "{}" else json.loads(metadata)))  # empty, as a rule
-                for row, *fields, metadata in connection.execute(_CHUNKS, (str(wanted),))
+                for row, *fields, metadata in found
             }
-        try:
             return [chunks[row] for row in wanted]
         except KeyError as error:
             raise corrupt(self._texts.path, f"has no chunk {error}") from error
+        except ValueError as error:
+            raise corrupt(self._texts.path, f"cannot be read ({error})") from error
 
     def section(self, row: int) -> str:
         """Return the text of the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
