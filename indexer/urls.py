@@ -67,7 +67,6 @@ def has_user(url: str) -> bool:
 
 
 @lru_cache(256)
-@lru_cache(1000)
 def is_loopback(host: str) -> bool:
     """Return whether only this machine reaches a host, by its spelling: names but localhost are not looked up."""
     try:

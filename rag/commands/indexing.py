@@ -178,8 +178,8 @@ def _cluster(settings: Settings, fingerprint: Mapping[str, Any]) -> "Iterator[Cl
     with ray_session(settings.ray):
         cores = settings.threads or 1  # of a task: processes next to each other do not wait for each other
         values = {setting.name: getattr(settings, setting.name) for setting in SETTINGS if setting.group == "embedder"}
-        values |= {"threads": cores, "precision": resolve_precision(settings.precision)}
-        values["query_precision"] = "same"  # a node embeds documents alone
+        precision = resolve_precision(settings.precision)  # a node embeds documents alone
+        values |= {"threads": cores, "precision": precision, "query_precision": "same"}
         yield Cluster(partial(node_embedder, values), fingerprint, cores)
 
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ir_measures
 import msgspec
@@ -43,6 +43,8 @@ Figures = dict[str, npt.NDArray[np.float64]]  # measure: a figure for each query
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
+
+T = TypeVar("T")
 
 LIVE = "live"
 DEPTH = 100  # documents that are ranked for a query
@@ -130,7 +132,7 @@ def evaluate(
     documents, texts = list(dataset.corpus), list(dataset.corpus.values())
     run: Run = {}
     if tokens is None:
-        broken = embedder.count_broken(texts[:: max(1, len(texts) // SAMPLE)])
+        broken = embedder.count_broken(_sample(texts))
         tokens = not why_no_tokens(len(texts), broken, is_multilingual=embedder.is_multilingual)
     rankings = _rankings(dataset, embedder, mode, tokens)
     for (query_id, query), ranking in zip(dataset.queries.items(), rankings, strict=True):
@@ -153,8 +155,12 @@ def evaluate(
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
     """Return whether a model knows what the documents are written in, as a build would tell."""
     texts = list(dataset.corpus.values())
-    sample = texts[:: max(1, len(texts) // SAMPLE)]
-    return not unknown_languages(measure_languages([(None, len(texts), sample)], embedder.count_broken), "")
+    return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
+
+
+def _sample(items: Sequence[T]) -> Sequence[T]:
+    """Return about SAMPLE texts, or rows, from all over a collection."""
+    return items[:: max(1, len(items) // SAMPLE)]
 
 
 def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figures:
@@ -193,7 +199,7 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                     writer.add(row, title="", section="", text=text, terms=terms_of, language=language)
                 writer.finish()
             reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
-        sample = range(0, len(texts), max(1, len(texts) // SAMPLE))
+        sample = _sample(range(len(texts)))
         by_language = [
             (each, languages.count(each), [texts[row] for row in sample if languages[row] == each])
             for each in {languages[row] for row in sample}

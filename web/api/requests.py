@@ -70,8 +70,8 @@ def recorder() -> Recorder:
 
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
     """Search; `via` is the way it came, for insights, or None where it repeats what is shown."""
+    answer = retriever().search(search, embedded)
     parts = current_app.extensions
-    answer = visible(parts["retriever"]).search(search, embedded)
     note_search(parts["metrics"], answer, search)
     keeps: Recorder | None = parts["insights"]
     if keeps is None or via is None or search.offset:

@@ -330,9 +330,7 @@ _MOST_SOUGHT = 64  # marked words: of more, every word of a text is looked at
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
 _CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
 # ASCII texts in lower case, with a space for each character that is in no word
-_SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else ord(" ") for code in range(128)).lower() + bytes(
-    128
-)
+_SPACED = bytes(code if chr(code).isalnum() or chr(code) == "_" else ord(" ") for code in range(128)).lower().ljust(256)
 # A Latin word within a run of another script, or one character with the voicing marks that half-width kana write apart.
 _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOTALL)
 
@@ -383,7 +381,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str)
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> list[bytes]:
     """Return texts of which every marked word of an ASCII text has one in it; none where that is not known."""
-    if len(marked) > _MOST_SOUGHT or (not all(map(str.isalnum, marked)) and any(map(has_sign, marked))):
+    if len(marked) > _MOST_SOUGHT or any(map(has_sign, marked)):
         return []
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
     beginnings = sorted(

@@ -169,7 +169,7 @@ def read_query(
     phrases = tuple(filter(None, map(readings, map(analysis.found_words, expanded.phrases))))
     asked = tuple(loose)
     if required:
-        within = [word for phrase in parsed.required for word in words(phrase).findall(phrase)]
+        within = [word for phrase in parsed.required for word in analysis.found_words(phrase)]
         quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not loose)
         searched += quoted
         asked = tuple(dict.fromkeys([*loose, *chain(*map(forms_of.__getitem__, quoted))]))
@@ -200,7 +200,7 @@ def _names(text: str) -> list[list[str]]:
     """
     names = [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
-    return [words(name).findall(name)[:_LONGEST_PHRASE] for name in alone]
+    return [analysis.found_words(name)[:_LONGEST_PHRASE] for name in alone]
 
 
 class _Expanded(NamedTuple):
@@ -245,7 +245,7 @@ def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
 
 def folded_words(text: str) -> tuple[str, ...]:
     """Return the words of a text, folded."""
-    return tuple(map(fold, words(text).findall(text)))
+    return tuple(map(fold, analysis.found_words(text)))
 
 
 class _Corrector(dict[str, tuple[str, ...]]):
@@ -275,7 +275,7 @@ class _Corrector(dict[str, tuple[str, ...]]):
         Words in quotation marks, too: they are searched for as they stand, and so find nothing. `kept` are words that
         stay as they are.
         """
-        kept = kept.union(*(words(part).findall(part) for part in parsed.excluded))
+        kept = kept.union(*map(analysis.found_words, parsed.excluded))
 
         def correct(found: re.Match[str]) -> str:
             word = found[0]
@@ -297,7 +297,7 @@ def _clauses(parts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
     """Return words and phrases as terms, each once, but for those without a word."""
     found: dict[Readings, Clause] = {}
     for part in parts:
-        typed = words(part).findall(part)[:_LONGEST_PHRASE]
+        typed = analysis.found_words(part)[:_LONGEST_PHRASE]
         if readings := readings_of(typed, languages):
             rules = tuple(_rules_of(typed, languages).items()) if len(typed) == 1 else ()
             found.setdefault(readings, Clause(readings, part, rules))
@@ -320,8 +320,7 @@ def _telling(
 ) -> tuple[dict[str, bool], list[tuple[str, str]]]:
     """Return the words that are no stop words, or all, and whether each may be corrected; and pairs that tell, too."""
     # of names with signs, which count as well, and are as they are
-    signed = [word for word in typed if not word.isalnum() and has_sign(word)]
-    parts = [part for word in signed for part in analysis.words_within(word)]
+    parts = [part for word in filter(has_sign, typed) for part in analysis.words_within(word)]
     telling = analysis.are_telling([*typed, *parts], passages, text)
     all_count = or_stop_words and not any(telling)
     found = dict(zip([*typed, *parts], telling, strict=True))
