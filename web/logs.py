@@ -102,7 +102,7 @@ class ServerLogger(Logger):  # type: ignore[misc]
 
 def configure(log_format: str) -> None:
     """Send everything to standard error in the format that is set: our own lines from INFO on, others' warnings."""
-    logging._srcfile = None  # which line logs is not said, and takes time to find
+    logging._srcfile = None  # no format names the line that logs, and finding it takes time
     handler = LineHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     logging.basicConfig(handlers=[handler], force=True)

@@ -300,7 +300,7 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
 
 
 def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> dict[int, int]:
-    """Return which hit stands for each near-duplicate, both by their places among n hits, best first.
+    """Return, for each near-duplicate, the hit that stands for it; both are places among n hits, best first.
 
     `signatures` uint64 (n,) are SimHashes; a hit is folded into the best one within `near` bits that is not folded
     itself.

@@ -380,7 +380,7 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str)
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> list[bytes]:
-    """Return texts of which every marked word of an ASCII text has one in it; none where that is not known."""
+    """Return strings of which each marked word in an ASCII text contains at least one; none where there are no such."""
     if len(marked) > _MOST_SOUGHT or any(map(has_sign, marked)):
         return []
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
