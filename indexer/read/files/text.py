@@ -137,7 +137,8 @@ csv.field_size_limit(_LONGEST_FIELD)
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     """Return a line for each row that is not empty, as `name: value | name: value` below rows that name the columns.
 
-    Titles and remarks above these are lines of their own. Below an empty row, a table with other names may begin.
+    Titles and remarks above these are lines of their own, and so are the names of columns without a value. Below an
+    empty row, a table with other names may begin.
 
     Raises:
         ParseError: the table is too long or too wide.
@@ -146,8 +147,9 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     ahead = list(islice(rest, _SAMPLE))
     lines: list[str] = []
     names: list[str] = []
+    empty: dict[int, str] = {}
+    heads: list[tuple[int, dict[int, str]]] = []  # line of each head, names of its columns without a value so far
     tables = length = 0
-    is_bare = False  # whether nothing stands below the names
     while ahead:
         may_begin = not tables or not ahead[0]
         if may_begin and tables < _MOST_TABLES:
@@ -156,7 +158,10 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
             begin, end = find_head(sample, by_numbers=tables > 0)
             if end > begin or not tables:
                 lines += [COLUMNS.join(dict.fromkeys(filter(None, cells))) for cells in sample[:begin]]
-                names, is_bare = column_names(sample[begin:end]), True
+                names = column_names(sample[begin:end])
+                empty = {column: name for column, name in enumerate(names) if name}
+                heads.append((len(lines), empty))
+                lines.append("")
                 ahead = ahead[places[end - 1] + 1 :] if end else ahead
             tables += 1
         if len(ahead) < _SAMPLE:
@@ -164,13 +169,14 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
         if ahead and (cells := ahead.pop(0)):
             named = zip(cells, chain(names, [""] * len(cells)), strict=False)
             lines.append(COLUMNS.join(f"{name}: {cell}" if name else cell for cell, name in named if cell))
-            is_bare = False
+            for column in [column for column in empty if column < len(cells) and cells[column]]:
+                del empty[column]
             length += len(lines[-1])
             if length > _LONGEST_TABLE:
                 raise ParseError(f"more than {_LONGEST_TABLE:,} characters in a table")
-    if is_bare:
-        lines.append(COLUMNS.join(filter(None, names)))
-    return "\n".join(lines)
+    for line, empty in heads:
+        lines[line] = COLUMNS.join(empty.values())
+    return "\n".join(filter(None, lines))
 
 
 def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:

@@ -6,7 +6,7 @@ which are searched instead of parsed: five times as fast for large sheets. Of XL
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
@@ -28,6 +28,8 @@ _MOST_MERGED = 200_000  # cells of one sheet that merged ranges may cover
 _MOST_ROWS = 2_000_000
 _WIDEST = 16_384  # columns
 _FEW_STYLES = 100
+_MOST_FILTERS = 100  # of a sheet
+_THREAD = "tc="  # begins the author of the comment that old programs show in place of a conversation
 _LONGEST_REPEAT = 200  # characters of a merged cell that is written at each place it covers
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
 
@@ -43,7 +45,7 @@ class _Sheet:
     merged: list[Range] = field(default_factory=list)  # may reach beyond the sheet
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)  # first and last
-    boxes: Iterable[str] = ()  # paragraphs of text boxes
+    boxes: Iterable[str] = ()  # paragraphs of text boxes, comments
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
@@ -65,6 +67,9 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _section(sheet: _Sheet) -> Section:
+    is_cut = any(row < sheet.height for row in sheet.hidden_rows)
+    if is_cut or any(last >= 0 and first < sheet.width for first, last in sheet.hidden_columns):
+        notes.add("hidden rows or columns of a sheet were left out")
     hidden, reach = set[int](), 0
     for first, last in sorted(sheet.hidden_columns):  # each column once, however many ranges have it
         hidden.update(range(max(first, reach), min(last, _WIDEST) + 1))
@@ -130,8 +135,9 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
             data = package.read(names[number])
             if b"<f" in data and _WITHOUT_VALUE.search(data):
                 notes.add("formulas without a stored value were left out")
-            _find_hidden(sheet, data, left)
-            sheet.boxes = _boxes(package, names[number])
+            related = [(kind, name) for kind, name in package.relations(names[number]).values() if name in package]
+            _find_hidden(sheet, data, left, [package.read(name) for kind, name in related if kind == "table"])
+            sheet.boxes = _boxes(package, related)
         sheet.rows = _shown_rows(values, left, _formats(data, codes))
         sheet.merged = [
             (top, first - left, bottom, last - left) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
@@ -147,7 +153,8 @@ _WITHOUT_VALUE = re.compile(  # a formula whose result the program has not store
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
 _ROW_OR_COLUMN = re.compile(rb"<(?:\w+:)?(row|col)\b([^<>]*)>")
-_ATTRIBUTE = re.compile(rb'\b(hidden|r|min|max)="\s*(\d{1,7}|true)\s*"')
+_ATTRIBUTE = re.compile(rb'\b(hidden|outlineLevel|r|min|max)="\s*(\d{1,7}|true)\s*"')
+_FILTERED = re.compile(rb'<(?:\w+:)?autoFilter\b[^<>]*?\bref="\$?[A-Z]{1,3}\$?(\d{1,7}):\$?[A-Z]{1,3}\$?(\d{1,7})"')
 
 
 def _parts(package: Package) -> tuple[list[str], dict[int, str]]:
@@ -171,26 +178,37 @@ def _parts(package: Package) -> tuple[list[str], dict[int, str]]:
     return names, codes
 
 
-def _find_hidden(sheet: _Sheet, data: bytes, left: int) -> None:
+def _find_hidden(sheet: _Sheet, data: bytes, left: int, tables: Sequence[bytes]) -> None:
+    """Note rows and columns that are hidden for good: a click shows those that an outline or a filter folds away."""
+    filters = [(int(top), int(bottom)) for part in (data, *tables) for top, bottom in _FILTERED.findall(part)]
     place = -1
     for tag in _ROW_OR_COLUMN.finditer(data) if b"hidden" in data else ():
         attributes = dict(_ATTRIBUTE.findall(tag[2]))
-        is_hidden = attributes.get(b"hidden") in (b"1", b"true")
+        is_hidden = attributes.get(b"hidden") in (b"1", b"true") and attributes.get(b"outlineLevel", b"0") == b"0"
         if tag[1] == b"row":
             place = int(attributes[b"r"]) - 1 if b"r" in attributes else place + 1
-            if is_hidden:
+            if is_hidden and not any(top <= place + 1 <= bottom for top, bottom in filters[:_MOST_FILTERS]):
                 sheet.hidden_rows.add(place)
         elif is_hidden:
             first, last = (int(attributes.get(name, b"1")) - 1 - left for name in (b"min", b"max"))
             sheet.hidden_columns.append((first, last))
 
 
-def _boxes(package: Package, name: str) -> Iterator[str]:
-    for kind, drawing in package.relations(name).values():
-        if kind == "drawing" and drawing in package:
-            for shape in package.xml(drawing).iter(_SHAPE):
+def _boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the paragraphs of text boxes, and the comments."""
+    for kind, name in related:
+        if kind == "drawing":
+            for shape in package.xml(name).iter(_SHAPE):
                 for paragraph in shape.iter(f"{_A}p"):
                     yield "".join(text.text or "" for text in paragraph.iter(f"{_A}t")).strip()
+        elif kind in ("comments", "threadedComment"):
+            root = package.xml(name)
+            authors = [author.text or "" for author in root.iter("{*}author")]
+            for comment in root.iter("{*}comment", "{*}threadedComment"):
+                number = comment.get("authorId", "")
+                author = authors[int(number)] if number.isdecimal() and len(number) < 6 else ""
+                if not author.startswith(_THREAD):
+                    yield " ".join("".join(text.text or "" for text in comment.iter("{*}t", "{*}text")).split())
 
 
 def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
@@ -236,12 +254,12 @@ _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _CELLS = (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell")
 _GAPS = (f"{_TEXT}s", f"{_TEXT}tab", f"{_TEXT}line-break")
-_LEFT_OUT = (f"{_OFFICE}annotation", etree.Comment)
-_HIDDEN = ("collapse", "filter")  # visibility of rows and columns
+_ANNOTATION = f"{_OFFICE}annotation"
+_GROUPS = (f"{_TABLE}table-row-group", f"{_TABLE}table-column-group")
 
 
 def _ods_sheets(root: Any) -> Iterator[_Sheet]:
-    etree.strip_elements(root, *_LEFT_OUT, with_tail=False)
+    etree.strip_elements(root, etree.Comment, with_tail=False)
     for gap in root.iter(*_GAPS):
         gap.text = " "
     hidden = {
@@ -253,10 +271,13 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
         if table.get(f"{_TABLE}style-name") in hidden:
             continue
         sheet, rows = _Sheet(table.get(f"{_TABLE}name", "")), list[list[str]]()
+        shapes = (line for shape in table.iter(f"{_DRAW}*", _ANNOTATION) for line in shape.iterchildren(f"{_TEXT}p"))
+        sheet.boxes = ["".join(line.itertext()).strip() for line in shapes]
+        etree.strip_elements(table, _ANNOTATION, with_tail=False)
         column = cells = 0
         for entry in table.iter(f"{_TABLE}table-column"):
             count = _count(entry, "columns-repeated")
-            if entry.get(f"{_TABLE}visibility") in _HIDDEN:
+            if _is_hidden(entry):
                 sheet.hidden_columns.append((column, column + count - 1))
             column += count
         for row in table.iter(f"{_TABLE}table-row"):
@@ -265,13 +286,16 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
             cells += len(texts) * count
             if cells > _MOST_CELLS or len(rows) + count > _MOST_ROWS:
                 raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {sheet.name[:50]}")
-            if row.get(f"{_TABLE}visibility") in _HIDDEN:
+            if _is_hidden(row):
                 sheet.hidden_rows.update(range(len(rows), len(rows) + count))
             rows += [texts] * count
         sheet.rows, sheet.height, sheet.width = rows, len(rows), max(map(len, rows), default=0)
-        shapes = (line for shape in table.iter(f"{_DRAW}*") for line in shape.iterchildren(f"{_TEXT}p"))
-        sheet.boxes = ["".join(line.itertext()).strip() for line in shapes]
         yield sheet
+
+
+def _is_hidden(entry: Any) -> bool:
+    """Return whether a row or column is hidden for good: a click shows those of a group, and a filter's."""
+    return entry.get(f"{_TABLE}visibility") == "collapse" and next(entry.iterancestors(*_GROUPS), None) is None
 
 
 def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Read PPTX files: a section for each slide, with its notes; hidden slides and comments are left out."""
+"""Read PPTX files: a section for each slide, with its notes and comments; hidden slides are left out."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,8 @@ _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
-_NOT_TEXT = ("sldNum", "dt", "ftr", "hdr", "sldImg")  # placeholders that are the same on every slide
+_NOT_TEXT = ("sldNum", "dt", "sldImg")  # placeholders that say nothing of a slide
+_RUNNING = ("ftr", "hdr")  # placeholders that are alike on most slides
 _Relations = dict[str, tuple[str, str]]
 
 
@@ -22,6 +23,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     main = main_part(package, "ppt/presentation.xml")
     slides = package.relations(main)
     sections = []
+    running: set[str] = set()
     for number, entry in enumerate(package.xml(main).iter(f"{_P}sldId"), start=1):
         _, name = slides.get(entry.get(f"{_R}id", ""), ("", ""))
         root = package.xml(name) if name in package else None
@@ -30,11 +32,18 @@ def read(body: bytes, charset: str | None) -> Extraction:
         relations = package.relations(name)
         shown = list(_blocks(root, package, relations))
         title = " ".join(" ".join(lines) for kind, lines in shown if kind in _TITLES)
-        blocks = ["\n".join(lines) for kind, lines in shown if kind not in _TITLES]
         for kind, page in relations.values():
             if kind == "notesSlide" and page in package:
-                found = _blocks(package.xml(page), package, package.relations(page))
-                blocks += ["\n".join(lines) for _, lines in found]
+                shown += _blocks(package.xml(page), package, package.relations(page))
+            elif kind == "comments" and page in package:
+                comments = package.xml(page)
+                shown.append(("", [*(text.text or "" for text in comments.iter(f"{_P}text")), *_lines(comments)]))
+        blocks = []
+        for kind, lines in shown:
+            block = "\n".join(lines)
+            if kind not in (*_TITLES, *_RUNNING) or (kind in _RUNNING and block not in running):
+                blocks.append(block)
+            running.update([block] if kind in _RUNNING else [])
         label = f"Slide {number}"
         text = "\n\n".join(block for block in blocks if block.strip())
         sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))

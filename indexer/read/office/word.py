@@ -1,7 +1,7 @@
 """Read DOCX files as HTML, which the one reader of HTML there is reads, so that headings and tables come out alike.
 
-What a reader of the document would not see is left out: hidden runs, deletions, field codes, comments. Libraries for
-DOCX miss insertions and content controls, or show hidden text.
+Text that Word does not show is left out: hidden runs, deletions, field codes. Libraries for DOCX miss insertions and
+content controls, or show hidden text.
 """
 
 import re
@@ -21,9 +21,12 @@ from indexer.records import Extraction
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
 _NOTHING = etree.Element("nothing")  # in place of a part that is missing
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
+_MIN_WORDS = 3  # of a line that says more than the number of its page
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
-_REFERENCES = (f"{W}footnoteReference", f"{W}endnoteReference")
+_NOTES = ("footnote", "endnote", "comment")  # each in a part of its own
+_REFERENCES = frozenset(f"{W}{kind}Reference" for kind in _NOTES)
+_PAGE_NUMBER = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")  # a field
 _SIGNS = {
     f"{W}tab": " ", f"{W}ptab": " ", f"{W}br": "<br>", f"{W}cr": "<br>", f"{W}noBreakHyphen": "-",
     f"{W}softHyphen": "&shy;",
@@ -34,7 +37,8 @@ def read(body: bytes, charset: str | None) -> Extraction:
     """Read a DOCX file; raises ParseError."""
     package = Package(body)
     main = zipped.main_part(package, "word/document.xml")
-    markup = "".join(_Walker(package, main).blocks(package.xml(main)))
+    walker = _Walker(package, main)
+    markup = "".join([*walker.letterhead(), *walker.blocks(package.xml(main))])
     markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
     title, declared = zipped.properties(package)
     found = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
@@ -53,15 +57,29 @@ class _Walker:
         self._package = package
         self._relations = package.relations(main)
         names = {kind: name for kind, name in reversed(self._relations.values()) if name in package}
-        kinds = ("styles", "footnotes", "endnotes")
+        kinds = ("styles", *(f"{kind}s" for kind in _NOTES))
         styles, *others = (package.xml(names[kind]) if kind in names else _NOTHING for kind in kinds)
         self._styles = _Styles(styles)
-        # footnotes and endnotes that have not been read, by kind and id
+        # footnotes, endnotes and comments that have not been read, by kind and id
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in others for note in root.iterchildren("*")}
         self._is_hidden = False  # whether the style of the open paragraph hides its text
         self._after: list[str] = []  # what is set beside the open paragraph: text boxes, notes, diagrams
         self._carried = ""  # text of a paragraph that goes on in the next
         self._fields: list[bool] = []  # open fields: whether their result has begun
+
+    def letterhead(self) -> dict[str, None]:
+        """Return the paragraphs of headers and footers, each once, without those that number the pages."""
+        names = dict.fromkeys(name for kind, name in self._relations.values() if kind in ("header", "footer"))
+        blocks: dict[str, None] = {}
+        for root in (self._package.xml(name) for name in names if name in self._package):
+            for paragraph in list(root.iter(_PARAGRAPH)):
+                fields = [text.text or "" for text in paragraph.iter(f"{W}instrText")]
+                fields += [field.get(f"{W}instr", "") for field in paragraph.iter(f"{W}fldSimple")]
+                words = "".join(text.text or "" for text in paragraph.iter(_TEXT)).split()
+                if _PAGE_NUMBER.search(" ".join(fields)) and sum(map(str.isalpha, words)) < _MIN_WORDS:
+                    paragraph.clear()
+            blocks |= dict.fromkeys(self.blocks(root))
+        return blocks
 
     def blocks(self, root: Any) -> Iterator[str]:
         """Yield the paragraphs and tables inside an element as HTML."""
@@ -153,6 +171,7 @@ class _Walker:
                     yield from self._inline(child)
             elif tag == _FIELD:
                 self._field(child.get(f"{W}fldCharType", ""))
+                yield escape(_choice(child))
             elif tag in _REFERENCES:
                 note = self._notes.pop((tag.removesuffix("Reference"), child.get(f"{W}id", "")), None)
                 self._after += self.blocks(note) if note is not None else ()
@@ -179,6 +198,18 @@ class _Walker:
             self._fields[-1] = True
         elif kind == "end" and self._fields:
             self._fields.pop()
+
+
+def _choice(field: Any) -> str:
+    """Return the value of an old form field without text of its own: the chosen entry, or the state of a box."""
+    box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
+    if box is not None:
+        ticked = [_switch(box.find(f"{W}{name}")) for name in ("checked", "default")]
+        return "☒" if next((state for state in ticked if state is not None), False) else "☐"
+    if choices is None:
+        return ""
+    chosen = _value(choices.find(f"{W}result")) or _value(choices.find(f"{W}default"))
+    return dict(enumerate(map(_value, choices.iterchildren(f"{W}listEntry")))).get(_number(chosen, 0), "")
 
 
 def _within(node: Any, wanted: str) -> Iterator[Any]:

@@ -125,6 +125,70 @@ def test_text_boxes() -> None:
     assert section.text == "a | b\nClosed on Sundays"
 
 
+HIDDEN_ROW = '<row r="2" hidden="1" {}>' + words("A2", "Quay") + words("B2", "blue") + "</row>"
+FIRST, LAST = '<row r="1">' + row(1, "Zone|Colour") + "</row>", '<row r="3">' + row(3, "Port|red") + "</row>"
+FOLDED = 'outlineLevel="1"'
+FILTER = '<autoFilter ref="A1:B3"/>'
+
+
+def sheet_of(contents: str, **parts: str) -> str:
+    """The text of a sheet of this XML; `parts` are others that it refers to, by their kind."""
+    more: dict[str, str | bytes] = {f"xl/{kind}.xml": content for kind, content in parts.items()}
+    more["xl/worksheets/1.xml"] = f"<worksheet {files.SHEET}>{contents}</worksheet>"
+    more["xl/worksheets/_rels/1.xml.rels"] = files.relations(**{kind: f"{kind} ../{kind}.xml" for kind in parts})
+    return sheets.read(files.with_parts(files.xlsx(Sheet=[]), more), None).sections[0].text
+
+
+@pytest.mark.parametrize(
+    ("rows", "parts", "is_read"),
+    [
+        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>", {}, False),
+        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>", {"table": "<table/>"}, False),
+        (f"<sheetData>{FIRST}{HIDDEN_ROW.format(FOLDED)}{LAST}</sheetData>", {}, True),
+        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>{FILTER}", {}, True),
+        (f"<sheetData>{FIRST}{HIDDEN_ROW.format('')}{LAST}</sheetData>", {"table": f"<table>{FILTER}</table>"}, True),
+    ],
+)  # fmt: skip
+def test_rows_that_an_outline_or_a_filter_folds_away_are_read(rows: str, parts: dict[str, str], is_read: bool) -> None:
+    notes.take()
+    assert ("Zone: Quay | Colour: blue" in sheet_of(rows, **parts)) is is_read
+    assert ("hidden rows or columns of a sheet were left out" in notes.take()) is not is_read
+
+
+def test_columns_that_an_outline_folds_away_are_read() -> None:
+    columns = '<cols><col min="2" max="2" hidden="1" {}/></cols><sheetData>' + FIRST + LAST + "</sheetData>"
+    assert sheet_of(columns.format('outlineLevel="1"')) == "Zone: Port | Colour: red"
+    assert sheet_of(columns.format("")) == "Zone\nPort"
+    notes.take()
+    sheet_of('<cols><col min="3" max="16384" hidden="1"/></cols><sheetData>' + FIRST + LAST + "</sheetData>")
+    assert notes.take() == ()  # nothing is there
+
+
+def test_comments_and_conversations_are_read_once() -> None:
+    comments = (
+        "<comments><authors><author>Ann</author><author>tc={{1}}</author></authors><commentList>"
+        '<comment ref="A1" authorId="0"><text><r><t>At low </t></r><r><t>tide</t></r></text></comment>'
+        '<comment ref="B1" authorId="1"><text><t>NO</t></text></comment></commentList></comments>'
+    )
+    talk = "<ThreadedComments><threadedComment><text>Is it so?</text></threadedComment></ThreadedComments>"
+    found = sheet_of(f"<sheetData>{FIRST}</sheetData>", comments=comments, threadedComment=talk)
+    assert found == "Zone | Colour\nAt low tide\nIs it so?"
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (["No|Name|Signature", "1|Ann", "2|Tom"], "Signature\nNo: 1 | Name: Ann\nNo: 2 | Name: Tom"),
+        (["Name|Phone|Diet"], "Name | Phone | Diet"),
+        (["Name|Age|Diet", "Ann|5", "Tom|6", "", "Boat|Berth|Paid|Left", "Gull|7|9", "Tern|8|9"],
+         "Diet\nName: Ann | Age: 5\nName: Tom | Age: 6\nLeft\nBoat: Gull | Berth: 7 | Paid: 9\n"
+         "Boat: Tern | Berth: 8 | Paid: 9"),
+    ],
+)  # fmt: skip
+def test_headings_above_empty_columns_are_read(rows: list[str], expected: str) -> None:
+    assert text(*(row(place, content) for place, content in enumerate(rows, start=1))) == expected
+
+
 def cell(content: str, properties: str = "", name: str = "table-cell") -> str:
     return f"<table:{name} {properties}><text:p>{content}</text:p></table:{name}>"
 
@@ -154,8 +218,12 @@ HEAD = cell("Zone") + cell("Price")
          "Zone: Port | Price: 1"),
         (table(HEAD, '<table:table-row table:visibility="collapse">' + cell("NO") + cell("1") + "</table:table-row>",
                cell("Port<text:s text:c='2'/>one"
-               "<office:annotation><text:p>NO</text:p></office:annotation>") + cell("2")),
-         "Zone: Port one | Price: 2"),
+               "<office:annotation><text:p>Since May</text:p></office:annotation>") + cell("2")),
+         "Zone: Port one | Price: 2\nSince May"),
+        (table(HEAD, '<table:table-row table:visibility="filter">' + cell("Port") + cell("1") + "</table:table-row>",
+               "<table:table-row-group>" + '<table:table-row table:visibility="collapse">' + cell("Quay") + cell("2")
+               + "</table:table-row></table:table-row-group>"),
+         "Zone: Port | Price: 1\nZone: Quay | Price: 2"),
         (table(cell("a") + cell("NO") + cell("b"),
                columns='<table:table-column/><table:table-column table:visibility="collapse"/>'), "a | b"),
         (table(cell("x", 'table:number-columns-repeated="2"')) + table(cell("NO"), style="off"), "x | x"),

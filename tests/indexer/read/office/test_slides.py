@@ -95,3 +95,17 @@ def test_what_cannot_be_read_is_noted() -> None:
         "a picture without a description was left out",
         "the figures of a chart were not read",
     )
+
+
+def test_footers_are_read_once_and_comments_with_their_slide() -> None:
+    footer = shape("Harbour Days", "ftr")
+    body = files.pptx(shape("One", "title") + footer, shape("Two", "title") + shape("text") + footer)
+    old = "<p:cmLst xmlns:p='{}'><p:cm><p:text>Too long?</p:text></p:cm></p:cmLst>"
+    new = "<x:cmLst xmlns:x='x' xmlns:a='{}'><x:cm><x:txBody>{}</x:txBody></x:cm></x:cmLst>"
+    parts: dict[str, str | bytes] = {
+        "ppt/slides/c.xml": old.format("http://schemas.openxmlformats.org/presentationml/2006/main"),
+        "ppt/slides/d.xml": new.format(A, words("Better so")),
+        "ppt/slides/_rels/1.xml.rels": files.relations(c="comments c.xml", d="comments d.xml"),
+    }
+    found = slides.read(files.with_parts(body, parts), None).sections
+    assert [section.text for section in found] == ["Harbour Days", "text\n\nToo long?\n\nBetter so"]

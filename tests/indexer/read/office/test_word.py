@@ -135,6 +135,52 @@ def test_notes_stand_after_the_paragraph_that_refers_to_them() -> None:
     ]
 
 
+def test_comments_stand_after_the_paragraph_that_they_are_on() -> None:
+    remark = (
+        f'<w:comment w:id="5">{paragraph("Still so?")}</w:comment><w:comment w:id="6">{paragraph("NO")}</w:comment>'
+    )
+    body = line(words("The pier closes."), run('<w:commentReference w:id="5"/>')) + paragraph("At nine.")
+    assert text(body, comments=remark) == "The pier closes.\n\nStill so?\n\nAt nine."
+
+
+def field(code: str, result: str) -> str:
+    marks = [run(f'<w:fldChar w:fldCharType="{kind}"/>') for kind in ("begin", "separate", "end")]
+    return f"{marks[0]}{run(f'<w:instrText>{code}</w:instrText>')}{marks[1]}{words(result)}{marks[2]}"
+
+
+def test_headers_and_footers_are_read_once_without_page_numbers() -> None:
+    number = line(words("Page "), field(" PAGE ", "17"), words(" of "), '<w:fldSimple w:instr="NUMPAGES"/>')
+    roots = {
+        "header1": paragraph("Harbour Authority") + paragraph("Rules of the port"),
+        "header2": paragraph("Harbour Authority"),
+        "footer1": number + table(row(cell("Account 22"), f"<w:tc>{number}</w:tc>")),
+    }
+    space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    parts: dict[str, str | bytes] = {f"word/{name}.xml": f"<w:x {space}>{root}</w:x>" for name, root in roots.items()}
+    targets = {name: f"{name[:-1]} {name}.xml" for name in roots}
+    parts["word/_rels/document.xml.rels"] = files.relations(styles="styles styles.xml", **targets)
+    found = word.read(files.with_parts(files.docx(paragraph("Boats", "H1") + paragraph("They float.")), parts), None)
+    assert [(section.path, section.text) for section in found.sections] == [
+        ((), "Harbour Authority\n\nRules of the port\n\nAccount 22"),
+        (("Boats",), "They float."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ('<w:ddList><w:result w:val="1"/><w:listEntry w:val="Bow"/><w:listEntry w:val="Stern"/></w:ddList>', "Stern"),
+        ('<w:ddList><w:listEntry w:val="Bow"/><w:listEntry w:val="Stern"/></w:ddList>', "Bow"),
+        ('<w:ddList><w:result w:val="7"/><w:listEntry w:val="Bow"/></w:ddList>', ""),
+        ('<w:checkBox><w:default w:val="1"/><w:checked w:val="0"/></w:checkBox>', "☐"),
+        ('<w:checkBox><w:default w:val="0"/><w:checked/></w:checkBox>', "☒"),
+    ],
+)
+def test_form_fields_have_the_value_that_is_chosen(data: str, expected: str) -> None:
+    begin = run(f'<w:fldChar w:fldCharType="begin"><w:ffData>{data}</w:ffData></w:fldChar>')
+    assert text(line(words("Cabin:"), begin, run('<w:fldChar w:fldCharType="end"/>'))) == f"Cabin:{expected}"
+
+
 def test_the_strict_form_of_the_format() -> None:
     strict = rb"http://purl.oclc.org/ooxml/\1/\2"
     body = files.docx(paragraph("Boats", "H1") + line(math(letters("a=b"))))
