@@ -3,8 +3,9 @@
 import codecs
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import webencodings
@@ -122,12 +123,7 @@ def _guess(body: bytes) -> str:
     first = _HIGH_RUN.search(body)
     start = max(first.start() - _LOOKED_AT, 0) if first else 0
     part = body[start : start + _GUESSED_FROM]
-    try:
-        from chardetng_py import detect  # not in what serves queries, nor available on every machine
-
-        found = name_of(detect(part)) or "windows-1252"
-    except ImportError:
-        found = "windows-1252"
+    found = _detect(part)
     runs = _HIGH_RUN.findall(part)
     high = sum(map(len, runs))
     if high > 1.5 * len(runs) or len(_LETTER.findall(part)) < 2 * high:
@@ -138,6 +134,44 @@ def _guess(body: bytes) -> str:
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
     found = found if found in likely else likely[0]
     return "cp850" if found == "windows-1252" and _NOT_WINDOWS.search(part) else found
+
+
+def _detect(sample: bytes) -> str:
+    try:
+        from chardetng_py import detect  # not in what serves queries, nor available on every machine
+    except ImportError:
+        return "windows-1252"
+    return name_of(detect(sample)) or "windows-1252"
+
+
+_CODE_PAGES = ("cp850", "cp852")  # of DOS, in which programs of Windows write names
+
+
+def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
+    """Return the file names of an archive with slashes, decoded as UTF-8 or as one encoding that all others look like.
+
+    Args:
+        is_dos: whether a program of DOS or Windows made the archive.
+    """
+    raw_names = list(names)
+    not_utf8 = [name for name in raw_names if "\ufffd" in name.decode("utf-8", "replace")]
+    sample = b"\n".join(not_utf8)[:_GUESSED_FROM]
+    detected = _detect(sample)
+    latin = (*_CODE_PAGES, *_LATIN[:2]) if is_dos else (*_LATIN[:2], *_CODE_PAGES)
+    candidates = (*latin, detected) if is_dos and detected in _LATIN else (detected, *latin)
+    encoding = min(candidates, key=lambda candidate: _count_odd_letters(decode_as(candidate, sample)))
+    encodings = dict.fromkeys(not_utf8, encoding)
+    texts = (decode_as(encodings.get(name, "utf-8"), name) for name in raw_names)
+    return [text.replace("\\", "/") for text in texts]
+
+
+def _count_odd_letters(text: str) -> int:
+    """Count characters beyond ASCII that names hardly have: signs, narrow katakana, capitals after small letters."""
+    return sum(
+        not letter.isalpha() or "\uff61" <= letter <= "\uff9f" or (before.islower() and letter.isupper())
+        for before, letter in pairwise(f"\n{text}")
+        if letter > "\x7f"
+    )
 
 
 _WEB_NAMES = {  # of encodings that the standard has under another name than Python

@@ -20,6 +20,7 @@ from posixpath import normpath
 from typing import IO, BinaryIO, cast
 from urllib.parse import quote
 
+from indexer.decoding import decode_names
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, has_list, lists_among
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
@@ -32,6 +33,8 @@ _LONGEST_TOTAL = 200_000_000  # bytes, decompressed
 _HIGHEST_RATIO = 200  # of bytes decompressed to bytes of the archive; of texts it is 3 to 20
 _FREE = 10_000_000  # bytes that may be decompressed at any ratio
 _LONGEST_NAME = 1_000  # characters
+_IS_UTF8 = 0x800  # flag of a member of a zip
+_DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, as members of a zip name what made them
 _PIECE = 1 << 16  # bytes read or unpacked at once
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
 DAMAGED: tuple[type[Exception], ...] = (  # what zipfile, tarfile and their like raise
@@ -137,12 +140,14 @@ def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
 def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     budget = Budget(len(body))
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
-        lists = lists_among(map(normpath, archive.namelist()))
-        for info in archive.infolist():
+        infos = archive.infolist()
+        raw_names = [info.orig_filename.encode("utf-8" if info.flag_bits & _IS_UTF8 else "cp437") for info in infos]
+        names = decode_names(raw_names, is_dos=any(info.create_system in _DOS_SYSTEMS for info in infos))
+        lists = lists_among(map(normpath, names))
+        for info, name in zip(infos, names, strict=True):
             budget.member()
-            if info.is_dir():
+            if name.endswith("/"):
                 continue
-            name = info.filename
             if stat.S_ISLNK(info.external_attr >> 16):
                 yield Member(name, skipped="symbolic link")
             elif reason := unwanted(name, no_images, lists):
@@ -158,18 +163,18 @@ def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
 
 
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    lists = lists_among(
-        normpath(info.name) for info, _ in _tar_members(body)
-    )  # which may stand behind what they are for
-    for info, archive in _tar_members(body):
+    raw_names = [info.name.encode("utf-8", "surrogateescape") for info, _ in _tar_members(body)]
+    names = decode_names(raw_names, is_dos=False)
+    lists = lists_among(map(normpath, names))  # lists may come after the files that they are for
+    for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
             continue
-        reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(info.name, no_images, lists)
+        reason = "symbolic link, pipe or device" if not info.isreg() else unwanted(name, no_images, lists)
         content = None if reason else archive.extractfile(info)
         if content is None:
-            yield Member(info.name, skipped=reason or "no file")
+            yield Member(name, skipped=reason or "no file")
         else:
-            yield _read(info.name, content, max_bytes)
+            yield _read(name, content, max_bytes)
 
 
 def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
@@ -200,7 +205,7 @@ def unwanted(name: str, no_images: str, lists: Collection[str] = ()) -> str:
     For `no_images` see `expand`.
     """
     steps = name.split("/")
-    if len(name) > _LONGEST_NAME or "\\" in name or ":" in steps[0] or not name.isprintable():
+    if len(name) > _LONGEST_NAME or ":" in steps[0] or not name.isprintable():
         return "a name that is not for a file"
     if name.startswith("/") or ".." in steps:
         return "a path that leads out of the archive"

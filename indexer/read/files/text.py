@@ -79,41 +79,96 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
     return Extraction(None, tuple(section for section in sections if section.text.strip()))
 
 
-_LONGEST_OUTPUT = 2_000  # characters of what one cell printed
+_LONGEST_OUTPUT = 2_000  # characters of the output of one cell
 _TICKS = re.compile("`+")
 _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
+_REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")  # of objects without a text
+_EMPTY_LINE = re.compile(r"\n\s*+\n")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n")
+_OLD_TYPES = {
+    "text": "text/plain",
+    "html": "text/html",
+    "latex": "text/latex",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+}
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Read a notebook of format 4, which may begin with front matter as Quarto has it; raises ParseError."""
+    """Read a notebook of format 2 to 4, which may begin with front matter as Quarto has it; raises ParseError."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
         raise ParseError("not JSON, as a notebook is") from error
     blocks: list[str] = []  # of Markdown
-    for cell in _dicts(notebook, "cells"):
-        kind, source = cell.get("cell_type"), _text(cell.get("source"))
-        if kind == "markdown" or (kind == "raw" and begins_with_list(source)):
+    sheets = _dicts(notebook, "worksheets")  # of formats 2 and 3
+    for cell in chain(_dicts(notebook, "cells"), *(_dicts(sheet, "cells") for sheet in sheets)):
+        kind, source = cell.get("cell_type"), _text(cell.get("source") or cell.get("input"))
+        if kind == "heading":
+            level = cell.get("level")
+            blocks.append(f"{'#' * min(level, 6) if isinstance(level, int) else '#'} {source}")
+        elif kind == "markdown" or (kind == "raw" and (begins_with_list(source) or _is_markup(cell, source, blocks))):
             blocks.append(source)
-        elif kind == "code":
-            printed: list[str] = []
-            for output in _dicts(cell, "outputs"):
-                data = output.get("data")
-                shown = data.get("text/plain") if isinstance(data, dict) else None
-                printed.append(_text(output.get("text")) or _text(shown))
-            output_text = _ESCAPES.sub("", "\n".join(printed))[:_LONGEST_OUTPUT]
-            for text in filter(str.strip, (source, output_text)):
-                fence = "`" * (max([2, *map(len, _TICKS.findall(text))]) + 1)
-                blocks.append(f"{fence}\n{text}\n{fence}")
-    rendered = render("\n\n".join(blocks))
+        elif kind in ("raw", "code"):
+            blocks += [_fenced(source), *_outputs(cell)]
+    rendered = render("\n\n".join(filter(None, blocks)))
     found = extract(rendered.html)
     return Extraction(rendered.title or found.title, found.sections, rendered.declared)
 
 
+def _is_markup(cell: dict[str, Any], source: str, blocks: list[str]) -> bool:
+    """Return whether a raw cell is front matter, Markdown or HTML."""
+    metadata = cell.get("metadata")
+    fields = metadata if isinstance(metadata, dict) else {}
+    media_type = fields.get("raw_mimetype") or fields.get("format")
+    return media_type in ("text/markdown", "text/html") or (not blocks and _FRONT_MATTER.match(source) is not None)
+
+
+def _outputs(cell: dict[str, Any]) -> Iterator[str]:
+    """Yield the outputs of a cell as blocks of Markdown: visible texts, not names of pictures and widgets."""
+    room = _LONGEST_OUTPUT
+    for output in _dicts(cell, "outputs"):
+        data = output.get("data")
+        if not isinstance(data, dict):  # a stream, and all outputs of formats 2 and 3
+            data = {_OLD_TYPES.get(name, name): value for name, value in output.items()}
+        html, text = _text(data.get("text/html")), _text(data.get("text/plain"))
+        if output.get("output_type") in ("error", "pyerr"):
+            message = f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"
+            trace = _ESCAPES.sub("", "\n".join(_strings(output.get("traceback"))))
+            yield _fenced(trace[-_LONGEST_OUTPUT:] if message in trace else message[:_LONGEST_OUTPUT])
+        elif markdown := _text(data.get("text/markdown")):
+            yield markdown
+        elif latex := _text(data.get("text/latex")):
+            yield f"$$\n{_EMPTY_LINE.sub(' ', latex.strip('$ '))}\n$$"
+        elif _is_shown(text, html, data):
+            lines = _ESCAPES.sub("", text[: 2 * room]).split("\n")
+            shown = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)[
+                :room
+            ]  # the last of a progress bar
+            room -= len(shown)
+            yield _fenced(shown)
+        elif "<table" in html:
+            yield f"<div>\n{' '.join(html.split())}\n</div>"
+
+
+def _is_shown(text: str, html: str, data: dict[str, Any]) -> bool:
+    """Return whether a frontend shows the plain text of an output, rather than a picture or a widget."""
+    is_rich = any(name.startswith(("image/", "video/", "audio/", "application/")) for name in data)
+    is_repr = "<" in text and _REPR.fullmatch(text)
+    return bool(text) and not is_repr and ("<table" in html or not is_rich)
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * (max([2, *map(len, _TICKS.findall(text))]) + 1)
+    return f"{fence}\n{text}\n{fence}" if text.strip() else ""
+
+
 def _text(value: object) -> str:
-    if isinstance(value, list):
-        return "".join(part for part in value if isinstance(part, str))
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) else "".join(_strings(value))
+
+
+def _strings(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def _dicts(value: object, name: str) -> list[dict[str, Any]]:

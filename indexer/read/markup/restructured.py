@@ -30,6 +30,13 @@ _NAMED_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ ](?:\|[^|\n]{1,100}\|[ ])?([\w:+-]{
 _NAMED_ROLE = re.compile(r":([A-Za-z][\w:+-]{0,60}):`|`:([A-Za-z][\w:+-]{0,60}):")
 _MOST_NAMES = 5_000  # directives and roles that one process learns
 OPTION = re.compile(r":[\w-]+:(?:\s|$)")
+_CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
+_CHANGE = re.compile("|".join(_CHANGES))
+_VERSION = re.compile(r"[\w.+|-]*[\d|][\w.+|-]*|next")
+_METADATA = re.compile(  # fields before everything but comments, which Sphinx shows nowhere
+    r"\A((?:[ \t]*+\n|\.\.(?![ ][^\n]*::)[^\n]*+\n(?:[ \t]+[^\n]*+\n)*+)*+)"
+    r"(?::[\w -]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]+\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
+)
 _CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
 _SETTINGS = {
     "file_insertion_enabled": False, "raw_enabled": False,
@@ -60,13 +67,34 @@ class _Unknown(Directive):
             titles = [caption[1] for line in options if (caption := _CAPTION.search(line))]
             text = "\n".join(content)
             return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
-        found = nodes.container()
+        box = nodes.container()
         lines = self.arguments[0].split("\n") if self.arguments and name not in _CONDITIONS else []
-        if title := "\n".join(takewhile(lambda line: not OPTION.match(line.strip()), lines)):
+        title = "\n".join(takewhile(lambda line: not OPTION.match(line.strip()), lines))
+        change = change_of(name, title)
+        if change and not content:
+            change = change.removesuffix(":")
+        if title := change or title:
             parsed, problems = self.state.inline_text(title, self.lineno)
-            found += nodes.paragraph("", "", *parsed, *problems)
-        self.state.nested_parse(content, self.content_offset, found)
-        return [found]
+            box += (heading := nodes.paragraph("", "", *parsed, *problems))
+        self.state.nested_parse(content, self.content_offset, box)
+        if change and len(box) > 1 and isinstance(box[1], nodes.paragraph):  # the sentence goes on
+            heading += [nodes.Text(" "), *box.pop(1).children]
+        return [box]
+
+
+def change_of(directive: str, argument: str) -> str:
+    """Return the sentence that a directive begins with whose name is a change of a program; empty if it is none.
+
+    The argument is the version of each change in the name, then perhaps a text.
+    """
+    changes, words = _CHANGE.findall(directive), argument.split(maxsplit=4)
+    versions = list(takewhile(_VERSION.fullmatch, words))[: len(changes)]
+    if not changes or len(versions) < len(changes):
+        return ""
+    sentence = ", ".join(
+        f"{_CHANGES[change]} version {version}" for change, version in zip(changes, versions, strict=True)
+    )
+    return " ".join([f"{sentence.capitalize()}:", *words[len(versions) :]])
 
 
 def shown_text(text: str) -> str:
@@ -96,7 +124,8 @@ class _Writer(html5_polyglot.Writer):
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a text in reStructuredText."""
-    found = extract(f"<body><main>{to_html(decode(body, charset, markup=False))}</main></body>")
+    text = _METADATA.sub(r"\1", decode(body, charset, markup=False).replace("\r\n", "\n"))
+    found = extract(f"<body><main>{to_html(text)}</main></body>")
     return Extraction(found.title, found.sections)
 
 

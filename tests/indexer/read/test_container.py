@@ -24,7 +24,10 @@ FILES: dict[str, str | bytes] = {
     "x/../../out.txt": "NO",
     "/abs.txt": "NO",
     "C:/win.txt": "NO",
-    "back\\slash.txt": "NO",
+    "back\\slash.txt": "c",
+    "..\\out.txt": "NO",
+    "\\\\host\\out.txt": "NO",
+    "d\\.hidden\\x.txt": "NO",
     ".hidden/x.txt": "NO",
     "inner.zip": "NO",
     "pic.png": "NO",
@@ -35,7 +38,8 @@ REASONS = {
     "x/../../out.txt": "a path that leads out of the archive",
     "/abs.txt": "a path that leads out of the archive",
     "C%3A/win.txt": "a name that is not for a file",
-    "back%5Cslash.txt": "a name that is not for a file",
+    "//host/out.txt": "a path that leads out of the archive",
+    "d/.hidden/x.txt": "hidden",
     ".hidden/x.txt": "hidden",
     "inner.zip": "an archive in an archive",
     "pic.png": "an image: OCR is off",
@@ -74,6 +78,7 @@ def test_members_become_pages(mode: str) -> None:
     assert [(page.url, page.body, page.content_type) for page in pages] == [
         ("file:///z!/a.md", b"# A", "text/markdown"),
         ("file:///z!/sub/b%20c.txt", b"b", "text/plain"),
+        ("file:///z!/back/slash.txt", b"c", "text/plain"),
     ]
     links = dict.fromkeys(("link.txt", "hard.txt", "pipe.txt"), "symbolic link, pipe or device")
     assert reasons == REASONS if mode == "zip" else REASONS | links
@@ -86,6 +91,38 @@ def test_files_with_an_access_list_are_left_out(mode: str) -> None:
     pages, reasons = members(zipped(listed) if mode == "zip" else tarred(listed, mode))
     assert [page.url for page in pages] == ["file:///z!/a.md"]
     assert {reasons["b.md"], reasons["c/d/e.md"]} == {"has an access list, which only files of folders can have"}
+
+
+NAMES = {  # encoding, and names that an archive has in it
+    "utf-8": ["Übersicht/使い方.txt", "łódź.md"],
+    "cp850": ["Übersicht.txt", "Straße/Menü.md"],
+    "cp852": ["žluťoučký kůň.txt", "šířka.md"],
+    "cp866": ["Отчёт/начало.md"],
+    "cp932": ["資料/説明書.md", "テスト.md"],
+    "gbk": ["使用手册/开始.md"],
+    "windows-1251": ["Руководство.txt"],
+    "windows-1252": ["été à Noël.md", "Grundstück.md"],
+}
+
+
+@pytest.mark.parametrize("mode", ["zip", "w"])
+@pytest.mark.parametrize("encoding", NAMES)
+def test_names_in_other_encodings(encoding: str, mode: str) -> None:
+    raw = [name.replace("/", "\\" if mode == "zip" else "/").encode(encoding) for name in NAMES[encoding]]
+    stand_ins = {f"{number}".rjust(len(name), "_"): "x" for number, name in enumerate(raw)}
+    body = zipped(stand_ins) if mode == "zip" else tarred(stand_ins, mode)
+    if mode == "zip":
+        for stand_in, name in zip(stand_ins, raw, strict=True):
+            body = body.replace(stand_in.encode(), name)
+        body = bytes(body).replace(b"PK\x01\x02\x14\x03", b"PK\x01\x02\x14\x00")  # made by DOS
+    else:
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, encoding=encoding) as archive:
+            for name in NAMES[encoding]:
+                archive.addfile(tarfile.TarInfo(name))
+        body = file.getvalue()
+    found = [member.name for member in container.members(body, 1000, "")]
+    assert found == NAMES[encoding]
 
 
 def test_links_and_secrets_in_a_zip() -> None:

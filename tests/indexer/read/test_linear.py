@@ -34,7 +34,8 @@ MARKDOWN = [
 PIECES: dict[str, list[str]] = {
     "markdown": MARKDOWN,
     "mdx": ["<Tab ", "<A b={", "{", "import {\n", "<>", "export const a = 1\n"],
-    "restructured": [".. ", "`", "*", "|a|_ ", "- ", ".. a::\n\n", ":a:`b` ", "a\n=\n\n", "\n", "..\n"],
+    "restructured": [".. ", "`", "*", "|a|_ ", "- ", ".. a::\n\n", ":a:`b` ", "a\n=\n\n", "\n", "..\n",
+                     ":a:\n", ":a: b\n  c\n", ".. a\n b\n", ".. deprecated:: 1 "],
     "plain": ["\n", " ", "- ", "-\n", "access: a\n", "\u200b", "a "],
     "source_code": [" ", "pub(a ", "static ", "create a ", "a b c(", "a::b<c>,", "// a\n", "class A\n  ",
                     "fn <", "  def a\n"],

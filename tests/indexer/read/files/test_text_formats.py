@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from indexer import notes
@@ -77,8 +79,52 @@ def test_a_cell_that_is_cut_off_is_noted() -> None:
 def test_notebook() -> None:
     document = read("a.ipynb", NOTEBOOK)
     assert document.title == "Cats"
-    code = (Whole(13, 21), Whole(23, 26))  # and what it printed
-    assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none", wholes=code),)
+    code = (Whole(13, 21), Whole(23, 26), Whole(28, 31))  # a program, its output, and a raw cell
+    assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none\n\nRaw", wholes=code),)
+
+
+OUTPUTS: dict[str, tuple[dict[str, object], str]] = {
+    "a picture": ({"data": {"image/png": "x", "text/plain": "plot without title"}}, ""),
+    "an object": ({"data": {"text/plain": "[<Line2D at 0x7f>]"}}, ""),
+    "a grid of objects": ({"data": {"text/plain": "array([[<Axes: >,\n  <Axes: >]], dtype=object)"}}, ""),
+    "a class": ({"data": {"text/plain": "<class 'int'>"}}, "<class 'int'>"),
+    "a widget": ({"data": {"application/vnd.jupyter.widget-view+json": {}, "text/plain": "HBox()",
+                           "text/html": "<p>HBox"}}, ""),
+    "a table": ({"data": {"text/html": "<table><tr><td>x", "text/plain": "  a\n0 1", "application/x+json": 1}},
+                "  a\n0 1"),
+    "a table of HTML alone": ({"data": {"text/plain": "<Styler at 0x7f>", "text/html":
+                               ["<style>p {}\n\n</style><table><tr><th>a<th>b</tr>\n\n<tr><td>1<td>2</table>"]}},
+                              "a | b\n1 | 2"),
+    "Markdown": ({"data": {"text/markdown": "**Range:** 3", "text/plain": "<Markdown object>"}}, "Range: 3"),
+    "a formula": ({"data": {"text/latex": "$\\displaystyle x^2$", "text/plain": "x**2"}}, "\\displaystyle x^2"),
+    "a progress bar": ({"name": "stderr", "text": ["10%\r", "90%\rdone\n"]}, "done"),
+    "an error": ({"output_type": "error", "ename": "E", "evalue": "no moon", "traceback": ["\x1b[31mE\x1b[0m", 1]},
+                 "E: no moon"),
+    "an error with its trace": ({"output_type": "error", "ename": "E", "evalue": "m",
+                                 "traceback": ["\x1b[31mline 3", "E\x1b[0m: m"]}, "line 3\nE: m"),
+    "format 3: a picture": ({"output_type": "display_data", "png": "x", "text": "<Figure>"}, ""),
+    "format 3: a value": ({"output_type": "pyout", "text": ["4", "2"], "prompt_number": 3}, "42"),
+    "format 3: an error": ({"output_type": "pyerr", "ename": "E", "evalue": "m"}, "E: m"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("output", "text"), OUTPUTS.values(), ids=OUTPUTS)
+def test_outputs_of_a_notebook(output: dict[str, object], text: str) -> None:
+    cells = [{"cell_type": "markdown", "source": "# A"}, {"cell_type": "code", "source": "x", "outputs": [output]}]
+    sections = read("a.ipynb", json.dumps({"cells": cells})).sections
+    assert [section.text for section in sections] == [f"x\n\n{text}".rstrip()]
+
+
+def test_a_notebook_of_format_3_and_its_front_matter() -> None:
+    cells = [
+        {"cell_type": "raw", "source": "---\ntitle: Tides\n---"},
+        {"cell_type": "heading", "level": 2, "source": ["Fit"]},
+        {"cell_type": "code", "input": "fit()", "outputs": [{"output_type": "stream", "text": "ok"}]},
+        {"cell_type": "raw", "metadata": {"raw_mimetype": "text/html"}, "source": "<p>Raw <b>words</b></p>"},
+    ]
+    document = read("a.ipynb", json.dumps({"nbformat": 3, "worksheets": [{"cells": cells}, 1]}))
+    assert document.title == "Tides"
+    assert [(section.path, section.text) for section in document.sections] == [(("Fit",), "fit()\n\nok\n\nRaw words")]
 
 
 def test_python() -> None:
@@ -121,9 +167,33 @@ def test_restructured_text() -> None:
     document = read("a.rst", text)
     assert document.title == "Zoo"
     assert [(section.path, section.text) for section in document.sections] == [
-        (("Zoo",), "See the cats and feed.\n\n3.2 Feeding."),
+        (("Zoo",), "See the cats and feed.\n\nAdded in version 3.2: Feeding."),
         (("Zoo", "Cats"), "- fish\n- milk\n\npurr\n\nstroke(cat)\n\nStrokes it."),
     ]
+
+
+CHANGES = {
+    ".. versionadded:: 4.1": "Added in version 4.1",
+    ".. versionchanged:: 5.0\n   Wet ropes.\n   Dry ones.": "Changed in version 5.0: Wet ropes. Dry ones.",
+    ".. deprecated:: 6.2b1\n\n   Use `knot`.\n\n   Soon.": "Deprecated since version 6.2b1: Use knot.\n\nSoon.",
+    ".. deprecated-removed:: 3.1 |next|\n   Use x.": "Deprecated since version 3.1, removed in version |next|: Use x.",
+    ".. versionremoved:: 7 since long": "Removed in version 7: since long",
+    ".. added-value:: of ropes": "of ropes",
+    ".. unknown:: Title\n\n   Body.": "Title\n\nBody.",
+}
+
+
+@pytest.mark.parametrize(("directive", "text"), CHANGES.items())
+def test_changes_in_restructured_text(directive: str, text: str) -> None:
+    assert [section.text for section in read("a.rst", f"Zoo\n===\n\n{directive}\n").sections] == [text]
+
+
+@pytest.mark.parametrize(
+    "head", [":orphan:\n\n", ":a b: c\n  d\n:e:\n\n", ".. note to self\n   NO\n\n:tocdepth: 2\n\n"]
+)
+def test_metadata_of_a_file_in_restructured_text(head: str) -> None:
+    document = read("a.rst", f"{head}Zoo\n===\n\n:field: of the text\n")
+    assert (document.title, document.sections[0].text) == ("Zoo", "field:\nof the text")
 
 
 def test_restructured_text_reaches_nothing() -> None:
