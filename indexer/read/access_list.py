@@ -1,7 +1,7 @@
 """Access lists: who may read a document, as its front matter, a file beside it, or its sender says.
 
-A list that cannot be read is one of nobody, and so is whatever looks like one where none is read: a slip of the pen
-must not make a document public.
+A list that cannot be read is one of nobody, and so is a text that looks like one in a format without lists: a slip of
+the pen must not make a document public.
 """
 
 import re
@@ -21,19 +21,27 @@ MOST_NAMES = 256  # of one list
 LONGEST = 256  # characters of a name
 _KINDS = {"users": "user", "groups": "group"}
 _LOOKED_AT = 16_000  # characters of a document of which only the beginning may be a list
-_JOINED = 1_000  # the same where lines are joined
+_CLAIM_WITHIN = 4_000  # characters of a document in another format than those with lists
 _SHAPE = 'users = ["ann"], groups = ["staff"], or everybody = true'
 
 
-def lists_among(names: Iterable[str]) -> frozenset[str]:
-    """Return the paths of files and folders for which there are access lists among the files of these paths."""
-    return frozenset(name[: -len(FILE)] for name in names if name.lower().endswith(FILE))
+def closed_paths(names: Iterable[str]) -> frozenset[str]:
+    """Return the paths that access lists are for, among the files of these paths, in small letters.
+
+    The path of a folder ends with a slash, and that of the top is empty. A list that is named for no file is for the
+    folder that it lies in: its name has a slip.
+    """
+    folded_names = [name.casefold() for name in names]
+    targets = [name.removesuffix(FILE) for name in folded_names if name.endswith(FILE)]
+    files = {*folded_names} if targets else set()
+    return frozenset(each if each in files else each[: each.rfind("/") + 1] for each in targets)
 
 
-def has_list(path: str, lists: Collection[str]) -> bool:
-    """Return whether one of some access lists is for a file, as `lists_among` returns them; or it is one itself."""
+def has_list(path: str, closed: Collection[str]) -> bool:
+    """Return whether one of some access lists is for a file, see `closed_paths`; or it is one itself."""
+    path = path.casefold()
     folders = accumulate(f"{step}/" for step in path.split("/")[:-1])
-    return path.lower().endswith(FILE) or not {path, "", *folders}.isdisjoint(lists)
+    return path.endswith(FILE) or not {path, "", *folders}.isdisjoint(closed)
 
 
 def readers_of(given: object) -> Readers:
@@ -86,6 +94,16 @@ _KEY = re.compile(r"\baccess\b[\"'\])]*\s{0,9}(?:[:=\uff1a\]]|\.\w)", re.IGNOREC
 _TABLE = re.compile(r"(?:[\w\"'-]*\.)+\Z")  # that a key is in
 _BEFORE_KEY = " \t\xa0{[,\"'?-:@%;!<*+>/"  # signs of lists, quotes, comments and fields
 _SOMEBODY = re.compile(r"(?:\b|\.)(?:users?|groups?|everybody)\b[\"']?[^\S\n]*[:=\uff1a]", re.IGNORECASE)
+_CLOSING = r"[\"'\u2019\u201c\u201d\])]*"
+_CLAIM = re.compile(
+    rf"\baccess\b(?:{_CLOSING}\s{{0,9}}[:=\uff1a\]](?:[^|]{{0,100}}?|.{{0,99}}?\n\W{{0,9}})|\W{{1,20}}|\.)"
+    rf"\b(?:users?|groups?|everybody)\b(?:{_CLOSING}\s{{0,9}}[:=\uff1a]|[>\u203a])",
+    re.IGNORECASE,
+)
+_COMMENT_SIGNS = re.compile(
+    r"^[ \t]*(?:#!.*|(?:/[*/]|[#*;%!'\"]|--(?=[ \t]))[#*;%!'\"/]{0,8}|@?rem\b|dnl\b)[ \t]?",
+    re.IGNORECASE | re.MULTILINE,
+)
 _DELIMITER = re.compile(
     r"[ ]{0,3}(?:(?:<!--|//)[ ]{0,9})?(?:[-\u2013\u2014+]{2,}|\u2014|[;.*_%]{3,})(?:\w{0,9}[^\S\n]*|[^\S\n]+#.*)"
 )
@@ -125,11 +143,17 @@ def begins_with_list(text: str) -> bool:
     return False
 
 
-def begins_with_joined_list(text: str) -> bool:
-    """Return the same for a text whose lines may have been joined; the list must name users or groups."""
-    head = visible(text[:_JOINED]).lstrip()
-    is_begun = head.startswith(("-", "+", "{", ";", "\u2013", "\u2014")) or _TOP_FIELD.match(head)
-    return bool(is_begun) and any(_SOMEBODY.search(head, key.end(), key.end() + 100) for key in _KEY.finditer(head))
+def looks_listed(text: str) -> bool:
+    """Return whether a text of a format without lists has, near its beginning, what looks like one.
+
+    That is `access` with users, groups or everybody, as fields, tables or tags have them, or front matter with the key,
+    also in comments.
+    """
+    head = visible(text[:_CLAIM_WITHIN]).lstrip()
+    if _CLAIM.search(head):
+        return True
+    bare = _COMMENT_SIGNS.sub("", head).lstrip()
+    return any(_DELIMITER.fullmatch(each.partition("\n")[0]) and begins_with_list(each) for each in (head, bare))
 
 
 def states_access(text: str) -> bool:

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from indexer.decoding import decode_names
 from indexer.errors import ParseError
-from indexer.read.access_list import LISTED, has_list, lists_among
+from indexer.read.access_list import LISTED, closed_paths, has_list
 from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
 from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Item, Page, Skip
@@ -143,7 +143,7 @@ def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
         infos = archive.infolist()
         raw_names = [info.orig_filename.encode("utf-8" if info.flag_bits & _IS_UTF8 else "cp437") for info in infos]
         names = decode_names(raw_names, is_dos=any(info.create_system in _DOS_SYSTEMS for info in infos))
-        lists = lists_among(map(normpath, names))
+        lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
         for info, name in zip(infos, names, strict=True):
             budget.member()
             if name.endswith("/"):
@@ -163,9 +163,10 @@ def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
 
 
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    raw_names = [info.name.encode("utf-8", "surrogateescape") for info, _ in _tar_members(body)]
-    names = decode_names(raw_names, is_dos=False)
-    lists = lists_among(map(normpath, names))  # lists may come after the files that they are for
+    entries = (info.name + "/" * info.isdir() for info, _ in _tar_members(body))
+    names = decode_names([name.encode("utf-8", "surrogateescape") for name in entries], is_dos=False)
+    # lists may come after the files that they are for
+    lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
     for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
             continue

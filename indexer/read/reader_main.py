@@ -27,17 +27,17 @@ from lxml import etree
 
 from indexer import decoding, notes
 from indexer.errors import FetchError, ParseError
-from indexer.read.access_list import ACCESS, NOBODY, begins_with_joined_list, begins_with_list
+from indexer.read.access_list import ACCESS, NOBODY, begins_with_list, looks_listed
 from indexer.read.extraction import detect_language, to_json
 from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PAGE, SCANS, TEXT_READERS
 from indexer.read.reader_process import hide, pack_message, read_message
-from indexer.records import Extraction
+from indexer.records import Extraction, Section
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
 _LOOKED_AT = 32_000  # bytes of a document that may begin with an access list
 _READ_ACCESS = ("markdown", "mdx", "notebook")  # readers that read access lists themselves
-_PROSE = ("word", "slides", "pdf", "epub", "mail")
+_SECTIONS_LOOKED_AT = 20  # for an access list: those of 4,000 characters, as a rule
 _readers: dict[str, Callable[..., Any]] = {}
 _missing: dict[str, str] = {}  # readers that cannot be loaded, and why
 
@@ -139,11 +139,26 @@ def _closed(content: Extraction, reader: str, body: bytes) -> Extraction:
     """Return a document; one for nobody if its format has no access list and it begins with what looks like one."""
     if reader in _READ_ACCESS:
         return content
-    text = body[:_LOOKED_AT].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
-    is_stated = ACCESS in content.declared.metadata or (reader in TEXT_READERS and begins_with_list(text))
-    if reader in _PROSE:  # where many a paragraph begins with "Access:"
-        is_stated = is_stated or any(begins_with_joined_list(section.text) for section in content.sections[:3])
-    return replace(content, declared=replace(content.declared, access=NOBODY)) if is_stated else content
+    is_stated = ACCESS in content.declared.metadata
+    if reader in TEXT_READERS:
+        text = body[:_LOOKED_AT].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
+        is_stated = is_stated or begins_with_list(text)
+    sections = content.sections[:_SECTIONS_LOOKED_AT]
+    texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
+    headings = [content.title or "", *(heading for section in sections for heading in section.path[-1:])]
+    if is_stated or looks_listed("\n".join(texts)) or any(map(looks_listed, headings)):
+        return replace(content, declared=replace(content.declared, access=NOBODY))
+    return content
+
+
+def _outside_code(section: Section) -> str:
+    """Return the text of a section without blocks of code."""
+    texts, end = [], 0
+    for start, stop, head in section.wholes:
+        if head is None:
+            texts.append(section.text[end:start])
+            end = stop
+    return "".join([*texts, section.text[end:]])
 
 
 def _reason(error: BaseException) -> str:

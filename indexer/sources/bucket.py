@@ -6,22 +6,22 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import partial
 from importlib import metadata
 from itertools import accumulate, chain, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from indexer import encodings
 from indexer.crawl.answers import media_type
 from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
-from indexer.read.access_list import FILE
+from indexer.read.access_list import closed_paths
 from indexer.read.container import with_parts
 from indexer.read.formats import CONTENT_TYPES, content_type_of
 from indexer.records import Failure, Item, Page, Skip
@@ -40,6 +40,7 @@ _LONGEST_ERROR = 10_000  # characters read of an error, which may repeat an answ
 _CHUNK = 1_000  # entries taken from the client at once
 _MAX_ANSWER, _LOOK = 128_000_000, 0.05  # bytes of an answer with these, and seconds between two looks at it
 _PIECE = 1 << 18  # bytes of a body taken at once
+_Result = TypeVar("_Result")
 _RETRY: "RetryConfig" = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 
 
@@ -99,6 +100,7 @@ class _Bucket:
             raise SourceError(f"{address.source}: {what}") from error
         self._errors: tuple[type[Exception], ...] = (exceptions.BaseError, OSError)  # of the client
         self._lost = 0.0  # seconds of requests that failed
+        self._closed = frozenset[str]()  # paths, by access lists in the folders above the prefix
         client: ClientConfig = {
             "connect_timeout": timedelta(seconds=5),
             "timeout": timedelta(seconds=self._limits.timeout),
@@ -119,7 +121,7 @@ class _Bucket:
         if not listed and (manifest is None or source not in manifest.sources):
             raise SourceError(f"{source}: there are no objects of this name, or below it")
         root = f"{self._address.scheme}://{self._address.bucket}"
-        self._files = StoredFiles(context, listed, root=root)
+        self._files = StoredFiles(context, listed, root=root, closed=self._closed)
         wanted = partial(self._files.wanted, has_media_types=True)
         sizes = [file.size for file in wanted() if isinstance(file, StoredFile)]
         if sum(sizes) > self._limits.max_total_bytes:
@@ -130,32 +132,28 @@ class _Bucket:
                 yield from with_parts(item, self._limits.max_bytes, context.no_images)
 
     def _list(self) -> Generator[list[StoredFile], None, None]:
-        """Yield the objects below the prefix, or the one of its name with its access lists."""
+        """Yield the objects below the prefix, or the one of its name; note what the access lists above it are for."""
         import obstore
 
         prefix, is_empty = self._address.prefix, True
         stream, end = obstore.list(self._store, prefix or None, chunk_size=_CHUNK), time.monotonic() + _LISTING
-
-        async def next_chunk() -> Sequence["ObjectMeta"] | None:
-            most = _resident() + _MAX_ANSWER
-            async with asyncio.timeout(end - time.monotonic()):  # a store may answer with empty pages for ever
-                chunk = asyncio.ensure_future(anext(stream, None))
-                while not (await asyncio.wait([chunk], timeout=_LOOK))[0]:
-                    if _resident() > most:  # the client reads an answer whole, however long it is
-                        chunk.cancel()
-                        await asyncio.sleep(_LOOK)  # in which the client lets go of it
-                        raise SourceError(f"an answer to its listing is larger than {_MAX_ANSWER:,} bytes")
-                return chunk.result()
-
         with asyncio.Runner() as runner:
-            while (chunk := runner.run(next_chunk())) is not None:
+            while (chunk := runner.run(_bounded(partial(anext, stream, None), end))) is not None:
                 is_empty = is_empty and not chunk
                 yield [*map(_file, chunk)]
-        if is_empty and prefix:
-            folders = ("", *accumulate(f"{step}/" for step in prefix.split("/")[:-1]))
-            for name in (prefix, prefix + FILE, *(folder + FILE for folder in folders)):
-                with suppress(FileNotFoundError):
-                    yield [_file(obstore.head(self._store, name))]
+            for folder in ["", *accumulate(f"{step}/" for step in prefix.split("/")[:-1])] if prefix else []:
+                request = partial(obstore.list_with_delimiter_async, self._store, folder or None)
+                try:
+                    objects = [*map(_file, runner.run(_bounded(request, end))["objects"])]
+                except self._errors as error:
+                    where = f"{self._address.scheme}://{self._address.bucket}/{folder}"
+                    raise SourceError(
+                        f"{where} above it cannot be listed ({_brief(error)}), and there may be an access list: "
+                        "let the credentials list it"
+                    ) from None
+                names = [file.path.decode("utf-8", "replace") for file in objects]
+                self._closed |= closed_paths(name for name in names if "/" not in name[len(folder) :])
+                yield [file for file in objects if is_empty and file.path == prefix.encode("utf-8", "surrogateescape")]
 
     def _read_ahead(self, wanted: Iterable[StoredFile | Skip | Failure]) -> Generator[Item, None, None]:
         """Yield the items of each object in order, while the next ones are fetched."""
@@ -222,6 +220,19 @@ class _Bucket:
         except self._errors as error:
             # not chained, as the error may quote a signed request
             raise SourceError(f"{self._address.source}: {_explain(error, self._address)}") from None
+
+
+async def _bounded(request: Callable[[], Awaitable[_Result]], end: float) -> _Result:
+    """Send a request, and wait until a time of the monotonic clock. Raises SourceError: its answer is too large."""
+    most = _resident() + _MAX_ANSWER
+    async with asyncio.timeout(end - time.monotonic()):  # a store may answer with empty pages for ever
+        answer = asyncio.ensure_future(request())
+        while not (await asyncio.wait([answer], timeout=_LOOK))[0]:
+            if _resident() > most:  # the client reads an answer whole, however long it is
+                answer.cancel()
+                await asyncio.sleep(_LOOK)  # in which the client lets go of it
+                raise SourceError(f"an answer to its listing is larger than {_MAX_ANSWER:,} bytes")
+        return answer.result()
 
 
 def _resident() -> int:

@@ -3,7 +3,7 @@
 A folder is held by its descriptor: files are reached step by step, and no link is followed.
 
 `.access.toml` says who may read the files next to it and below, and `NAME.access.toml` who may read one file. The
-nearest one counts; one that cannot be read is a list of nobody.
+nearest one counts; one that cannot be read, or is named for no file, is a list of nobody. Case does not matter.
 """
 
 import errno
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from indexer.errors import ParseError, SourceError
 from indexer.generation.manifest import BUILDING, GENERATIONS, LOCK
-from indexer.read.access_list import FILE, NOBODY, read_list
+from indexer.read.access_list import FILE, NOBODY, closed_paths, read_list
 from indexer.read.container import with_parts
 from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import NOTHING_STATED, Failure, Item, Page, Readers, Skip
@@ -73,6 +73,25 @@ class Tree:
             os.close(handle)
 
 
+def folder_names(folder: Path) -> list[tuple[str, int]]:
+    """Return the names in a folder with their modes, as far as these are known by the folder itself.
+
+    Where it cannot be listed, that is the name of its access list, if there is one.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            is_folder = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        return [(FILE, stat.S_IFREG)] if os.path.lexists(folder / FILE) else []
+    return sorted((name, stat.S_IFDIR if is_dir else stat.S_IFREG) for name, is_dir in is_folder)
+
+
+def is_below_list(path: Path) -> bool:
+    """Return whether a folder, or one above it, has an access list for all that is in it."""
+    names = ([name for name, mode in folder_names(each) if not stat.S_ISDIR(mode)] for each in (path, *path.parents))
+    return any("" in closed_paths(each) for each in names)
+
+
 class _File(NamedTuple):
     path: Path
     access: Readers = None  # who may read it
@@ -119,9 +138,13 @@ class _FolderReading:
 
     def one_file(self, path: Path) -> Iterator[Item]:
         """Read one file. Raises SourceError."""
-        access = self._access(path.with_name(path.name + FILE), self._access_above(path))
+        try:
+            names = self._tree.list(path.parent)
+        except OSError:
+            names = [(path.name, stat.S_IFREG), *((name, stat.S_IFREG) for name in (FILE, path.name + FILE))]
+        access, files = self._lists(path.parent, names, self._access_above())
         self._context.report_due(1)
-        page = [*self._list_failures, self._page(_File(path, access))][0]
+        page = [*self._list_failures, self._page(_File(path, files.get(path.name.casefold(), access)))][0]
         if isinstance(page, Skip | Failure):
             raise SourceError(f"cannot read {self._context.source}: {page.reason}")
         yield from with_parts(page, self._context.limits.max_bytes, self._context.no_images)
@@ -136,7 +159,7 @@ class _FolderReading:
 
     def _walk(self) -> Iterator[_File | Skip | Failure]:
         """Yield the files in order, and why others are left out."""
-        todo = [(self._tree.root, self._access_above(self._tree.root))]
+        todo = [(self._tree.root, self._access_above())]
         while todo:
             here, access = todo.pop()
             try:
@@ -148,21 +171,18 @@ class _FolderReading:
             if here != self._tree.root and all(is_kind(modes.get(name, 0)) for name, is_kind in _OF_AN_INDEX.items()):
                 yield Skip(here.as_uri(), "an index of Pilotlight")
                 continue
-            lists = {name[: -len(FILE)]: name for name, _ in names if name.lower().endswith(FILE)}
-            if "" in lists:
-                access = self._access(here / lists[""], access)
+            access, files = self._lists(here, names, access)
             folders = []
             for name, mode in names:
                 path = here / name
-                if name in lists.values():
+                if name.casefold().endswith(FILE):
                     continue
                 if stat.S_ISDIR(mode) and not name.startswith("."):
                     folders.append((path, access))
                 elif reason := self._refusal(name, mode):
                     yield Skip(path.as_uri(), reason)
                 else:
-                    readers = self._access(here / lists[name], access) if name in lists else access
-                    yield _File(path, readers)
+                    yield _File(path, files.get(name.casefold(), access))
             todo += reversed(folders)
 
     def _refusal(self, name: str, mode: int) -> str:
@@ -173,12 +193,39 @@ class _FolderReading:
             return "pipe, socket or device"
         return "hidden" if name.startswith(".") else refusal_of(name, self._context.no_images)
 
-    def _access_above(self, path: Path) -> Readers:
-        """Return the readers in the nearest access list of the folders that a path is in."""
+    def _access_above(self) -> Readers:
+        """Return the readers in the nearest access list above the root, as it is named and where links lead."""
         access: Readers = None
-        for folder in reversed(path.parents):
-            access = self._access(folder / FILE, access)
+        named = Path(os.path.abspath(Path(self._context.source).expanduser()))
+        for folder in dict.fromkeys([*reversed(named.parents), *reversed(self._tree.root.parents)]):
+            if not folder.is_relative_to(self._tree.root):
+                access, _ = self._lists(folder, folder_names(folder), access)
         return access
+
+    def _lists(
+        self, folder: Path, names: Iterable[tuple[str, int]], inherited: Readers
+    ) -> tuple[Readers, dict[str, Readers]]:
+        """Return the readers of a folder by the names in it, and of its files with a list of their own.
+
+        Files are in small letters. Where several lists are for the same, or one is for no file, nobody reads that.
+        """
+        files = {name.casefold() for name, mode in names if not stat.S_ISDIR(mode)}
+        lists: dict[str, Readers] = {"": inherited}
+        targets, is_closed = set[str](), False
+        for name, _ in names:
+            target = name.casefold().removesuffix(FILE)
+            if target == name.casefold():
+                continue
+            if target in targets or (target and target not in files):
+                reason = "is another list for the same" if target in targets else "is named for no file in its folder"
+                self._list_failures.append(Failure((folder / name).as_uri(), f"{reason}: nobody may read that"))
+                is_closed = is_closed or target not in targets
+                lists[target] = NOBODY
+            else:
+                lists[target] = self._access(folder / name, lists[""])
+            targets.add(target)
+        access = lists.pop("")
+        return NOBODY if is_closed else access, lists
 
     def _access(self, path: Path, inherited: Readers) -> Readers:
         """Return the readers in an access list, or where there is none those of the folder."""

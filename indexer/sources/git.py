@@ -9,7 +9,7 @@ import re
 import signal
 import ssl
 import subprocess
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from indexer.read.container import with_parts
 from indexer.records import Item, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress
+from indexer.sources.folder import is_below_list
 from indexer.sources.stored_files import StoredFile, StoredFiles, listing
 from indexer.urls import origin
 
@@ -250,8 +251,9 @@ def read_repository(
         if not commit:
             reason = "no commit yet" if ref == "HEAD" else f"no branch, tag or commit {ref}"
             raise SourceError(f"{source}: the repository has {reason}")
+        closed = ("",) if address.is_local and is_below_list(Path(address.remote)) else ()
         try:
-            yield from _read_commit(context, git, address.ref, commit)
+            yield from _read_commit(context, git, address.ref, commit, closed)
         except SourceError as error:
             raise SourceError(f"{source}: {error}{'; git fsck says more' if address.is_local else ''}") from error
 
@@ -266,9 +268,11 @@ def _leads_elsewhere(folder: Path) -> bool:
     return any((folder / name).exists() for name in names) or any(map(os.path.islink, objects))
 
 
-def _read_commit(context: SourceContext, git: Git, ref: str, commit: str) -> Generator[Item, None, None]:
-    """Yield the item of each file. Raises SourceError."""
-    files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref)
+def _read_commit(
+    context: SourceContext, git: Git, ref: str, commit: str, closed: Collection[str]
+) -> Generator[Item, None, None]:
+    """Yield the item of each file; `closed` are paths that access lists outside are for. Raises SourceError."""
+    files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:
         if known := files.known(file.path, file.version):

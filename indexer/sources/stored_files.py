@@ -1,6 +1,6 @@
 """Files with a path and a version, as in a commit or a bucket: which are read, and which are unchanged."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from indexer.config import link_of
 from indexer.errors import SourceError
-from indexer.read.access_list import LISTED, has_list, lists_among
+from indexer.read.access_list import LISTED, closed_paths, has_list
 from indexer.read.formats import content_type_of, refusal_of
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
@@ -41,11 +41,27 @@ def listing(parts: Iterable[Iterable[StoredFile]]) -> list[StoredFile]:
 class StoredFiles:
     """The files of one source: which are read, their addresses, and their records of the build before."""
 
-    def __init__(self, context: SourceContext, files: Sequence[StoredFile], *, root: str, ref: str = "") -> None:
-        """Take all files of a source, what comes before the path in their addresses, and `ref` of their template."""
+    def __init__(
+        self,
+        context: SourceContext,
+        files: Sequence[StoredFile],
+        *,
+        root: str,
+        ref: str = "",
+        closed: Collection[str] = (),
+    ) -> None:
+        """Take all files of a source.
+
+        Args:
+            context: the source.
+            files: its listing.
+            root: the beginning of their addresses, before the path.
+            ref: for `{ref}` of a link template.
+            closed: paths that access lists outside of the listing are for, see `closed_paths`.
+        """
         self._context, self._files, self._root, self._ref = context, files, root, ref
         self._limits, self._earlier, self._source = context.limits, context.earlier, context.source
-        self._lists = lists_among(file.path.decode("utf-8", "replace") for file in files)  # theirs are left out
+        self._closed = closed_paths(file.path.decode("utf-8", "replace") for file in files).union(closed)
         self._fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
 
     def wanted(self, *, has_media_types: bool = False) -> Iterator[StoredFile | Skip | Failure]:
@@ -64,7 +80,7 @@ class StoredFiles:
                     hidden.add(top)
                     yield Skip(self.url(top), "hidden")
                 continue
-            if self._lists and has_list(name, self._lists):
+            if self._closed and has_list(name, self._closed):
                 reason: str | None = LISTED
             else:
                 reason = file.refusal or (refusal_of(name, self._context.no_images) if is_typed else "")

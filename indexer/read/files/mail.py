@@ -14,7 +14,7 @@ from typing import Any, cast
 from indexer import notes
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.access_list import LISTED, lists_among
+from indexer.read.access_list import LISTED, closed_paths
 from indexer.read.container import Budget, Member, unwanted
 from indexer.read.extraction import day_of, tidy
 from indexer.read.formats import content_type_of
@@ -144,7 +144,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
     """
     budget, names = Budget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
-    has_list = any(lists_among([_file_name(part)]) for part in message.walk())
+    has_list = any(closed_paths([_file_name(part)]) for part in message.walk())
     todo: list[tuple[Message, str]] = [(message, "")]
     while todo:
         outer, folder = todo.pop()

@@ -89,7 +89,10 @@ class Store(Site):
             self._refuse(handler, self.broken[f"list {start}"], "AccessDenied")
             return
         prefix, end = asked.get("prefix", ""), start + self.page
-        names = sorted(name for name in self.objects if name.startswith(prefix))
+        delimiter = asked.get("delimiter") or "\0"
+        names = sorted(
+            name for name in self.objects if name.startswith(prefix) and delimiter not in name[len(prefix) :]
+        )
         token = str(end) if end < len(names) else ""
         write = _azure if self.scheme == "az" else _s3
         body = write({name: self.objects[name] for name in names[start:end]}, token)

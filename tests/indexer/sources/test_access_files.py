@@ -137,7 +137,7 @@ def test_lists_go_into_an_index_and_stay_with_what_is_carried_over(tmp_path: Pat
     make(site)
     assert "both.md" not in seen(site, "user:ann", "group:red")
     assert "both.md" in seen(site, "user:eve", "group:red")
-    for name in ("own.md", "both.md", "wrong.md"):
+    for name in ("own.md", "both.md", "both.md.access.toml", "wrong.md"):
         (site.source / name).unlink()
     make(site)
     assert version(site) == SCHEMA_VERSION
