@@ -61,6 +61,15 @@ def origin(url: str) -> str:
     return f"{scheme}://{host}"
 
 
+def on_site(url: str, site: str) -> str:
+    """Return a normalised address over https if the site (`scheme://host:port`) is, and has it over http.
+
+    Pages and redirects of a site that moved to https still name it with http.
+    """
+    is_plain = url.startswith("http://") and site.startswith("https://") and origin(url)[7:] == site[8:]
+    return f"https{url[4:]}" if is_plain else url
+
+
 def has_user(url: str) -> bool:
     """Return whether an address, normalised or not, names a user or a password before its host."""
     return _USER.match(url.translate(_DROPPED)) is not None

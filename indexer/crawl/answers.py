@@ -15,7 +15,7 @@ from indexer.errors import FetchError
 from indexer.read.extraction import language_of, refresh_in
 from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
 from indexer.records import Page
-from indexer.urls import normalise
+from indexer.urls import normalise, on_site, origin
 
 _LONGEST = 1_000  # characters read of a header with parameters or a date
 HEAD = 1_024  # bytes of a body that tell its type
@@ -31,6 +31,8 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
 _VAGUE = re.compile(
     r"$|(?!(?:application|audio|font|image|message|model|multipart|text|video)/)|.*(?:octet|download|unknown|binary)"
 )
+_MARKDOWN = frozenset({"text/markdown", "text/mdx"})
+_LLMS = frozenset({"llms.txt", "llms-full.txt"})  # Markdown, by the convention of llmstxt.org
 _BINARY = frozenset({"pdf", "word", "slides", "sheets", "epub"})  # readers of formats that are no text
 _BLANKS = b" \t\r\n\f"
 _MARKUP = re.compile(
@@ -85,6 +87,7 @@ def refresh_of(url: str, headers: httpx.Headers) -> str | None:
     """Return the address that a Refresh header leads to at once, or None if it is the page's own."""
     seconds, target = refresh_in(headers.get("Refresh", "")) or (1, "")
     address = normalise(url, target) if seconds == 0 else None
+    address = on_site(address, origin(url)) if address else None
     return address if address != url else None
 
 
@@ -144,11 +147,15 @@ def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
     The first `HEAD` bytes decide.
     """
     named = next(filter(None, map(content_type_of, names)), "")
+    if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # text/x-markdown
+        declared = registered if declared not in CONTENT_TYPES else declared
     head, is_vague = body[:HEAD], _VAGUE.match(declared) is not None
     if head.lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
         return "application/pdf"
     is_markup, has_text = _begins_with(_MARKUP, head), is_text(head)
     is_page = declared.startswith(("text/", "application/xhtml"))
+    if is_page and has_text and not is_markup and (named in _MARKDOWN or not _LLMS.isdisjoint(names)):
+        return named if named in _MARKDOWN else "text/markdown"
     if declared in CONTENT_TYPES and (is_page or not (is_markup or (has_text and reader_of(declared) in _BINARY))):
         # a server that knows no media types sends pages as plain text
         return "text/html" if declared == "text/plain" and named == "text/html" and is_markup else declared

@@ -1,11 +1,12 @@
 """One page over HTTP: redirects by hand, a deadline, a cap on decoded bytes, a few retries, conditional requests."""
 
+import ipaddress
 import re
 import ssl
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
@@ -26,11 +27,11 @@ from indexer.crawl.answers import (
     page_headers,
     retry_after,
 )
-from indexer.crawl.guard import GuardedBackend
+from indexer.crawl.guard import GuardedBackend, is_public, resolve
 from indexer.credentials import Session
 from indexer.errors import FetchError, NotWanted
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
-from indexer.urls import normalise, origin, without_session
+from indexer.urls import normalise, on_site, origin, without_session
 
 MAX_REDIRECTS = 5
 MAX_PAUSE = 60.0  # seconds that a server may ask for in Retry-After; beyond that it is given up
@@ -75,7 +76,7 @@ class Fetcher:
         self._timeouts["connect"] = min(limits.timeout, _CONNECT)
         self._headers = {
             "User-Agent": limits.user_agent,
-            "Accept": "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.8,*/*;q=0.1",
+            "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # naming Markdown would be given it
             "Accept-Encoding": encodings.ACCEPTED,
             "Connection": "keep-alive",
         }
@@ -90,6 +91,14 @@ class Fetcher:
     def close(self) -> None:
         """Close the connections."""
         self._pool.close()
+
+    def follow(self, site: str) -> None:
+        """Go from a site to another host: a public one has no say over private addresses, even if all are allowed."""
+        parts = urlsplit(site)
+        if self._backend.allow_private is True:
+            with suppress(OSError, UnicodeError):
+                found = resolve(parts.hostname or "", parts.port or 443, allow_private=True)
+                self._backend.allow_private = not all(is_public(ipaddress.ip_address(each)) for each in found)
 
     def session(self, url: str) -> Session | None:
         """Return the session with the origin of an address, or None."""
@@ -154,7 +163,7 @@ class Fetcher:
                 target = normalise(url, location, keep_session=True)
                 if target is None:
                     raise NotWanted("redirect to something that is not http or https")
-                return target
+                return on_site(target, origin(url))
             if status == 429 or status >= 500:
                 raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=retry_after(headers) or 0.0)
             if not 200 <= status < 300:

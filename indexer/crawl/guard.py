@@ -58,7 +58,7 @@ class GuardedBackend(httpcore.NetworkBackend):
     """Opens TCP connections to checked addresses only, each bounded by the deadline of its thread."""
 
     def __init__(self, *, allow_private: bool | tuple[str, ...]) -> None:
-        self._allow_private = allow_private
+        self.allow_private = allow_private
         self._plain = httpcore.SyncBackend()
         self.deadline = _Deadline()
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class GuardedBackend(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         """Connect to a checked address of the host; the next is tried if one does not answer."""
         try:
-            addresses = resolve(host, port, allow_private=self._allow_private)
+            addresses = resolve(host, port, allow_private=self.allow_private)
         except OSError as error:
             raise httpcore.ConnectError(f"cannot resolve {host}: {error.strerror or error}") from error
         except UnicodeError as error:

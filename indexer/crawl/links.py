@@ -17,10 +17,11 @@ from indexer.read.formats import LISTING, MOST_LISTED
 from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, PageReading, Skip
-from indexer.urls import normalise, one_spelling, origin
+from indexer.urls import normalise, on_site, one_spelling, origin
 
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 _MARKDOWN = frozenset({"text/markdown", "text/mdx"})
+_LLMS = "/llms.txt"
 _LONGEST_NAME = 50  # characters
 ONLY_LINKS = Wanted(links=True)
 
@@ -60,8 +61,7 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
     """
-    is_named_markdown = page.content_type == "text/plain" and page.url.lower().endswith((".md", ".markdown"))
-    if page.content_type not in MARKUP | _MARKDOWN and not is_named_markdown:
+    if page.content_type not in MARKUP | _MARKDOWN:
         return Links(())
     try:
         with lend() as process:
@@ -77,16 +77,21 @@ def _links(page: Page, answer: Mapping[str, Any]) -> Links:
     """Return the links in the answer of a reader, which is not trusted: it has parsed a stranger's page."""
     noindex, nofollow = robots_of({str(word) for word in answer["directives"]})
     base = normalise(page.url, answer["base"] or "") or page.url
-    canonical = normalise(base, answer["canonical"]) if answer["canonical"] else None
-    if canonical is None or canonical == page.url or origin(canonical) != origin(page.url):
+    site = origin(page.url)
+
+    def absolute(href: str) -> str | None:
+        url = normalise(base, href)
+        return None if url is None else on_site(url, site)
+
+    canonical = absolute(answer["canonical"]) if answer["canonical"] else None
+    if canonical is None or canonical == page.url or origin(canonical) != site:
         canonical = None
     is_listing = bool(answer["is_listing"])
-    below = normalise(base, ".") or base if is_listing else origin(page.url) + "/"
-    found = (normalise(base, href) for href in answer["hrefs"])
-    kept = (url for url in found if url is not None and url.startswith(below) and not (is_listing and "?" in url))
-    urls = dict.fromkeys(kept)
-    refresh = normalise(base, str(answer["refresh"])) if answer["refresh"] else None
-    leads_on = one_line(str(answer["leads_on"]))[:_LONGEST_NAME]
+    below = normalise(base, ".") or base if is_listing else f"{site}/"
+    linked = (url for url in map(absolute, answer["hrefs"]) if url is not None and url.startswith(below))
+    urls = dict.fromkeys(url for url in linked if not (is_listing and "?" in url))
+    refresh = absolute(str(answer["refresh"])) if answer["refresh"] else None
+    leads_on = one_line(str(answer["leads_on"]))[:_LONGEST_NAME] or "a list of pages" * page.url.endswith(_LLMS)
     return Links(
         () if nofollow else tuple(urls),
         noindex or bool(leads_on),
@@ -188,7 +193,8 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
 
     def check_redirect(url: str) -> None:
         here, there = urlsplit(site), urlsplit(url)
-        if origin(url) != site and not (there.scheme == "https" and there.netloc == here.netloc):
+        is_elsewhere = there.path != here.path + "/robots.txt" or (here.scheme, there.scheme) == ("https", "http")
+        if origin(url) != site and is_elsewhere and not (there.scheme == "https" and there.netloc == here.netloc):
             raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
 
     try:
@@ -281,7 +287,7 @@ class ListReader:
 
 def is_listing(page: Page) -> bool:
     """Return whether a page, by its media type, name or first bytes, is a list of pages."""
-    return page.content_type in TYPES or urlsplit(page.url).path.endswith("/llms.txt") or is_list(page.body)
+    return page.content_type in TYPES or page.url.endswith(_LLMS) or is_list(page.body)
 
 
 def read_listing(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -289,7 +295,7 @@ def read_listing(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tu
 
     Raises FetchError: it is none of the known kinds, is damaged, too large, or defines entities.
     """
-    if urlsplit(page.url).path.endswith("/llms.txt"):
+    if page.url.endswith(_LLMS):
         return read_links(replace(page, content_type="text/markdown"), lend).urls, ()
     pages: dict[str, None] = {}
     sitemaps: dict[str, None] = {}

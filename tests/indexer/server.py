@@ -23,12 +23,13 @@ Route = Reply | str | Callable[[BaseHTTPRequestHandler], None]
 
 
 class Site:
-    """Serves `routes` on one address; unknown paths are 404. `hits` holds the paths asked for, in order."""
+    """Serves `routes` on one address, and `missing` elsewhere. `hits` holds the paths asked for, in order."""
 
     def __init__(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.routes: dict[str, Route] = {}
         self.hits: list[str] = []
         self.agents: set[str] = set()
+        self.missing: Callable[[str], Route] = lambda path: Reply(b"nothing here", 404)
         self.stopping = threading.Event()  # for routes that keep a client waiting
         site = self
 
@@ -39,7 +40,7 @@ class Site:
                 site.hits.append(self.path)
                 site.came(self)
                 site.agents.add(self.headers.get("User-Agent", ""))
-                route = site.routes.get(self.path, Reply(b"nothing here", 404))
+                route = site.routes.get(self.path) or site.missing(self.path)
                 if isinstance(route, str):
                     route = Reply(route.encode())
                 if isinstance(route, Reply):

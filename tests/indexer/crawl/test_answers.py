@@ -54,6 +54,9 @@ PAGE = b"<!DOCTYPE html><html><p>x"
         (PLAIN, "a.html", PAGE, HTML),
         ("application/json", "x", PAGE, HTML),
         (ANYTHING, "guide.md", b"# Guide\n\nText", "text/markdown"),
+        (PLAIN, "guide.md", b"# Guide", "text/markdown"),
+        (HTML, "llms-full.txt", b"# Guide", "text/markdown"),
+        ("text/x-markdown", "guide", b"# Guide", "text/markdown"),
         ("", "", b"\xff\xfeR\x00", PLAIN),
         ("*/*", "table.csv", b"a,b\n1,2\n", "text/csv"),
         ("application/vnd.ms-excel", "a.csv", b"a,b\n1,2", "text/csv"),
@@ -69,7 +72,7 @@ def test_types_are_known_by_name_and_first_bytes(declared: str, name: str, body:
     ("declared", "name", "body"),
     [
         (PLAIN, "page.txt", PAGE),  # shows markup
-        (PLAIN, "a.md", b"# A"),
+        (HTML, "a.md", PAGE),
         (HTML, "a", b"no tags at all"),
         ("application/xhtml+xml", "a", PAGE),
         ("image/svg+xml", "a.svg", b"<svg/>"),

@@ -1,0 +1,211 @@
+"""Pages of one site that have the same text: wrong canonical addresses, and other views of a page.
+
+Texts are compared by shingles of three words, of which a sample is kept for each page: the lowest hashes (A. Broder,
+"On the resemblance and containment of documents", 1997). A view of a page is its source, its print version, or the
+like. It is known by its text and by its address, which is made from that of the page in the same way on every page.
+"""
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+from urllib.parse import parse_qsl, urlsplit
+from zlib import crc32
+
+from indexer.generation.previous import PreviousGeneration, is_indexed
+from indexer.read.formats import HTML, effective_type, reader_of
+from indexer.records import Extraction, Page
+
+_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # each Chinese sign is a word
+_MAX_CHARACTERS = 200_000  # compared of a text
+_SAMPLE = 128  # hashes
+_SCATTER = 0x9E3779B1  # CRC keeps neighbours together
+_SAME_TEXT, _SAME_LINKS = 0.8, 0.95  # shares that are in another page, if both are one document
+_MAX_OWN, _MAX_OWN_SHARE = 8, 0.25  # shingles in which two answers for missing pages may differ: they repeat addresses
+_SHORT_PATH = 3  # characters; shorter ones may be words
+_MIN_VOTES, _VOTE_AGAINST = 3, -2  # from three views on, further addresses of their pattern are not fetched
+_SUFFIX, _SUFFIXES = re.compile(r"(?<=.)\.[A-Za-z]\w{0,9}$"), re.compile(r"(\.[A-Za-z]\w{0,9}){0,2}")
+_AS_WRITTEN = frozenset({"plain", "restructured"})  # readers of text that is compared with its marks
+
+
+def text_of(page: Page) -> str:
+    """Return the text of a page as far as it has been read: empty if it has not."""
+    if page.reading is None:
+        reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
+        return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _AS_WRITTEN else ""
+    content = page.reading.content
+    if not isinstance(content, Extraction):
+        return ""
+    headings = dict.fromkeys(heading for section in content.sections for heading in section.path)
+    return "\n".join([content.title or "", *headings, *(section.text for section in content.sections)])
+
+
+def shingles(text: str) -> frozenset[int]:
+    """Return the hashes of all runs of three words, 32 bits each, without regard to case and punctuation."""
+    words = _WORD.findall(text[:_MAX_CHARACTERS].casefold())
+    triples = (f"{first} {second} {third}" for (first, second), (_, third) in pairwise(pairwise(words)))
+    runs = triples if len(words) > 2 else words
+    return frozenset(crc32(run.encode("utf-8", "replace")) * _SCATTER & 0xFFFFFFFF for run in runs)
+
+
+def answer_of(page: Page) -> frozenset[int]:
+    """Return the shingles of a page without its own address, which answers for missing pages repeat."""
+    text, path = text_of(page), urlsplit(page.requested).path
+    for name in (page.requested, path, path.strip("/")) if len(path) > _SHORT_PATH else ():
+        text = text.replace(name, " ")
+    return shingles(text)
+
+
+def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
+    """Return whether the answer for a page is the one for an address that does not exist."""
+    own = len({*page}.difference(missing))
+    return bool(page) and own <= _MAX_OWN and own <= _MAX_OWN_SHARE * len(page)
+
+
+def is_within(text: Collection[int], other: Collection[int]) -> bool:
+    """Return whether a text is all in another one, by the shingles of both; True if it is empty."""
+    return _is_in(Sample.of(text), Sample.of(other))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The lowest hashes of a set, in order."""
+
+    lowest: "array[int]"
+    is_all: bool
+
+    @classmethod
+    def of(cls, hashes: Collection[int]) -> Self:
+        """Take the sample of a set of hashes of 32 bits."""
+        return cls(array("I", sorted(hashes)[:_SAMPLE]), len(hashes) <= _SAMPLE)
+
+    def share_in(self, other: "Sample") -> float | None:
+        """Estimate which share of this set is in another one; None where the samples cannot be compared."""
+        end = len(self.lowest) if other.is_all else bisect_right(self.lowest, other.lowest[-1])
+        return len({*self.lowest[:end]}.intersection(other.lowest)) / end if end else None
+
+
+class SiteTexts:
+    """Samples of the texts of one site's pages, and the patterns that the addresses of their views have."""
+
+    def __init__(self, earlier: PreviousGeneration) -> None:
+        self._earlier = earlier
+        self._texts: dict[str, Sample] = {}  # by address
+        self._links: dict[str, Sample] = {}
+        self._by_name: dict[str, str] = {}  # addresses by their path without suffixes
+        self._votes: dict[str, int] = {}  # for patterns
+        self._patterns: set[str] = set()  # with enough votes
+
+    def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
+        """Remember the shingles and links of a page that is indexed."""
+        if text:
+            self._texts[url] = Sample.of(text)
+        self._links[url] = _sample_links(links)
+        self._by_name.setdefault(_name(url), url)
+
+    def has(self, url: str, text: Collection[int]) -> bool:
+        """Return whether a page has a text, by its shingles; True if either is not known."""
+        there = self._sample(url)
+        return there is None or _is_in(Sample.of(text), there)
+
+    def is_view(self, page: Page, text: Collection[int], referrer: str) -> bool:
+        """Return whether a page is only another view of its referrer, or of a page with the same name."""
+        if not text:
+            return False
+        own, originals = Sample.of(text), {referrer, self._by_name.get(_name(page.url), "")} - {"", page.url}
+        is_same = any(self._is_view_of(page, own, original) for original in originals)
+        pattern = view_pattern(referrer, page.url) if referrer else None
+        if pattern is not None and (is_same or pattern in self._votes):
+            self._votes[pattern] = self._votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
+            (self._patterns.add if self._votes[pattern] >= _MIN_VOTES else self._patterns.discard)(pattern)
+        return is_same
+
+    def has_view_address(self, url: str, referrer: str) -> bool:
+        """Return whether an address is made from that of its referrer as the views of other pages are."""
+        return bool(self._patterns) and view_pattern(referrer, url) in self._patterns
+
+    def is_collection(self, text: Collection[int]) -> bool:
+        """Return whether a text repeats those of most pages, as a file for language models does."""
+        whole = {*text}
+        inside = sum(
+            len(whole.intersection(each.lowest)) >= _SAME_TEXT * len(each.lowest) for each in self._texts.values()
+        )
+        return inside > 1 and 2 * inside >= len(self._texts)
+
+    def _is_view_of(self, page: Page, own: Sample, original: str) -> bool:
+        there = self._sample(original)
+        if there is None or not _is_in(own, there):
+            return False
+        if reader_of(page.content_type) != HTML:
+            return True
+        if original not in self._links or view_pattern(original, page.url) is None or not _is_in(there, own):
+            return False
+        # a page in another version or language links to its siblings; a view links nowhere that its page does not
+        share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
+        return share is None or share >= _SAME_LINKS
+
+    def _sample(self, url: str) -> Sample | None:
+        """Return the sample of a page's text, in the build before if it has not been read again; None if unknown."""
+        if url not in self._texts and (record := self._earlier.page(url)) and is_indexed(record.outcome):
+            _, chunks, _ = self._earlier.read(self._earlier.document(url)[0])
+            self._texts[url] = Sample.of(shingles("\n".join(f"{chunk.section}\n{chunk.text}" for chunk in chunks)))
+        return self._texts.get(url)
+
+
+def view_pattern(page: str, link: str) -> str | None:
+    """Return how an address is made from that of the page that links to it; None if it is not.
+
+    `>_sources/*.rst.txt` puts a folder before the name, `blob>raw/*` replaces one, `*/print` adds a step, `?plain`
+    adds a query, and `/edit?page=*` has the name of the page in it.
+    """
+    here, there = urlsplit(page), urlsplit(link)
+    query = parse_qsl(there.query, keep_blank_values=True)
+    if here.path == there.path:
+        return f"?{'&'.join(name for name, _ in query)}" if query and here.query != there.query else None
+    steps, paths = _steps(there.path), _page_paths(here.path)
+    names = {here.path.strip("/"), *("/".join(path) for path in paths)} - {""}
+    if any(value.strip("/") in names for _, value in query):
+        pairs = (f"{name}={'*' if value.strip('/') in names else value}" for name, value in query)
+        return f"{there.path}?{'&'.join(pairs)}"
+    for path in paths:
+        if path and steps[:-1] == path:
+            return f"*/{steps[-1]}"
+        if not path or not steps or not steps[-1].startswith(path[-1]):
+            continue
+        suffix, removed, added = steps[-1][len(path[-1]) :], path[:-1], steps[:-1]
+        while removed and added and removed[0] == added[0]:
+            removed, added = removed[1:], added[1:]
+        while removed and added and removed[-1] == added[-1]:
+            removed, added = removed[:-1], added[:-1]
+        if _SUFFIXES.fullmatch(suffix) and len(removed) <= 1 and len(added) <= 2:
+            return f"{'/'.join(removed)}>{'/'.join(added)}/*{suffix}?{'&'.join(name for name, _ in query)}"
+    return None
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.split("/") if step]
+
+
+def _page_paths(path: str) -> list[list[str]]:
+    """Return the steps of a path without its suffix, of a folder both with and without `index`."""
+    *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
+    name = _SUFFIX.sub("", last) or "index"
+    return [[*folder, name], folder] if name == "index" else [[*folder, name]]
+
+
+def _name(url: str) -> str:
+    """Return the path of an address without suffixes, and without `index`."""
+    folder, _, last = urlsplit(url).path.rpartition("/")
+    name = _SUFFIX.sub("", _SUFFIX.sub("", last))
+    return folder if name in ("", "index") else f"{folder}/{name}"
+
+
+def _is_in(text: Sample, other: Sample) -> bool:
+    return not text.lowest or (text.share_in(other) or 0) >= _SAME_TEXT
+
+
+def _sample_links(urls: Collection[str]) -> Sample:
+    return Sample.of({crc32(url.encode()) for url in urls})
