@@ -1,8 +1,9 @@
-"""Versions of a manual, learnt from addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`, `v2.docs.example`.
+"""Versions of a manual, learnt from addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`.
 
 A part of an address that looks like a version is one if pages below it have counterparts: the same rest of the address
 behind another such part in its place, with the same title or an alike beginning. So neither the years of a blog nor the
-pages of a list are versions. What was learnt is kept in the manifest, as beginnings of addresses.
+pages of a list are versions. They are learnt, and hold, within one source, as another may be a stranger's; a host is no
+version. The manifest keeps them, as beginnings of addresses.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from indexer.filter import Filter
 
 Versions = Mapping[str, tuple[str, str]]
-"""By the beginning of an address: its place, which is the same with `*` for the version, and the version."""
+"""By source, line feed and beginning of an address: its place, which has `*` for the version, and the version."""
 
 _SHARE = 0.25  # of the pages of a version, on average, that have a counterpart
 _NEAR = 22  # bits in which signatures of alike texts differ, of 64; those of others differ in half of them
@@ -45,11 +46,23 @@ class Edition(NamedTuple):
     is_plain: bool = False  # one whole number, which many things have that are no versions
 
 
-def learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str]]:
-    """Learn versions from all documents of a collection, each as address, title and signature of its first passage."""
+def learn(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
+    """Learn versions from all documents of a collection: source, address, title and signature of the first passage."""
+    sources: dict[str, list[tuple[str, str, int]]] = {}
+    for source, *document in documents:
+        sources.setdefault(source, []).append((*document,))
+    return {
+        f"{source}\n{beginning}": place_and_version
+        for source in sorted(sources)
+        for beginning, place_and_version in _learn(sources[source]).items()
+    }
+
+
+def _learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str]]:
+    """Learn the versions of one source, by beginning."""
     pages: dict[tuple[str, str], list[tuple[Edition, str, int]]] = {}
     for url, title, signature in documents:
-        for reading in _readings(url):
+        for reading in editions_of(url):
             bare = _NUMBERS.sub("", title.replace(reading.version, ""))
             pages.setdefault(reading.page, []).append((reading, bare, signature))
     known, paired = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)  # pages, by place
@@ -71,21 +84,18 @@ def learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str
     return {each: found for each, found in sorted(versions.items()) if shares[found[0]] >= _SHARE}
 
 
-def _readings(url: str) -> Iterator[Edition]:
+def editions_of(url: str) -> Iterator[Edition]:
     """Yield an address as each of its parts that looks like a version may be one."""
     parts = url.partition("?")[0].split("/")
     for number, (part, beginning) in enumerate(zip(parts, accumulate(parts, "{}/{}".format), strict=True)):
-        text, dot, domain = part.partition(".") if number == _HOST else (part, "", "")
-        if number == _HOST and ("." not in domain or domain.rpartition(".")[2].partition(":")[0].isdigit()):
-            continue  # no name below a domain, or an address of numbers
-        found = _PART.fullmatch(text) if len(text) <= _LONGEST else None
+        found = _PART.fullmatch(part) if len(part) <= _LONGEST and (number != _HOST or parts[1]) else None
         if found and not ("-" in (found["number"] or "") and not found["name"]):  # which is a date
             name = (found["name"] or "").lower()
             version = found["word"] or _JOINTS.sub(".", found["number"] + (found["mark"] or ""))
             is_named = name not in _VERSION_NAMES
             before = beginning.removesuffix(part) + (name + found["joint"] if is_named else "")
-            place = f"{before}*{found['end'] or ''}{dot}{domain}"
             is_plain = version[0].isdigit() and "." not in version and (is_named or not name)
+            place = f"{before}*{found['end'] or ''}"
             yield Edition((place, url[len(beginning) :].strip("/")), version.lower(), beginning, is_plain)
 
 
@@ -98,11 +108,11 @@ def order(version: str) -> tuple[int, tuple[float, ...], str]:
     return (1, (*parts, float("inf")), "") if mark == "x" else (int(not mark), parts, mark)
 
 
-def edition_at(url: str, versions: Versions) -> Edition | None:
-    """Return which version of a page is at an address, None where that is not known."""
+def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
+    """Return which version of a page of a source is at an address, None where that is not known."""
     for beginning in accumulate(url.partition("?")[0].split("/"), "{}/{}".format):
-        if found := versions.get(beginning):
-            return Edition((found[0], url[len(beginning) :].strip("/")), found[1], beginning)
+        if found := versions.get(f"{source}\n{beginning}"):
+            return Edition((f"{source}\n{found[0]}", url[len(beginning) :].strip("/")), found[1], beginning)
     return None
 
 
@@ -112,15 +122,18 @@ def narrowed(only: Filter, versions: Versions) -> Filter:
     bare = replace(only, version=(), also=also)
     if not only.version:
         return bare
-    pairs = sorted(set(versions.values()), key=lambda pair: order(pair[1]))
-    newest = dict(pairs)  # the last of each place
-    meant = {
-        (place, version)
-        for place, version in pairs
-        for wanted in (each.lower().removeprefix("v") for each in only.version)
-        if version == wanted
-        or (wanted.endswith(".x") and f"{version}.".startswith(wanted[:-1]))
-        or (wanted in _NEWEST and version == newest[place] and (place, wanted) not in pairs)
-    }
-    beginnings = tuple(beginning for beginning, pair in versions.items() if pair in meant)
-    return bare & Filter.any_of([Filter(url_prefix=beginnings)] if beginnings else [])
+    places: dict[tuple[str, str], dict[str, list[str]]] = {}  # beginnings by source and place, and version
+    for key, (place, version) in versions.items():
+        source, _, beginning = key.rpartition("\n")
+        places.setdefault((source, place), {}).setdefault(version, []).append(beginning)
+    beginnings: dict[str, list[str]] = {}
+    for (source, _), by_version in places.items():
+        newest = max(by_version, key=order)
+        for wanted in (each.lower().removeprefix("v") for each in only.version):
+            for version, some in by_version.items():
+                is_newest = wanted in _NEWEST and version == newest and wanted not in by_version
+                is_within = wanted.endswith(".x") and f"{version}.".startswith(wanted[:-1])
+                if version == wanted or is_within or is_newest:
+                    beginnings.setdefault(source, []).extend(some)
+    by_source = [Filter(source=(source,), url_prefix=tuple(some)) for source, some in beginnings.items()]
+    return bare & Filter.any_of(by_source)

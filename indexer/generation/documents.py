@@ -109,9 +109,9 @@ class DocumentWriter:
         links = json.dumps(page.links, ensure_ascii=False)
         self._insert("pages", [(*before, links, page.noindex, page.outcome)])
 
-    def titles(self) -> Iterator[tuple[str, str]]:
-        """Yield address and title of the documents added so far."""
-        return self._database.execute("SELECT url, title FROM documents ORDER BY id")
+    def titles(self) -> Iterator[tuple[str, str, str]]:
+        """Yield source, address and title of the documents added so far."""
+        return self._database.execute("SELECT source, url, title FROM documents ORDER BY id")
 
     def _insert(self, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:

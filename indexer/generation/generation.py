@@ -1,6 +1,6 @@
 """A published generation, opened for searching. Imports nothing that only a build needs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,7 @@ from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, ROWS, TOKENS, VECTORS
 from indexer.generation.rows import ROW, RowFacts, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
+from indexer.versions import Edition, edition_at
 
 MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
 FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
@@ -97,6 +98,11 @@ class Generation:
     def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
         """Return document and signature by row; `rows` is int64 (n,)."""
         return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
+
+    def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
+        """Return the versions that documents are, by number; None for a document without one."""
+        versions = self.manifest.versions
+        return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id.

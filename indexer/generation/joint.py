@@ -15,6 +15,7 @@ from indexer.generation.lexical.lexical_index import JointReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import RESTRICTED_VERSION
 from indexer.generation.rows import RowFacts, RowSet, ScoredRows, TokenReader
+from indexer.versions import Edition
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -86,11 +87,22 @@ class JointGeneration(Generation):
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number."""
-        found: dict[int, DocumentFacts] = {}
-        for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
-            own = [number - first for number in numbers if first <= number < end]
-            found |= {number + first: facts for number, facts in each.facts(own).items()}
+        found = ((first, each.facts(some)) for each, first, some in self._split_numbers(numbers))
+        return {number + first: facts for first, by_number in found for number, facts in by_number.items()}
+
+    def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
+        """Return the versions that documents are, by number: a page of one collection is none of another's."""
+        found: dict[int, Edition | None] = {}
+        for each, first, some in self._split_numbers(numbers):
+            for number, edition in each.editions(some).items():
+                place, rest = edition.page if edition else ("", "")
+                found[number + first] = edition and edition._replace(page=(f"{first}\n{place}", rest))
         return found
+
+    def _split_numbers(self, numbers: Sequence[int]) -> Iterator[tuple[Generation, int, list[int]]]:
+        """Yield each generation, the number of its first document here, and some numbers of its own."""
+        for each, (first, end) in zip(self._members, pairwise(self._numbers.tolist()), strict=True):
+            yield each, first, [number - first for number in numbers if first <= number < end]
 
     def chunks(self, rows: Sequence[int] | Rows) -> list[StoredChunk]:
         """Return chunks by row."""

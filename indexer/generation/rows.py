@@ -4,6 +4,7 @@ Arrays are mapped into memory. `rows.npy` has one entry a passage. `tokens.npy` 
 interaction, one row each; `token_offsets.npy` the places where the tokens of each passage begin and end.
 """
 
+import os
 import threading
 from collections.abc import Iterable
 from itertools import chain
@@ -137,7 +138,7 @@ class TokenWriter:
         self._counts: list[npt.NDArray[np.int32]] = []
         self._bytes = 0  # of a token; 0 until there is one
         self.count = 0  # passages added so far
-        self._file = (folder / TOKENS).open("wb")
+        self._file = (folder / TOKENS).open("w+b")
         self._file.write(bytes(_HEADER))
 
     def add(self, signs: Signs, counts: npt.NDArray[np.int32]) -> None:
@@ -153,6 +154,15 @@ class TokenWriter:
         self._file.write(np.ascontiguousarray(signs).data)
         self._counts.append(counts.astype(np.int32))
         self.count += len(counts)
+
+    def read(self, rows: npt.NDArray[np.int64]) -> tuple[Signs, npt.NDArray[np.int32]]:
+        """Return the tokens of passages that were added, at least one, as `add` takes them; raises OSError."""
+        counts = np.concatenate(self._counts)
+        ends = counts.cumsum(dtype=np.int64)
+        self._file.flush()
+        signs = np.memmap(self._file, np.uint8, "r", _HEADER, (int(ends[-1]), self._bytes))
+        self._file.seek(0, os.SEEK_END)
+        return np.asarray(signs[spread((ends - counts)[rows], counts[rows])]), counts[rows]
 
     def finish(self) -> None:
         """Complete both files; raises OSError if they cannot be written."""

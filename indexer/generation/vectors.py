@@ -75,6 +75,10 @@ class VectorWriter:
             )
         self._store.add(np.ascontiguousarray(vectors, dtype=np.float32))
 
+    def read(self, rows: Rows) -> Vectors:
+        """Return vectors that were added, by row: float32 (n, dimension), as they are stored."""
+        return self._store.reconstruct_batch(rows)  # type: ignore[no-any-return]
+
     def write(self, path: Path) -> None:
         """Build the index and write the file; raises OSError if it cannot be written.
 
@@ -119,7 +123,7 @@ class VectorWriter:
         rows = np.arange(self.count)
         if size < self.count:
             rows = np.sort(np.random.default_rng(_SEED).choice(self.count, size, replace=False))
-        return self._store.reconstruct_batch(rows)
+        return self.read(rows)
 
     def _filled(self, index: Any) -> Any:
         for start in range(0, self.count, _BLOCK):

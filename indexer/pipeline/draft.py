@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
 _BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
 _TO_MAKE = -1  # in place of the row of a vector that is not taken over
+_REPEATED = -2  # less the row in this generation, in place of that of a vector that another passage has
 _SAMPLED = 8  # texts of a block, at least, whose language says whether the model knows it
 _SHOWN = 12  # characters of a value that differs: of a digest, more say no more
 Made = tuple[DocumentTokens, float]  # a block, and the seconds that it took
@@ -176,7 +177,9 @@ class Draft:
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something differs
         self._together = memory.share(_TOGETHER)
         self._texts: list[str] = []  # to be embedded
-        self._rows: list[int] = []  # of the earlier generation, or _TO_MAKE
+        self._rows: list[int] = []  # of the earlier generation, or _TO_MAKE, or _REPEATED
+        self._placed = 0  # passages whose vectors are stored, waited for or being made
+        self._row_of: dict[int, int] = {}  # of passages that are embedded, by 64 bits of their content hash
         self._pending: deque[tuple[list[int], int, Future[Made] | None]] = deque()  # rows, texts, vectors
         self._blocks = plan.cluster.blocks if plan.cluster else 1  # at the same time
         self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
@@ -204,7 +207,6 @@ class Draft:
         with self._plan.report.timed("write"):
             self._writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]
-        self._plan.progress.chunks(waiting=rows.count(None))
         self._put(chunks, rows)
 
     def carry(self, document_id: int, source: str) -> None:
@@ -268,11 +270,20 @@ class Draft:
         self._writer.close()
 
     def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
-        """Append the vectors of chunks; one that has a row in the earlier generation takes it from there."""
+        """Append the vectors of chunks; one that has a row in the earlier generation takes it from there.
+
+        A text that is embedded already, as that of an unchanged page in another version, takes that vector.
+        """
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
+                key = int(chunk.content_hash[:16], 16)
+                first = self._row_of.setdefault(key, self._placed)
+                row = _TO_MAKE if first == self._placed else _REPEATED - first
+            if row == _TO_MAKE:
                 self._texts.append(chunk.embedded_text)
-            self._rows.append(_TO_MAKE if row is None else row)
+                self._plan.progress.chunks(waiting=1)
+            self._rows.append(row)
+            self._placed += 1
             if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
                 self._embed()
 
@@ -343,17 +354,26 @@ class Draft:
         report.carried += len(rows) - count
 
     def _in_order(self, rows: npt.NDArray[np.int64], made: DocumentTokens | None) -> DocumentTokens:
-        """Return the vectors of a block: those that were made stand between those of the rows taken over."""
-        is_made, has_tokens = rows == _TO_MAKE, self._writer.tokens is not None
-        if made is not None and not has_tokens:  # they may be left out since the block began
+        """Return the vectors of a block: made, taken over, or those of the same text before."""
+        stored, before = self._writer.tokens, self._writer.vectors.count
+        if made is not None and stored is None:  # tokens may be left out since the block began
             made = DocumentTokens.without(made.vectors)
+        is_made, is_carried, repeated = rows == _TO_MAKE, rows >= 0, _REPEATED - rows
         if made is not None and is_made.all():
             return made
-        there = rows[~is_made]
-        carried = DocumentTokens.without(self._earlier.vectors(there))
-        if has_tokens and (tokens := self._earlier.tokens(there)):
-            carried = DocumentTokens(carried.vectors, *tokens)
-        if made is None:
-            return carried
-        places = np.argsort(np.argsort(is_made, kind="stable"), kind="stable")  # carried first, then made
-        return DocumentTokens.joined([carried, made]).of(places)
+        blocks = [] if made is None else [(is_made, made)]
+        is_stored = (repeated >= 0) & (repeated < before)
+        for which, numbers, vectors, tokens in (
+            (is_carried, rows, self._earlier.vectors, self._earlier.tokens),
+            (is_stored, repeated, self._writer.vectors.read, stored and stored.read),
+        ):
+            if which.any():
+                block = DocumentTokens.without(vectors(numbers[which]))
+                signs = tokens(numbers[which]) if stored is not None and tokens is not None else None
+                blocks.append((which, DocumentTokens(block.vectors, *signs) if signs else block))
+        order = np.concatenate([np.flatnonzero(which) for which, _ in blocks])
+        places = np.empty(len(rows), np.int64)
+        places[order] = np.arange(len(order))
+        is_within = repeated >= before
+        places[is_within] = places[repeated[is_within] - before]
+        return DocumentTokens.joined([block for _, block in blocks]).of(places)

@@ -22,6 +22,9 @@ from indexer.sources.folder import read_path
 from indexer.sources.git import read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.templates import Items, Templates
+from indexer.versions import editions_of
+
+_MOST_VERSIONS = 100  # of a page with the same content: numbers in addresses without an end are no versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,27 +118,38 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
 
 
 class _Unique:
-    """Lets each address through once over all sources, and each content once in each source but that of pushes."""
+    """Lets each address through once over all sources, and each content once in each source but that of pushes.
+
+    The same content in several versions of a manual goes through once in each.
+    """
 
     def __init__(self, rested: Collection[str]) -> None:
         self._rested = rested
         self._urls: set[str] = set()
-        # sources and hashes: readers may be held to sources, and whoever pushes must not learn of the same content
-        self._contents: set[tuple[str, str]] = set()
+        # by source and hash: readers may be held to sources, and whoever pushes must not learn of the same content;
+        # of each content the versions, by page
+        self._contents: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
 
     def item(self, item: Item) -> Item:
         """Return the item, or a skip in the place of a duplicate."""
-        reason = ""
+        if item.url in self._rested or (item.url in self._urls and isinstance(item, Page | Known)):
+            return Skip(item.url, "already read")
         if isinstance(item, Page | Known):
             source = item.source if isinstance(item, Page) else item.record.source
-            content = source, item.url if source == SOURCE else item.content_hash
-            if item.url in self._urls:
-                reason = "already read"
-            elif content in self._contents:
-                reason = "same content as another page"
-            else:
-                self._urls.add(item.url)
-                self._contents.add(content)
-        if item.url in self._rested:
-            reason = "already read"
-        return Skip(item.url, reason) if reason else item
+            if source != SOURCE and self._is_copy(item.url, (source, item.content_hash)):
+                return Skip(item.url, "same content as another page")
+            self._urls.add(item.url)
+        return item
+
+    def _is_copy(self, url: str, content: tuple[str, str]) -> bool:
+        """Return whether another page has the content, and not as another version; note the versions of this one."""
+        pages = self._contents.get(content)
+        editions = {edition.page: edition.version for edition in editions_of(url)}
+        if pages is not None:
+            new = [page for page, version in editions.items() if page in pages and version not in pages[page]]
+            if not any(len(pages[page]) < _MOST_VERSIONS for page in new):
+                return True
+        pages = self._contents.setdefault(content, {})
+        for page, version in editions.items():
+            pages.setdefault(page, set()).add(version)
+        return False

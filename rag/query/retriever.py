@@ -28,7 +28,7 @@ from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.rows import TermHits
 from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
-from indexer.versions import Edition, edition_at
+from indexer.versions import Edition
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.ranking import (
@@ -241,11 +241,10 @@ class Retriever:
         began, request = perf_counter(), search.request
         facts = self.generation.row_facts(ranking.rows)
         editions: list[Edition | None] = []
-        if versions := self.generation.manifest.versions:
+        if self.generation.manifest.versions:
             documents = facts.documents.tolist()
             if new := {number for number in documents if number not in self._edition_of}:
-                found = self.generation.facts([*new]).items()
-                self._edition_of |= {number: edition_at(document.url, versions) for number, document in found}
+                self._edition_of |= self.generation.editions([*new])
             editions = [self._edition_of[number] for number in documents]
         choice = choose(
             ranking,

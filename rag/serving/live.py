@@ -153,7 +153,7 @@ class LiveRetriever(Follower):
             generation = retriever.generation
             manifest = generation.manifest
             facts = generation.survey(in_force(filter, manifest))
-            editions = (edition_at(each.url, manifest.versions) for each in facts)
+            editions = (edition_at(each.url, each.source, manifest.versions) for each in facts)
             facets = count_facets(facts, [edition.version for edition in editions if edition])
             return {"documents": len(facts), "created_at": manifest.created_at, "facets": facets}
 
