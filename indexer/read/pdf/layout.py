@@ -20,6 +20,7 @@ _SAME_BASE = 0.7  # points between base lines that are one
 _FULL = 0.55  # share of a column's width that half its lines have
 _NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
 _SHARE = 0.17  # of the height, at each edge
+_MIN_WORDS = 30  # of a page that is not short
 _SAME_HEIGHT = 6.0  # points between heights that are one
 _DIGITS = re.compile(r"\d+")
 
@@ -180,10 +181,13 @@ def _edges_of(page: Page) -> list[Edge]:
     return found
 
 
-def _running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int) -> set[int]:
+def _running(
+    page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int, is_short: bool
+) -> set[int]:
     """Return the identities of the lines of a page, from 0, that are a running head or foot.
 
-    What twins, pages like it, have in common is none; of a document of few pages, only numbers of pages are left out.
+    Rows that twins, pages like it, share are none; of a document of few pages, only numbers of pages are left out. On a
+    short page, a row with letters is one only if another page has the very same row: `Room 3` may be its title.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if edge.place == 0 and _is_page_number(edge.text, page + 1, count)]
@@ -193,7 +197,7 @@ def _running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[i
     for is_top in (True, False):
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
         near = [(pages, edge) for pages, edge in others if edge.is_top == is_top]
-        deepest = max((edge.place for edge in rows if _comes_again(edge, near)), default=-1)
+        deepest = max((edge.place for edge in rows if _comes_again(edge, near, is_short)), default=-1)
         # what is further out than a running head is one as well, like the lines of a letterhead
         gone = [edge for edge in rows if edge.place <= deepest]
         # the first page keeps what says more than its number, so that it is read once
@@ -201,11 +205,13 @@ def _running(page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[i
     return found
 
 
-def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]]) -> bool:
+def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
     """Return whether a row stands on other pages too, which are so many pages further on."""
     if edge.place and not edge.is_apart:  # the first lines of a form or a table may be alike, too
         return False
     near = [(pages, other) for pages, other in others if abs(other.y - edge.y) <= _SAME_HEIGHT]
+    if is_short and any(map(str.isalpha, edge.text)):
+        return edge.is_small and any(other.text == edge.text for _, other in near)
     if any(  # nothing differs but numbers, one of which grows with the pages
         other.key == edge.key and any(number + pages in other.numbers for number in edge.numbers)
         for pages, other in near
@@ -300,7 +306,9 @@ def read_pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
         if number >= 0:
             page, _, ends = near[number]
             twins = [each for each, other in near.items() if each != number and _are_twins(ends, other[2])]
-            yield _laid_out(page, _running(number, {each: other[1] for each, other in near.items()}, twins, count))
+            edges = {each: other[1] for each, other in near.items()}
+            is_short = sum(len(line.words) for line in page.lines) < _MIN_WORDS
+            yield _laid_out(page, _running(number, edges, twins, count, is_short))
             near.pop(number - _NEAR, None)
 
 

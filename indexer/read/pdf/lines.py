@@ -21,6 +21,7 @@ _SEPARATORS = frozenset(".,:/\u066b\u066c")  # inside a number
 _SIGNS = frozenset("+%$€£#°\u066a\u20aa")  # of a number, unless letters of Arabic script are before it
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
+_SHADOW = 0.17  # of the size: between a letter and its shadow; `ll` is further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # letters by direction and numbers; others are O
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")  # kinds that are read from left to right on a line that is not
@@ -81,7 +82,7 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
         if MARK.match(glyph.text):
             marks.append(glyph)
-        elif rows and rows[-1][0].base - glyph.base <= 0.15 * glyph.size:
+        elif rows and rows[-1][0].base - glyph.base <= _SHADOW * glyph.size:
             rows[-1].append(glyph)
         else:
             rows.append([glyph])
@@ -102,7 +103,7 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
 def _once(row: Sequence[Glyph]) -> list[Glyph]:
     found: list[Glyph] = []
     for glyph in row:
-        if glyph.text not in (other.text for other in found[-3:] if glyph.left - other.left <= 0.15 * glyph.size):
+        if glyph.text not in (other.text for other in found[-3:] if glyph.left - other.left <= _SHADOW * glyph.size):
             found.append(glyph)
     return found
 
@@ -275,8 +276,8 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
         if gap > widest:
             groups.append([])
         groups[-1].append(word)
-    least = _MIN_PIECES if jumps else 5
     texts = ["".join(word.text for word in group) for group in groups]
+    least = _MIN_PIECES if jumps else 4 if texts[0].istitle() else 5
     if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
         return run
     return [

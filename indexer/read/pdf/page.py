@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
+from statistics import median
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -28,6 +29,7 @@ _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.
 
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
+Span = tuple[int, int]  # of a word, in the text of its page
 Filled = tuple[str, float, float, float, float]  # a text, and the left, bottom, right and top of its box
 Matrix = tuple[float, float, float, float, float, float]  # as PDF has it: x' = ax + cy + e, y' = bx + dy + f
 
@@ -192,10 +194,15 @@ _MOST_TEXTS = 10_000  # objects of a page that is read
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
 _WIDTH = 0.5  # of the size: of a letter in a form field, roughly
 _STEP = 1.2  # of the size: between lines of a form field
+_NARROW = 0.28  # of the size: gaps that PDFium takes for spaces and that may part letters
+_EVEN = 0.7  # least share of a gap that the gaps between letters around it have
 _LEVEL = 0.1  # slope of text that counts as level
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
 _STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
+_OVERPRINTED = re.compile(  # words of letters that PDFium has twice, as `HHaarrbboouurr`, `HHarbour` or `atat`
+    r"\b(?:(?:([^\W\d_])\1(?!\1)){2,}\b|([A-Z])\2[a-z]{2}|(?!([^\W\d_])\3)([^\W\d_]{2,20})\4\b)"
+)
 _HALF = re.compile("[\ud800-\udfff]")
 _HYPHEN = re.compile("[\ufffe\x02]\r?\n?")
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
@@ -297,7 +304,8 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
         notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw  # which each of the many calls would look up
     style = _styles(raw)
-    frames: Frames = {} if FROM_THE_RIGHT.search(text) else _words(raw, text, edges, style)
+    needs_letters = FROM_THE_RIGHT.search(text) or len(list(islice(_OVERPRINTED.finditer(text), 2))) == 2
+    frames: Frames = {} if needs_letters else _words(raw, text, edges, style)
     if not frames:
         for turn, glyphs in _glyphs(raw, text, edges).items():
             is_right, runs = runs_of(glyphs)
@@ -338,6 +346,7 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
     at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
     matrix = pdfium.FS_MATRIX()
     words: defaultdict[int | None, list[Word]] = defaultdict(list)
+    spans: defaultdict[int | None, list[Span]] = defaultdict(list)
     last_matrix = None
     for found in _WORD.finditer(text):
         first, last = found.start(), found.end() - 1
@@ -357,7 +366,53 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
         is_askew = end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size
         turn = None if is_askew else direction
         words[turn].append(Word(_written(found[0]), start, end, base, size, *style(first)))
-    return {turn: (False, own) for turn, own in words.items()}
+        spans[turn].append(found.span())
+    return {turn: (False, _joined(text_page, own, spans[turn], *_TURNS[turn or 0][:2])) for turn, own in words.items()}
+
+
+def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
+    """Return words with those whole of which PDFium takes some gaps between letters for spaces, as in `Nort h`."""
+    joined: list[Word] = []
+    start, spaced = 0, (0.0, 0.0)  # first word of a run; base line of the last run of several, gap of its letters
+    for end in range(1, len(words) + 1):
+        if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
+            continue
+        run = range(start, end)
+        pairs = [(place, place + 1) for first, after in spans[start:end] for place in range(first, after - 1)]
+        if len(run) > 1:
+            gaps = [_gap_between(text_page, *pair, a, b) for pair in pairs]
+            known = spaced[1] if spaced[0] == words[start].base else 0.0
+            spaced = words[start].base, median(gaps) if gaps else known
+        for each in run:
+            word = words[each]
+            gap = _gap_between(text_page, spans[each - 1][1] - 1, spans[each][0], a, b) if each > start else 0.0
+            if each > start and gap * _EVEN <= spaced[1]:
+                word = joined[-1]._replace(text=joined.pop().text + word.text, right=word.right)
+            joined.append(word)
+        start = end
+    return joined
+
+
+def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) -> bool:
+    """Return whether a gap between words is so narrow, and one of them so short, that it may part letters."""
+    (word, after), ((_, end), (begin, _)) = words, spans
+    return (
+        (len(word.text) <= 2 or len(after.text) <= 2)
+        and word.text.isalpha()
+        and after.text.isalpha()
+        and -after.size < after.left - word.right < _NARROW * after.size
+        and word.base == after.base
+        and begin - end == 1
+        and pdfium.FPDFText_IsGenerated(text_page, end) == 1
+    )
+
+
+def _gap_between(text_page: Any, place: int, after: int, a: float, b: float) -> float:
+    """Return the distance from the room that the font gives a letter to where the next one begins, along a line."""
+    box, x, y = pdfium.FS_RECTF(), ctypes.c_double(), ctypes.c_double()
+    pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
+    pdfium.FPDFText_GetCharOrigin(text_page, after, x, y)
+    return a * x.value + b * y.value - max(a * box.left + b * box.bottom, a * box.right + b * box.top)
 
 
 def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | None, list[Glyph]]:

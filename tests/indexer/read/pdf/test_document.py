@@ -301,3 +301,21 @@ def test_boxes_around_text_are_no_table() -> None:
 def test_many_lines_take_time_in_proportion() -> None:
     crossing = [rule(10, y / 4, 590, y / 4) for y in range(2_400)] + [rule(x / 4, 1, x / 4, 790) for x in range(2_300)]
     assert "word" in read_text("\n".join([*crossing, text(100, 100, "word")]))
+
+
+LABELS = [("Room 1", "Kitchen"), ("Room 2", "Sauna"), ("Room 3", "Store"), ("Room 4", "Bath"), ("Room 5", "Hall")]
+CARDS = [("Port", "left"), ("Bow", "front"), ("Stern", "back"), ("Mast", "pole"), ("Keel", "bottom")]
+
+
+@pytest.mark.parametrize("pages", [LABELS, CARDS])
+def test_short_pages_keep_their_first_row(pages: list[tuple[str, str]]) -> None:
+    found = read(drawn(*(f"{text(50, 770, first)}\n{text(50, 400, second)}" for first, second in pages)), None)
+    assert [section.text.split() for section in found.sections] == [" ".join(page).split() for page in pages]
+
+
+def test_short_pages_lose_what_is_alike_and_numbers() -> None:
+    pages = [f"{text(50, 770, 'Harbour Days')}\n{text(50, 400, word)}\n{text(300, 20, str(number))}"
+             for number, word in enumerate(("Boats", "Music", "Food", "Tents", "End"), start=1)]  # fmt: skip
+    found = [section.text for section in read(drawn(*pages), None).sections]
+    assert [one.split()[-1] for one in found] == ["Boats", "Music", "Food", "Tents", "End"]
+    assert [("Harbour" in one) for one in found] == [True, False, False, False, False]

@@ -190,3 +190,41 @@ def test_what_nobody_sees_is_left_out() -> None:
         field("Btn", "50 500 90 520", "/T (c) /Ff 65536 /MK << /CA (Submit99) >>"),
     )
     assert "99" not in found
+
+
+def spaced(x: float, y: float, words: str, gap: float, *, size: float = 12) -> str:
+    """A text in Helvetica each letter of which is drawn by itself, with a gap between that is the same everywhere."""
+    widths = dict(
+        zip("NorthPieHusDck ", (722, 556, 333, 278, 556, 667, 222, 556, 722, 556, 500, 722, 500, 500, 278), strict=True)
+    )
+    pieces = []
+    for letter in words:
+        pieces.append(text(x, y, letter, size=size) if letter != " " else "")
+        x += widths[letter] * size / 1_000 + gap
+    return "\n".join(pieces)
+
+
+@pytest.mark.parametrize("gap", [1, 1.5, 1.75, 2, 2.5, 3, 4])
+@pytest.mark.parametrize("words", ["North Pier Hours", "Dock"])
+def test_a_gap_between_letters_that_are_evenly_apart_is_no_space(words: str, gap: float) -> None:
+    assert words in read_text(f"{spaced(50, 700, words, gap)}\n{text(50, 600, BODY)}").split("\n")
+
+
+def test_a_narrow_gap_between_words_is_a_space() -> None:
+    page = f"{text(50, 700, 'On', size=12)}\n{text(68.2, 700, 'deck', size=12)}\n{text(50, 600, BODY)}"
+    assert read_text(page).startswith("On deck")
+
+
+@pytest.mark.parametrize("dx", [0.3, 1.0, 1.5])
+def test_letters_drawn_twice_line_by_line_are_one(dx: float) -> None:
+    rows = ["Boats stop here", "Call the harbour"]
+    page = "\n".join(
+        text(50 + 6 * place + shift, 700 - 40 * number, letter, fixed=True)
+        for number, row in enumerate(rows) for shift in (0, dx) for place, letter in enumerate(row) if letter != " "
+    )  # fmt: skip
+    assert read_text(page).split() == " ".join(rows).split()
+
+
+def test_words_with_double_letters_are_not_taken_for_printed_twice() -> None:
+    words = "Aaron keeps 1010 llamas, cocoa and eels; all agree."
+    assert read_text(text(50, 700, words)) == words
