@@ -412,7 +412,7 @@ def _gap_between(text_page: Any, place: int, after: int, a: float, b: float) -> 
     box, x, y = pdfium.FS_RECTF(), ctypes.c_double(), ctypes.c_double()
     pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
     pdfium.FPDFText_GetCharOrigin(text_page, after, x, y)
-    return a * x.value + b * y.value - max(a * box.left + b * box.bottom, a * box.right + b * box.top)
+    return float(a * x.value + b * y.value - max(a * box.left + b * box.bottom, a * box.right + b * box.top))
 
 
 def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | None, list[Glyph]]:
