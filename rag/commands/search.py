@@ -115,17 +115,30 @@ def read_filter(pairs: Sequence[str]) -> Filter | None:
 
 @verb("index", "store", "embedder", "rerank", "tokens")
 @click.argument("beir_dir", type=PATH, help="folder with corpus.jsonl, queries.jsonl and qrels/test.tsv")
-@_MODE
+@click.option(
+    "--mode",
+    metavar="MODE",
+    type=click.Choice(MODES),
+    help="how to search: hybrid, dense or lexical (default: all, side by side)",
+)
 @click.option(
     "--from-insights",
     is_flag=True,
     help="write this folder, from what people opened and judged in the live index, and measure nothing",
 )
+@click.option(
+    "--from-index",
+    is_flag=True,
+    help="write this folder, of questions made from headings, comments and references in the live index, and measure "
+    "nothing",
+)
 @_RERANK
-def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, mode: str, rerank: bool) -> Result:
-    """Measure retrieval quality on a BEIR folder, or make one of what people ask."""
-    if from_insights:
-        found = _write_insights(settings, beir_dir)
+def evaluate(
+    settings: Settings, *, beir_dir: Path, from_insights: bool, from_index: bool, mode: str | None, rerank: bool
+) -> Result:
+    """Measure retrieval quality on a BEIR folder, or make one of what people ask or of the index itself."""
+    if from_insights or from_index:
+        found = _write_dataset(settings, beir_dir, from_index=from_index)
     else:
         evaluation = _evaluation("eval")
         dataset = evaluation.read_dataset(beir_dir)
@@ -142,6 +155,8 @@ def evaluate(settings: Settings, *, beir_dir: Path, from_insights: bool, mode: s
         found = evaluation.evaluate(dataset, embedder, mode=mode, tokens=tokens, reranker=reranker)
         queries = embedder.plan.queries.precision
         found |= {"precision": plan.precision, "query_precision": queries, "engine": plan.engine}
+        if not mode:
+            return found, evaluation.modes_as_text(found)
     return found, "\n".join(f"{name:>15}  {value}" for name, value in found.items())
 
 
@@ -152,14 +167,18 @@ def _evaluation(verb: str) -> Any:
         raise SettingsError(f"{verb} is not installed: pip install 'pilotlight[eval]'") from error
 
 
-def _write_insights(settings: Settings, folder: Path) -> dict[str, Any]:
+def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dict[str, Any]:
+    from rag.evaluation.questions import write_questions
+
     try:
-        judged = judged_questions(settings.insights_folder, settings.collection)
+        judged = [] if from_index else judged_questions(settings.insights_folder, settings.collection)
         with closing(models.published_store(settings)) as store, closing(store.open(store.live_id())) as generation:
             facts = {"collection": settings.collection, "generation": generation.manifest.id}
+            if from_index:
+                return write_questions(folder, generation.documents, facts)
             return write_dataset(folder, judged, generation.documents(), facts)
     except (sqlite3.Error, OSError) as error:
-        raise InsightsError(f"what people ask cannot be made into a dataset: {error}") from error
+        raise InsightsError(f"the dataset cannot be written: {error}") from error
 
 
 @verb("index", "store", "embedder", "rerank", "synonyms")

@@ -8,7 +8,7 @@ Measures are those of ir-measures, with the definitions of trec_eval.
 import csv
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,14 +32,16 @@ from indexer.generation.manifest import is_generation_id
 from indexer.generation.rows import TermHits, why_no_tokens
 from indexer.read.extraction import detect_language
 from rag.errors import DatasetError, SettingsError
-from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, fuse, rare_in_code, rerank, trust_in_meaning
+from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, VectorHits, fuse, rerank
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
+from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
 from rag.settings import BY_NAME, Settings, read_value
 
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
-Figures = dict[str, npt.NDArray[np.float64]]  # measure: a figure for each query, from 0 to 1
+Figure = npt.NDArray[np.float64]  # one for each query, from 0 to 1
+Figures = dict[str, Figure]  # by measure
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
@@ -116,40 +118,65 @@ def evaluate(
     dataset: Dataset,
     embedder: Embedder,
     *,
-    mode: Mode = "hybrid",
+    mode: Mode | None = "hybrid",
     tokens: bool | None = None,
     reranker: CrossEncoder | None = None,
 ) -> dict[str, Any]:
     """Return the mean of each measure over the judged queries, ranked by the code that serves queries.
 
+    Without a mode, the documents are embedded once for all modes, and `modes` has the figures of each without tokens,
+    and of `hybrid` with them where they are kept. The last one is the default of a search; its figures are returned,
+    and in `worst` the queries that lose most against one of the searches that it is made of.
+
     Args:
         dataset: documents, queries and judgements.
         embedder: makes the vectors; the dense search is exact, so this judges vectors and not an index type.
-        mode: as in a search.
+        mode: as in a search; None: all side by side.
         tokens: whether tokens are kept and compared; None where an index would have them. Not for mode lexical.
         reranker: reads the best candidates again; None leaves the rankings as they are.
     """
-    documents, texts = list(dataset.corpus), list(dataset.corpus.values())
-    run: Run = {}
+    texts, queries = list(dataset.corpus.values()), dataset.queries
     if tokens is None:
         broken = embedder.count_broken(_sample(texts))
         tokens = not why_no_tokens(len(texts), broken, is_multilingual=embedder.is_multilingual)
-    rankings = _rankings(dataset, embedder, mode, tokens)
-    for (query_id, query), ranking in zip(dataset.queries.items(), rankings, strict=True):
-        if reranker:
-            best = np.arange(min(RERANKED, len(ranking.rows)))
-            logits = reranker.logits(reranker.pairs(query, [texts[row] for row in ranking.rows[best]]))
-            ranking = rerank(ranking, best, logits, reranker.activated(logits))
-        scored = zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
-        run[query_id] = {documents[row]: float(score) for row, score in scored}
-    figures = measure(dataset.judgements, dataset.queries, run)
-    return {
-        **{name: round(float(values.mean()), 4) for name, values in figures.items()},
-        "queries": len(dataset.queries),
-        "mode": mode,
-        **({"tokens": tokens} if mode != "lexical" else {}),
-        **({"reranker": reranker.name} if reranker else {}),
-    }
+    sides: list[tuple[Mode, bool]] = (
+        [(mode, tokens)] if mode else [(each, False) for each in ("dense", "lexical", "hybrid")]
+    )
+    if not mode and tokens:
+        sides.append(("hybrid", True))
+    runs: list[Run] = [{} for _ in sides]
+    for query_id, candidates in search_corpus(dataset, embedder, mode, tokens=tokens):
+        for (side, with_tokens), run in zip(sides, runs, strict=True):
+            ranking = candidates.rank(side, tokens=with_tokens)
+            if reranker:
+                best = np.arange(min(RERANKED, len(ranking.rows)))
+                logits = reranker.logits(reranker.pairs(queries[query_id], [texts[row] for row in ranking.rows[best]]))
+                ranking = rerank(ranking, best, logits, reranker.activated(logits))
+            scored = zip(ranking.rows[:CANDIDATES], ranking.scores[:CANDIDATES], strict=True)
+            run[query_id] = {candidates.documents[row]: float(score) for row, score in scored}
+    figures = [measure(dataset.judgements, queries, run) for run in runs]
+    results: list[dict[str, Any]] = []
+    for (side, with_tokens), measured in zip(sides, figures, strict=True):
+        means = {name: round(float(values.mean()), 4) for name, values in measured.items()}
+        kept = {"tokens": with_tokens} if side != "lexical" else {}
+        results.append({**means, "queries": len(queries), "mode": side, **kept})
+    found = results[-1] | ({"reranker": reranker.name} if reranker else {})
+    if mode:
+        return found
+    worst = find_losses(queries, *(figures[place][NDCG] for place in (0, 1, -1)))
+    return found | {"modes": results, "worst": worst}
+
+
+def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
+    """Return the queries of which hybrid loses most against its better half, by the nDCG@10 of each, (n,)."""
+    losses = hybrid - np.maximum(dense, lexical)
+    places = [place for place in np.argsort(losses, kind="stable")[:_SHOWN].tolist() if losses[place] < 0]
+    ids, named = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
+    return [
+        {"id": ids[place], "query": queries[ids[place]]}
+        | {name: round(float(values[place]), 4) for name, values in named.items()}
+        for place in places
+    ]
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
@@ -172,12 +199,33 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
     return figures
 
 
-def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> Iterator[Ranking]:
-    """Rank the documents for every query, in the order of the queries."""
-    texts, queries = list(dataset.corpus.values()), list(dataset.queries.values())
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The passages that the searches found for a query, to be ranked in any mode."""
+
+    documents: Sequence[str]  # ids by row
+    dense: VectorHits | None
+    lexical: TermHits | None
+    cosines: Callable[[Rows], Scores]
+    maxsim: Callable[[Rows], Scores] | None
+    facts: QueryFacts
+
+    def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
+        """Rank by one of the searches that were made, or by both; `tokens` says whether tokens are compared."""
+        dense = None if mode == "lexical" else self.dense
+        lexical = None if mode == "dense" else self.lexical
+        return fuse(dense, lexical, self.cosines, self.maxsim if tokens else None, self.facts)
+
+
+def search_corpus(
+    dataset: Dataset, embedder: Embedder, mode: Mode | None, *, tokens: bool
+) -> Iterator[tuple[str, Candidates]]:
+    """Embed and index the documents once, and yield the candidates of every query, in the order of the queries."""
+    documents, texts, queries = list(dataset.corpus), list(dataset.corpus.values()), list(dataset.queries.values())
+    is_dense, is_lexical = mode != "lexical", mode != "dense"
+    languages = [detect_language(text) if is_lexical else None for text in texts]
     query_tokens: list[QueryTokens] = []
-    languages = [detect_language(text) if mode != "dense" else None for text in texts]
-    if mode != "lexical":
+    if is_dense:
         vectors, signs, counts = encode_documents(embedder, texts, tokens=tokens)
         starts = np.cumsum(counts, dtype=np.int64) - counts
         if tokens:
@@ -189,9 +237,17 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
     def maxsim(number: int, rows: Rows) -> Scores:
         return embedder.maxsim(query_tokens[number].tokens[:MAX_QUERY_TOKENS], signs, starts[rows], counts[rows])
 
+    sample = _sample(range(len(texts)))
+    by_language = [
+        (each, languages.count(each), [texts[row] for row in sample if languages[row] == each])
+        for each in {languages[row] for row in sample}
+    ]
+    collection = CollectionFacts(
+        len(texts), share_of_code([texts[row] for row in sample]), measure_languages(by_language, embedder.count_broken)
+    )
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None
-        if mode != "dense":
+        if is_lexical:
             writer = LexicalWriter(Path(temporary) / "lexical")
             with closing(writer):
                 for row, (text, language) in enumerate(zip(texts, languages, strict=True)):
@@ -199,26 +255,20 @@ def _rankings(dataset: Dataset, embedder: Embedder, mode: str, tokens: bool) -> 
                     writer.add(row, title="", section="", text=text, terms=terms_of, language=language)
                 writer.finish()
             reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
-        sample = _sample(range(len(texts)))
-        by_language = [
-            (each, languages.count(each), [texts[row] for row in sample if languages[row] == each])
-            for each in {languages[row] for row in sample}
-        ]
-        spoken = measure_languages(by_language, embedder.count_broken)
-        rare = rare_in_code([texts[row] for row in sample], len(texts))
-        for number, query in enumerate(queries):
+        for number, (query_id, query) in enumerate(dataset.queries.items()):
             dense = lexical = None
-            cosines = np.empty(0, np.float32)
+            cosines, words = np.empty(0, np.float32), 0
             if reader:
                 terms = reader.read(query, is_word=embedder.has_word)
+                words = len(terms.asked)
                 lexical = TermHits(*reader.search(terms, CANDIDATES), reader.idf_sum(terms))
-            if mode != "lexical":
+            if is_dense:
                 cosines = vectors @ query_vectors[number]
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
-            known = trust_in_meaning(embedder.count_broken([query]), spoken)
+            facts = QueryFacts(collection, words, embedder.count_broken([query]))
             of_tokens = partial(maxsim, number) if query_tokens else None
-            yield fuse(dense, lexical, cosines.__getitem__, of_tokens, known=known, rare=rare)
+            yield query_id, Candidates(documents, dense, lexical, cosines.__getitem__, of_tokens, facts)
 
 
 # Two sides compared
@@ -338,6 +388,26 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
     return float(tested.pvalue)
 
 
+def modes_as_text(found: dict[str, Any]) -> str:
+    """Lay out the figures of all modes side by side, and the queries of which hybrid loses most, for a terminal."""
+    lines = [f"{'':<18}" + "".join(f"{name:>12}" for name in MEASURES.values())]
+    for each in found["modes"]:
+        name = f"{each['mode']}, with tokens" if each.get("tokens") else each["mode"]
+        lines.append(
+            f"{name:<20}" + "".join(f"{each[measure]:>12.4f}" for measure in MEASURES.values()).removeprefix("  ")
+        )
+    lines += [
+        "",
+        f"{found['queries']:,} queries; {found['precision']}, queries {found['query_precision']}, {found['engine']}",
+    ]
+    if found["worst"]:
+        lines += ["", f"hybrid loses to its better half, {NDCG}:", f"{'':>9}{'dense':>8}{'words':>8}{'hybrid':>8}"]
+    for each in found["worst"]:
+        figures = "".join(f"{each[mode]:>8.4f}" for mode in ("dense", "lexical", "hybrid"))
+        lines.append(f"  {each['difference']:+.4f}{figures}  {_shortened(each['query'])}")
+    return "\n".join(lines)
+
+
 def as_text(found: dict[str, Any]) -> str:
     """Lay out a comparison, with what its sides "a" and "b" are, for a terminal."""
     lines, missing = [], []
@@ -367,8 +437,12 @@ def _changes(title: str, queries: Sequence[dict[str, Any]]) -> Iterator[str]:
         return
     yield from ("", f"{title}: {len(queries):,}")
     for query in queries[:_SHOWN]:
-        text = " ".join(query["query"].split())
-        yield f"  {query['difference']:+.4f}  {text[:_WIDEST]}{'…' if len(text) > _WIDEST else ''}"
+        yield f"  {query['difference']:+.4f}  {_shortened(query['query'])}"
+
+
+def _shortened(query: str) -> str:
+    text = " ".join(query.split())
+    return f"{text[:_WIDEST]}…" if len(text) > _WIDEST else text
 
 
 def _page(url: str) -> str:

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -134,36 +134,71 @@ def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[
 def write_dataset(
     folder: Path, judged: Iterable[Judged], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write a folder in BEIR's layout; return what it has. Raises InsightsError, also where nothing is judged."""
+    """Write judged questions in BEIR's layout; return the report. Raises InsightsError, as where nothing is judged."""
     judged = list(judged)
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).exists():
-        raise InsightsError(f"{folder} is not empty, and was not written from insights; name a new folder")
     if not judged:
         raise InsightsError("no question has a hit that was judged good, or opened by at least two searches")
-    (folder / "qrels").mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)  # it has what people ask
     wanted = {id for one in judged for id in one.documents}
     address_of: dict[str, str] = {}
-    count = 0
-    with _create(folder / "corpus.jsonl") as out:
+
+    def rows() -> Iterator[Mapping[str, Any]]:
         for document in documents:
-            count += 1
             if document["id"] in wanted:
                 address_of[document["id"]] = document["url"]
             text = "\n\n".join(passage["text"] for passage in document["passages"])
-            _write(out, {"_id": document["url"], "title": document["title"], "text": text})
-    questions = judgements = 0
-    with _create(folder / "queries.jsonl") as queries, _create(folder / "qrels" / "test.tsv") as qrels:
-        qrels.write("query-id\tcorpus-id\tscore\n")
+            yield {"_id": document["url"], "title": document["title"], "text": text}
+
+    def questions() -> Iterator[Judgement]:  # once all rows are written
         for one in judged:
             known = {address_of[id]: relevance for id, relevance in one.documents.items() if id in address_of}
             if any(known.values()):
-                questions += 1
-                judgements += len(known)
-                _write(queries, {"_id": str(questions), "text": one.question, "metadata": {"searches": one.searches}})
-                qrels.writelines(f"{questions}\t{url}\t{relevance}\n" for url, relevance in known.items())
-    report = {**facts, "documents": count, "questions": questions, "judgements": judgements}
-    with _create(folder / MARK) as out:
+                yield one.question, {"searches": one.searches}, known
+
+    return write_beir(folder, MARK, rows(), questions(), facts)
+
+
+Judgement = tuple[str, Mapping[str, Any], Mapping[str, int]]  # question, metadata, relevance by id
+
+
+def write_beir(
+    folder: Path, mark: str, rows: Iterable[Mapping[str, Any]], questions: Iterable[Judgement], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write a folder in BEIR's layout.
+
+    Args:
+        folder: empty, or written here before.
+        mark: name of a file that says so.
+        rows: the corpus, read before the questions.
+        questions: each with its judgements.
+        facts: added to the report.
+
+    Returns:
+        The report: facts, and the numbers of documents, questions and judgements.
+
+    Raises:
+        InsightsError: the folder has something else.
+        OSError: it cannot be written.
+    """
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / mark).exists():
+        raise InsightsError(
+            f"{folder} is not empty, and has no {mark}, so it was not written by this; name a new folder"
+        )
+    (folder / "qrels").mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)  # it has what people ask, or texts that not everybody may read
+    count = asked = judgements = 0
+    with _create(folder / "corpus.jsonl") as out:
+        for row in rows:
+            count += 1
+            _write(out, row)
+    with _create(folder / "queries.jsonl") as queries, _create(folder / "qrels" / "test.tsv") as qrels:
+        qrels.write("query-id\tcorpus-id\tscore\n")
+        for text, metadata, judged in questions:
+            asked += 1
+            judgements += len(judged)
+            _write(queries, {"_id": str(asked), "text": text, "metadata": metadata})
+            qrels.writelines(f"{asked}\t{id}\t{relevance}\n" for id, relevance in judged.items())
+    report = {**facts, "documents": count, "questions": asked, "judgements": judgements}
+    with _create(folder / mark) as out:
         _write(out, report)
     return report
 

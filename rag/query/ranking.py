@@ -5,9 +5,6 @@ and `choose` leaves out near-duplicates and passages above the limit of a docume
 "best first" is by score, and by row where scores are equal.
 """
 
-import math
-import operator
-import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
@@ -15,25 +12,18 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from embedder.model.tokenizer import trust
 from embedder.text_embedder import Embedder
-from indexer.generation.languages import Spoken
 from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
 from indexer.versions import Edition, order
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
+from rag.query.weighting import REASON, QueryFacts, weigh
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 VectorHits = tuple[Scores, Rows]
 
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
-_MIN_COVERAGE = 0.5  # of the query's idf that the best hit by words has, where words count as much as meaning
-_CALL = re.compile(r"\w\(")  # of words, one in a thousand in prose, one in 200 in a manual, one in 30 or more in code
-_PROSE, _CODE = 0.01, 0.02
-_RARE_WORDS = 1.7  # in one passage, up to which words say nothing in code; with one more, they say all
-_WHOLE, _MORE = 1.4, 0.2  # coverage up to which words say nothing there, and how much more it takes to say all
-_USUAL_PIECES = 24  # of a query
 _AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
 _ANSWERS = 0.5  # of the score of a page's best passage, by which that of a newer version answers as well
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
@@ -60,28 +50,25 @@ def fuse(
     dense: VectorHits | None,
     lexical: TermHits | None,
     cosines: Callable[[Rows], Scores],
-    maxsim: Callable[[Rows], Scores] | None = None,
+    maxsim: Callable[[Rows], Scores] | None,
+    query: QueryFacts,
     *,
-    known: float = 1.0,
-    rare: float = 0.0,
     explain: bool = False,
 ) -> Ranking:
-    """Rank what one search found, or both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
+    """Rank the hits of one search, or of both, by a convex combination of scaled scores (Bruch, Gai and Ingber 2023).
 
-    Cosines and MaxSim are scaled so that the lowest is 0 and the highest 1, BM25 so that the highest is 1. Without
-    words, MaxSim alone ranks, the better order of the two.
+    Cosines and MaxSim are scaled so that the lowest is 0 and the highest 1, BM25 so that the highest is 1; `weigh` says
+    what each counts for. Without words, MaxSim alone ranks, the better order of the two.
 
     Args:
         dense: cosines and rows, best first.
         lexical: BM25 scores and rows, best first.
         cosines: returns the cosines of rows that the dense search did not find.
         maxsim: returns the MaxSim of rows, where tokens are kept.
-        known: how well the model knows the language of the query, from `trust_in_meaning`.
-        rare: what a rare word counts for where passages are code, from `rare_in_code`.
+        query: facts that decide the weights.
         explain: whether to add the columns that explanations are made of.
     """
-    reasons: dict[str, float] = {}  # of the weights
-    total = 1.0  # of the weights
+    reasons: dict[str, float] = {}
     if dense is None:
         assert lexical is not None  # noqa: S101 - for the type checker; one of both was searched
         scores, rows, _ = lexical
@@ -103,79 +90,22 @@ def fuse(
         by_words = np.zeros(len(rows), np.float32)
         by_words[rows.searchsorted(lexical.rows)] = lexical.scores
         parts = {"dense": by_meaning, "lexical": by_words}
-        covered, evidence = trust_in_terms(lexical), evidence_in_code(lexical, rare)
-        reasons = {"known": known, "covered": covered, "evidence": evidence}
-        # words are trusted less only as far as the model knows better
-        weights = {"dense": known, "lexical": 1 - known * (1 - covered * evidence)}
         if maxsim is not None:
-            parts["tokens"], weights["tokens"] = maxsim(rows), known
-        most = (lexical.scores[0] if len(lexical.scores) else 0) or 1
-        scaled = [scale(scores) if name != "lexical" else scores / most for name, scores in parts.items()]
-        total, weighted = sum(weights.values()), np.zeros(len(rows), np.float32)
-        for weight, of_part in zip(weights.values(), scaled, strict=True):
-            weighted = weighted + weight * of_part
-        scores = np.asarray(weighted / total, np.float32)
+            parts["tokens"] = maxsim(rows)
+        highest = (lexical.scores[0] if len(lexical.scores) else 0) or 1
+        scaled = [scale(scores) if name != "lexical" else scores / highest for name, scores in parts.items()]
+        weights, reasons = weigh(query, dense[0], lexical, scaled, explain=explain)
+        scores = np.zeros(len(rows), np.float32)
+        for weight, part in zip(weights.values(), scaled, strict=True):
+            scores += np.float32(weight) * part
     order = np.lexsort((rows, -scores)) if len(parts) > 1 else np.arange(len(rows))
     columns = parts
     if explain:
         columns = parts | {"fused": scores}
-        columns |= {name: np.full(len(rows), value, np.float32) for name, value in reasons.items()}
-        for name, of_part in zip(parts, scaled, strict=True):
-            weight = weights[name] / total
-            columns |= {f"{name}_scaled": of_part, f"{name}_weight": np.full(len(rows), weight, np.float32)}
+        columns |= {f"{name}{REASON}": np.full(len(rows), value, np.float32) for name, value in reasons.items()}
+        for name, part in zip(parts, scaled, strict=True):
+            columns |= {f"{name}_scaled": part, f"{name}_weight": np.full(len(rows), weights[name], np.float32)}
     return Ranking(rows, scores, columns).ordered(order, scores)
-
-
-def trust_in_meaning(query: tuple[int, int], languages: Sequence[Spoken]) -> float:
-    """Return the weight of a search by meaning next to one by words: less than 1 in a language the model does not know.
-
-    `query` is `QueryTokens.broken`. What is usual in its language counts as much as 24 pieces, as a query
-    may be one name. Which of the languages that is follows from their passages and from the pieces (naive Bayes).
-    """
-    broken, pieces = query
-    shares = [max(0.01, min(0.99, each.broken)) for each in languages]
-    likely = [
-        math.log(max(1, each.passages)) + broken * math.log(share) + (pieces - broken) * math.log(1 - share)
-        for each, share in zip(languages, shares, strict=True)
-    ]
-    most = max(likely, default=0.0)
-    weights = [math.exp(each - most) for each in likely]
-    usual = math.fsum(map(operator.mul, weights, shares)) / (sum(weights) or 1)
-    return trust((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
-
-
-def rare_in_code(texts: Sequence[str], count: int) -> float:
-    """Return the BM25 of a word that one of so many passages has, as far as they are code; 0 for prose.
-
-    Code is told by its calls, words with an opening bracket behind them, in some of the texts.
-    """
-    calls, words = (sum(len(find(text)) for text in texts) for find in (_CALL.findall, str.split))
-    share = calls / max(1, words)
-    return max(0.0, min(1.0, (share - _PROSE) / (_CODE - _PROSE))) * math.log(max(2, count))
-
-
-def trust_in_terms(lexical: TermHits) -> float:
-    """Return the weight of a search by words: less than 1 where even its best hit has less than half of the query.
-
-    How much of a query a passage has is its BM25 over `idf_sum`. The longer a query, and the more of its words are in
-    few passages or in none, the less of it has any passage; then the best BM25 says little, while the vector still
-    speaks for the whole. The weight is a prediction of query performance without judgements (Shtok et al. 2012).
-    """
-    if not len(lexical.scores) or lexical.idf_sum <= 0:
-        return 1.0
-    return min(1.0, float(lexical.scores[0]) / (_MIN_COVERAGE * lexical.idf_sum))
-
-
-def evidence_in_code(lexical: TermHits, rare: float) -> float:
-    """Return how much of the weight of a search by words remains in a collection of code; `rare` is of `rare_in_code`.
-
-    Code says what it does in other words than people do, who share those with it that it is full of: list, file. So
-    words count there only where a passage has about three rare ones, or all of the query, such as a name.
-    """
-    if not rare or not len(lexical.scores) or lexical.idf_sum <= 0:
-        return 1.0
-    best = float(lexical.scores[0])
-    return max(0.0, min(1.0, max(best / rare - _RARE_WORDS, (best / lexical.idf_sum - _WHOLE) / _MORE)))
 
 
 def score_tokens(embedder: Embedder, query: Scores, tokens: TokenReader, rows: Rows) -> Scores:

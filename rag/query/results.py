@@ -25,7 +25,6 @@ MOST_SHARES = 10  # values of a facet, the most frequent ones
 # each is also the name of a filter, which takes its values
 FACETS = ("source", "language", "content_type", "path", "version")
 _SAME = 1e-6  # between scores
-_HARDLY = 0.5  # weight of meaning
 _BOUNDS = {"excluded": "without", "required": "only with"}  # in words
 
 
@@ -165,6 +164,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
     """Explain the candidate at an index of a ranking that was made with `explain`."""
+    from rag.query.weighting import REASON, describe
+
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
     parts: dict[str, Part | None] = dict.fromkeys(("dense", "lexical", "tokens"))
     for name in parts:
@@ -173,6 +174,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
             rank = int((ranking.columns[name] > row[name]).sum()) + 1 if is_found else None
             score = row[name] if is_found else None
             parts[name] = Part(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)
+    reasons = {name.removesuffix(REASON): value for name, value in row.items() if name.endswith(REASON)}
     steps: list[Step] = []
     score = float(ranking.scores[index])
     if "rerank" in row:
@@ -187,25 +189,12 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
         dense=parts["dense"],
         lexical=parts["lexical"],
         tokens=parts["tokens"],
-        weights=_why_weights(row["known"], row["covered"], row["evidence"]) if "known" in row else "",
+        weights=describe(reasons) if reasons else "",
         fused=row["fused"],
         steps=steps,
         folded=len(choice.folded.get(index, ())) + len(choice.older.get(index, {})),
         left_out=choice.left_out.get(int(choice.documents[index]), 0),
     )
-
-
-def _why_weights(known: float, covered: float, evidence: float) -> str:
-    """Say in words how far the model knows the language, and what the best passage by words has of the query."""
-    reasons = []
-    if known < 1:
-        little = "hardly knows" if known < _HARDLY else "knows only in part"
-        reasons.append(f"meaning counts {known:.2f}, as the model {little} the language of the query or the passages")
-    if covered < 1:
-        reasons.append(f"words count less, as the best passage has {covered / 2:.0%} of what those of the query tell")
-    if evidence < 1:
-        reasons.append(f"words count {evidence:.2f} of that, as passages are code, and none has enough rare words")
-    return "; ".join(reasons).replace("%", " %") or "meaning and words count alike"
 
 
 def in_words(why: Explanation) -> Iterator[tuple[str, str]]:

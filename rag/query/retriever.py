@@ -31,30 +31,18 @@ from indexer.stores.store import Searchable
 from indexer.versions import Edition
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
-from rag.query.ranking import (
-    Choice,
-    Ranking,
-    Rows,
-    VectorHits,
-    choose,
-    extend,
-    fuse,
-    rare_in_code,
-    rerank,
-    score_tokens,
-    trust_in_meaning,
-)
+from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, rerank, score_tokens
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
 from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
 from rag.query.served_model import WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
+from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
 _NO_TIME = {"embed": 0.0, "dense": 0.0, "lexical": 0.0, "fuse": 0.0, "rerank": 0.0, "total": 0.0}  # by stage
 _FILTERS = 1 << 8
-_TRUSTED = 1 << 10  # pairs of small numbers
 _TERM_SEARCHES = 4  # at the same time; each takes a core for as long as a query is embedded
 _DUPLICATES_SHOWN = 10  # of a hit
 _PARTS = ("dense", "lexical", "tokens", "rerank")  # of `Hit.scores`
@@ -108,8 +96,6 @@ class Retriever:
         self.generation = generation
         self.embedder = embedder
         self._in_force = lru_cache(_FILTERS)(partial(in_force, manifest=generation.manifest))
-        trusted = partial(trust_in_meaning, languages=languages_of(generation.manifest.report))
-        self._trust_in_meaning = lru_cache(_TRUSTED)(trusted)  # by `QueryTokens.broken`
         self._batcher = batcher or QueryBatcher(embedder)
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
@@ -153,10 +139,6 @@ class Retriever:
         vector = None
         if request.mode != "lexical":
             vector = self._embed(search)
-        known, rare = 1.0, 0.0
-        if request.mode == "hybrid":
-            known = self._trust_in_meaning(search.broken)
-            rare = self._rare
         ranking: Ranking | None = None
         while True:
             # dense search ∥ lexical search
@@ -168,7 +150,7 @@ class Retriever:
             if request.mode != "dense":
                 lexical = in_background.result() if in_background else self._search_terms(search, depth)
             # fuse
-            fused = self._fuse(search, known, rare, dense, lexical)
+            fused = self._fuse(search, dense, lexical)
             if ranking is not None:
                 ranking = extend(ranking, fused)
             else:
@@ -198,10 +180,8 @@ class Retriever:
         search.took["lexical"] += perf_counter() - began
         return found
 
-    def _fuse(
-        self, search: _Search, known: float, rare: float, dense: VectorHits | None, lexical: TermHits | None
-    ) -> Ranking:
-        """Rank what the searches found; for `known` and `rare` see `fuse`."""
+    def _fuse(self, search: _Search, dense: VectorHits | None, lexical: TermHits | None) -> Ranking:
+        """Rank the hits of the searches."""
         began, generation = perf_counter(), self.generation
         vector = search.vector if search.vector is not None else np.empty(0, np.float32)
         maxsim = None
@@ -214,15 +194,16 @@ class Retriever:
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        ranking = fuse(dense, lexical, cosines, maxsim, known=known, rare=rare, explain=search.request.explain)
+        query = QueryFacts(self._facts, len(search.terms.asked), search.broken)
+        ranking = fuse(dense, lexical, cosines, maxsim, query, explain=search.request.explain)
         search.took["fuse"] += perf_counter() - began
         return ranking
 
     @cached_property
-    def _rare(self) -> float:
-        """`rare_in_code` of passages from all over the collection."""
-        texts = [chunk.text for chunk in self._spread(SAMPLE)]
-        return rare_in_code(texts, self.generation.manifest.counts.chunks)
+    def _facts(self) -> CollectionFacts:
+        """Facts of the collection, from its report and from passages all over it."""
+        manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._spread(SAMPLE)])
+        return CollectionFacts(manifest.counts.chunks, code, languages_of(manifest.report))
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""
@@ -359,7 +340,7 @@ class Retriever:
         for chunk in self._spread(_SAMPLED):
             for name in (chunk.section.split(SEPARATOR)[-1], chunk.title):
                 if name.endswith("?") and len(name) <= _LONGEST:
-                    found.setdefault(chunk.document_url, _without_number(name))
+                    found.setdefault(chunk.document_url, without_number(name))
         questions = list(dict.fromkeys(found.values()))
         return questions[:: max(1, len(questions) // _OFFERED)][:_OFFERED]
 
@@ -398,7 +379,7 @@ def coverage(words: Sequence[Terms], hit: Hit) -> float:
     return sum(not found.isdisjoint(forms) for forms in words) / len(words)
 
 
-def _without_number(name: str) -> str:
+def without_number(name: str) -> str:
     """Return a heading without its number, "4.2. Vacuum", unless it is nothing else."""
     plain = " ".join(name.split())
     return _NUMBER.sub("", plain, count=1) or plain
@@ -409,7 +390,7 @@ def suggestions(typed: str, headings: Iterable[Heading], most: int) -> list[Sugg
     known = {fold(" ".join(typed.split()))}
     found = []
     for heading in headings:
-        text = _without_number(heading.text)
+        text = without_number(heading.text)
         if (key := fold(text)) not in known:
             known.add(key)
             found.append(Suggestion(text, "title" if heading.is_title else "heading"))

@@ -7,13 +7,23 @@ import pytest
 
 from rag.commands.cli import main
 from rag.errors import DatasetError, SettingsError
-from rag.evaluation.evaluation import evaluate, p_value, read_dataset, read_side, search_index
+from rag.evaluation.evaluation import (
+    MEASURES,
+    evaluate,
+    find_losses,
+    modes_as_text,
+    p_value,
+    read_dataset,
+    read_side,
+    search_index,
+)
 from rag.query.results import Answer
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
 
 SETTINGS = load({}, {})
+PRECISION = {"precision": "int8", "query_precision": "int8", "engine": "native"}
 
 
 @pytest.fixture
@@ -44,6 +54,38 @@ def test_lexical_needs_no_vectors(folder):
     # q1 finds d1 alone (1.0); q2 finds d2 alone, which is not the one that is judged
     assert scores == {"ndcg@10": 0.5, "mrr@10": 0.5, "recall@100": 0.5, "queries": 2, "mode": "lexical"}
     assert embedder.encoded == 0
+
+
+def test_all_modes_are_measured_with_one_pass_over_the_documents(folder):
+    embedder = DummyEmbedder()
+    found = evaluate(read_dataset(folder), embedder, mode=None)
+    assert embedder.encoded == 3 + 2  # documents and queries
+    assert [(each["mode"], each.get("tokens")) for each in found["modes"]] == [
+        ("dense", False),
+        ("lexical", None),
+        ("hybrid", False),
+        ("hybrid", True),
+    ]
+    for each in found["modes"]:
+        tokens = each.get("tokens", False)
+        alone = evaluate(read_dataset(folder), DummyEmbedder(), mode=each["mode"], tokens=tokens)
+        assert {name: each[name] for name in MEASURES.values()} == {name: alone[name] for name in MEASURES.values()}
+    assert {name: found[name] for name in MEASURES.values()} == {
+        name: found["modes"][-1][name] for name in MEASURES.values()
+    }
+
+
+def test_the_queries_that_hybrid_loses_are_named(folder):
+    dataset = read_dataset(folder)
+    queries = {str(number): f"query {number}" for number in range(12)}
+    none, whole = np.zeros(12), np.ones(12)
+    worst = find_losses(queries, whole, none, np.arange(12) / 12)
+    assert [each["id"] for each in worst] == [str(number) for number in range(10)]
+    assert (worst[3]["difference"], worst[3]["dense"], worst[3]["hybrid"]) == (-0.75, 1.0, 0.25)
+    assert find_losses(queries, none, whole, whole) == []
+    shown = modes_as_text(evaluate(dataset, DummyEmbedder(), mode=None) | PRECISION | {"worst": worst})
+    assert "hybrid, with tokens" in shown
+    assert "-0.7500  1.0000  0.0000  0.2500  query 3" in shown
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,12 @@ from indexer.generation.languages import Spoken
 from indexer.generation.rows import TermHits
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
-from rag.query.ranking import Choice, fuse, rare_in_code, trust_in_meaning
+from rag.query.ranking import Choice, fuse
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, in_words
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue
+from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code, trust_in_meaning
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
 
@@ -126,19 +127,24 @@ def test_meaning_counts_as_far_as_the_model_knows_the_language(query, languages,
     assert trust_in_meaning(query, languages) == pytest.approx(trust, abs=0.01)
 
 
-def test_words_decide_where_the_model_does_not_know_the_language() -> None:
+def rank(lexical, *, spoken=EN, code=0.0, words=4):
+    """Rank two passages of which the first is the better one by meaning; explained."""
     dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
+    pieces = (19, 20) if spoken is EL else (0, 20)
+    query = QueryFacts(CollectionFacts(5000, code, [spoken]), words, pieces)
+    return fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), None, query, explain=True)
+
+
+def reason_of(ranking):
+    why = explain(ranking, Choice(np.array([0, 1]), np.array([0, 1]), {}, {}, {}), 0)
+    return dict(in_words(why))["Weights"]
+
+
+def test_words_decide_where_the_model_does_not_know_the_language() -> None:
     lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]), 10.0)
-    assert fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), known=1.0).rows[0] == 1
-    assert fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), known=0.1).rows[0] == 2
-    nowhere = TermHits(np.array([1.0], np.float32), np.array([2]), 20.0)  # no passage has the words of the query
-    found = fuse(dense, nowhere, lambda rows: np.zeros(len(rows), np.float32), known=0.1, explain=True)
-    assert found.rows[0] == 2
-    why = explain(found, Choice(np.array([0, 1]), np.array([0, 1]), {}, {}, {}), 0)
-    assert dict(in_words(why))["Weights"] == (
-        "meaning counts 0.10, as the model hardly knows the language of the query or the passages; "
-        "words count less, as the best passage has 5 % of what those of the query tell"
-    )
+    assert rank(lexical).rows[0] == 1
+    assert rank(lexical, spoken=EL).rows[0] == 2
+    assert "the model hardly knows the language of the query" in reason_of(rank(lexical, spoken=EL))
 
 
 def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_follows(site: Site) -> None:
@@ -161,28 +167,8 @@ def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_fo
         assert dict(in_words(hit.explanation))["Weights"].startswith(why)
 
 
-def test_code_is_told_by_its_calls() -> None:
+def test_code_is_recognised_by_its_calls() -> None:
     prose = "Vacuum reclaims the storage of rows (dead ones) that no one sees. " * 20
-    assert rare_in_code([prose, f"{prose} See vacuum()."], 5000) == 0
-    assert rare_in_code(["def paste(xsel):\n    return open(path).read()", "x"], 5000) == pytest.approx(np.log(5000))
-    assert rare_in_code([], 0) == 0
-
-
-@pytest.mark.parametrize(
-    ("bm25", "idf_sum", "weight"),
-    [
-        (12.0, 16.0, 0.0),  # one and a half of a rare word: what the passages are full of
-        (27.0, 30.0, 0.5),  # three rare words
-        (12.0, 7.0, 0.5),  # all of the query
-    ],
-)
-def test_words_count_in_code_where_they_are_rare_or_all_of_the_query(
-    bm25: float, idf_sum: float, weight: float
-) -> None:
-    dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
-    lexical = TermHits(np.array([bm25, 1.0], np.float32), np.array([2, 1]), idf_sum)
-    for rare, expected in ((np.log(5000), weight), (0.0, 0.5)):
-        ranking = fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), rare=rare, explain=True)
-        assert ranking.columns["lexical_weight"][0] == pytest.approx(expected)
-        why = explain(ranking, Choice(np.array([0, 1]), np.array([0, 1]), {}, {}, {}), 0)["weights"]
-        assert ("passages are code" in why) == (expected == 0)
+    assert share_of_code([prose, f"{prose} See vacuum()."]) < 0.01
+    assert share_of_code(["def paste(xsel):\n    return open(path).read()", "x"]) > 0.05
+    assert share_of_code([]) == 0

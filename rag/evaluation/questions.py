@@ -1,0 +1,175 @@
+"""Make judged questions from the documents of an index, without people: headings, comments, and references.
+
+A heading is a question to its section, the comment above or below the head of a function one to that function, and
+a sentence that refers to another section by its heading one to that section. Each is left out of the texts that are
+searched, because a passage that has its question word for word is found by any search.
+"""
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from indexer.generation.lexical.analysis import terms_in
+from indexer.read.formats import is_source_code
+from indexer.records import SEPARATOR
+from rag.errors import DatasetError
+from rag.insights.report import write_beir
+from rag.query.results import section_within
+from rag.query.retriever import without_number
+
+Documents = Callable[[], Iterable[Mapping[str, Any]]]  # those of a generation, as often as they are needed
+
+MARK = "from-index.json"  # in a folder that was written here, and so may be written again
+SEED = 0
+MAX_PER_KIND = 250  # questions
+_SHARE = 0.5  # of the questions, from which the words of a title are dropped
+_MARKS = "?？؟;⁇"  # that end a question; the semicolon is Greek's
+_BYTES = range(12, 200)  # of a heading; four characters of Chinese say as much as twelve of English
+_MIN_TERMS = 2  # in a question, after words were dropped
+_MIN_SENTENCE = 6  # words around a reference
+_MAX_HEADING_WORDS = 8  # of one that is looked for in sentences
+_SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
+_WORD = re.compile(r"[^\s()\[\]\"'“”«»„,;:]+")
+_FIRST_SENTENCE = re.compile(r".{12,300}?(?:[.!?](?=\s|$)|$)", re.DOTALL)
+_COMMENT = re.compile(r"(?:[ \t]*(?:/\*.*?\*/|(?://|#(?!include|define|if|endif)|--)[^\n]*)[ \t]*\n)+", re.DOTALL)
+_DOCSTRING = re.compile(r"(?<=:\n)[ \t]*[rRuU]?(\"\"\"|''')(.*?)\1[ \t]*\n?", re.DOTALL)
+_MARKERS = re.compile(r"^[ \t]*(?:/\*+!?|\*+/|\*|///?!?|#+|--)?[ \t]*|\*+/[ \t]*$", re.MULTILINE)
+_TAGS = re.compile(r"^\s*(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyright|SPDX)", re.MULTILINE)
+
+
+class Question(NamedTuple):
+    """A question, the passages that answer it, and the text that is left out of passages because it gives them away."""
+
+    kind: str  # question, heading, comment or reference
+    text: str
+    answers: Sequence[str]  # ids of passages
+    title: str  # whose words are dropped from half of the questions
+    removed: str
+    removed_from: Sequence[str]  # ids of passages
+
+
+class Passage(NamedTuple):
+    """A passage of a dataset."""
+
+    id: str  # its address, which is that of its document before the `#`
+    title: str
+    headings: str
+    text: str
+    language: str | None
+    is_code: bool
+
+
+def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a folder in BEIR's layout, of the passages of an index and questions to them; return what it has.
+
+    The same index gives the same folder. Raises as `write_beir` does, and DatasetError where nothing is a question.
+    """
+    rows, questions = make_dataset(documents)
+    if not questions:
+        raise DatasetError("no heading, comment or reference of the index makes a question")
+    judged = [(each.text, {"kind": each.kind}, dict.fromkeys(each.answers, 1)) for each in questions]
+    return write_beir(folder, MARK, rows, judged, facts | {"kinds": Counter(each.kind for each in questions)})
+
+
+def make_dataset(documents: Documents) -> tuple[Iterator[dict[str, str]], list[Question]]:
+    """Return the passages of an index as rows of BEIR's corpus, and questions to them."""
+    headings, comments = _headings(_passages(documents)), _comments(_passages(documents))
+    references = _references(_passages(documents), headings)
+    chooser = random.Random(SEED)  # noqa: S311 - no secret
+    by_kind: dict[str, list[Question]] = defaultdict(list)
+    for question in [*headings.values(), *comments, *references]:
+        by_kind[question.kind].append(question)
+    questions: list[Question] = []
+    for candidates in by_kind.values():
+        chooser.shuffle(candidates)
+        chosen = candidates[:MAX_PER_KIND]
+        questions += [_without_title(question) if chooser.random() < _SHARE else question for question in chosen]
+    return _rows(_passages(documents), questions), questions
+
+
+def _passages(documents: Documents) -> Iterator[Passage]:
+    for document in documents():
+        is_code, seen = is_source_code(document["content_type"]), Counter[str]()
+        for passage in document["passages"]:
+            url = passage["url"]
+            seen[url] += 1
+            name = url if seen[url] == 1 else f"{url}{'~' if '#' in url else '#'}{seen[url]}"
+            headings = section_within(document["title"], passage["section"])
+            yield Passage(name, document["title"], headings, passage["text"], document["language"], is_code)
+
+
+def _headings(passages: Iterable[Passage]) -> dict[str, Question]:
+    """Return the headings that only one section has, each as a question that all passages of the section answer."""
+    answers: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for each in passages:
+        if not each.is_code:
+            answers[each.id.partition("#")[0], each.title, each.headings].append(each.id)
+    names = {key: (key[2] or key[1]).split(SEPARATOR) for key in answers}
+    uses = Counter(path[-1] for path in names.values())
+    found = {}
+    for (url, title, headings), ids in answers.items():
+        *above, heading = names[url, title, headings]
+        text = without_number(heading)
+        kind = "question" if text.endswith(tuple(_MARKS)) else "heading"
+        is_long = len(text.encode()) in _BYTES and len(terms_in(text, None)) > _MIN_TERMS
+        if uses[heading] == 1 and is_long:
+            found[text] = Question(kind, text, ids, " ".join([title, *above] if headings else above), heading, ids)
+    return found
+
+
+def _comments(passages: Iterable[Passage]) -> Iterator[Question]:
+    """Yield the first sentence of the comment or docstring of each function as a question that its code answers."""
+    for each in passages:
+        if not each.is_code or not each.headings:
+            continue
+        found = _COMMENT.match(each.text) or _DOCSTRING.search(each.text)
+        if not found or len(each.text) < 2 * len(found[0]):  # hardly any code
+            continue
+        written = found[2] if found.re is _DOCSTRING else found[0]
+        text = _TAGS.split(_MARKERS.sub("", written).strip("\n"), maxsplit=1)[0]
+        sentence = _FIRST_SENTENCE.match(" ".join(text.split("\n\n")[0].split()))
+        if sentence and len(sentence[0].split()) > _MIN_TERMS + 1:
+            yield Question("comment", sentence[0], [each.id], each.headings, found[0], [each.id])
+
+
+def _references(passages: Iterable[Passage], headings: Mapping[str, Question]) -> Iterator[Question]:
+    """Yield each sentence that has the heading of another section as a question which that section answers."""
+    starts = Counter(len(heading.split()) for heading in headings)
+    lengths = [count for count in starts if 2 <= count <= _MAX_HEADING_WORDS]
+    for each in passages:
+        if each.is_code:
+            continue
+        for sentence in _SENTENCE.findall(each.text):
+            words = _WORD.findall(sentence.rstrip(".!?"))
+            if len(words) < _MIN_SENTENCE:
+                continue
+            for count in lengths:
+                phrases = (" ".join(words[start : start + count]) for start in range(len(words) - count + 1))
+                target = next((headings[phrase] for phrase in phrases if phrase in headings), None)
+                if target and each.id not in target.answers and len(words) >= count + _MIN_SENTENCE // 2:
+                    yield Question("reference", sentence.strip(), target.answers, target.text, sentence, [each.id])
+                    break
+
+
+def _without_title(question: Question) -> Question:
+    """Return a question without the words of the title, unless hardly any would be left."""
+    title = set(terms_in(question.title))
+    words = [word for word in question.text.split() if not title.intersection(terms_in(word))]
+    text = " ".join(words)
+    return question._replace(text=text) if len(terms_in(text)) >= _MIN_TERMS else question
+
+
+def _rows(passages: Iterable[Passage], questions: Iterable[Question]) -> Iterator[dict[str, str]]:
+    removed: dict[str, list[str]] = defaultdict(list)
+    for question in questions:
+        for id in question.removed_from:
+            removed[id].append(question.removed)
+    for each in passages:
+        path, text = f"{each.title}{SEPARATOR}{each.headings}".removesuffix(SEPARATOR), each.text
+        for part in removed[each.id]:
+            path = path.removesuffix(part).removesuffix(SEPARATOR)
+            text = text.replace(part, "", 1) if len(part) < len(text) else text
+        yield {"_id": each.id, "title": path, "text": text}
