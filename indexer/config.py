@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from indexer.credentials import Credential
 from indexer.errors import ConfigError
+from indexer.network import ENVIRONMENT
 from indexer.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
@@ -83,6 +84,7 @@ class CrawlLimits:
     concurrency: int = 4  # fetcher threads, for each site
     delay: Annotated[float, Meta(ge=0, le=3_600)] = 0.0  # seconds between two requests; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
+    http_proxy: str = ""  # address of the proxy of all requests, or `indexer.network.ENVIRONMENT`; empty: none
     user_agent: str = field(default_factory=lambda: f"Pilotlight/{package_version()} (self-hosted search)")
     render: Annotated[str, Meta(pattern=f"^({'|'.join(RENDER)})$")] = "off"
     render_timeout: float = 15.0  # seconds in which the scripts of a page draw it
@@ -98,6 +100,14 @@ class CrawlLimits:
                 raise ConfigError(
                     f"allow_private is yes, no or networks such as 10.0.0.0/8,fd00::/8, not {network[:80]!r} ({error})"
                 ) from None
+        proxy = urlsplit(self.http_proxy)
+        if self.http_proxy not in ("", ENVIRONMENT) and (
+            proxy.scheme not in ("http", "https") or not proxy.hostname or has_user(self.http_proxy)
+        ):
+            raise ConfigError(
+                "http_proxy is environment or the http or https address of a proxy; one with a password can only be in "
+                "the environment"
+            )
         if self.link_template:
             example = link_of(self.link_template, b"x", "x")
             if "{path}" not in self.link_template:

@@ -154,6 +154,12 @@ class Settings:
     allow_private: str = setting(
         "no", "allow loopback and private addresses: yes, or only networks such as 10.0.0.0/8,fd00::/8", bare="yes"
     )
+    http_proxy: str = setting(
+        "",
+        "HTTP proxy of all requests to sites, repositories, buckets and answer_url, but not to this machine; "
+        "environment = that of HTTP_PROXY, HTTPS_PROXY and NO_PROXY; empty = none",
+        bare="environment",
+    )
     render: str = setting(
         "off",
         "have Chromium draw pages before they are read; auto = those that scripts draw; needs pilotlight[render]",
@@ -232,8 +238,13 @@ class Settings:
         "when the search page has an answer written: button = when asked, auto = for every question that is entered",
         choices=("button", "auto", "off"),
     )
-    insights: bool = setting(False, "keep what people ask, and what became of it, on this machine", group="insights")
-    insights_days: int = setting(90, "days after which a search is deleted", limits=(1, 3650))
+    insights: int = setting(
+        0,
+        "days for which what people ask, and what became of it, is kept on this machine; 0 = nothing is kept",
+        group="insights",
+        limits=(0, 3650),
+        bare="90",
+    )
 
     @property
     def index_dir(self) -> Path:
@@ -303,6 +314,7 @@ class Settings:
                 scope=Scope(patterns(self.include), patterns(self.exclude)),
                 delay=self.delay,
                 allow_private=_networks(self.allow_private),
+                http_proxy=self.http_proxy,
                 render=self.render,
                 link_template=self.link_template,
             ),

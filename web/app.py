@@ -134,7 +134,7 @@ def application(settings: Settings | None = None) -> Flask:
     retriever = LiveRetriever(settings)
     retriever.start()
     pushes = PushedQueue(settings)
-    recorder = Recorder(settings.insights_folder, settings.insights_days) if settings.insights else None
+    recorder = Recorder(settings.insights_folder, settings.insights) if settings.insights else None
     app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
     # compiled now, and not for the first reader; nor does the first search wait for that
     templates = app.jinja_env

@@ -224,7 +224,7 @@ class _Crawl:
 
     def _repeats(self, due: _Due, visit: Visit, page: Page) -> str:
         """Return why a page is left out that has only text of others; empty if it does not."""
-        if page.noindex or not due.referrer:
+        if page.noindex or not due.referrer or page.content_hash in self._followed:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
             return "the text of the other pages again"

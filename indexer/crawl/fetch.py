@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-import certifi
 import httpcore
 import httpx
 
@@ -30,6 +29,7 @@ from indexer.crawl.answers import (
 from indexer.crawl.guard import GuardedBackend, is_public, resolve
 from indexer.credentials import Session
 from indexer.errors import FetchError, NotWanted
+from indexer.network import proxy_for, tls_context, unused_proxy
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
 from indexer.urls import normalise, on_site, origin, without_session
 
@@ -61,17 +61,16 @@ ANY_PAGE = Request()
 
 
 class Fetcher:
-    """A guarded HTTP client, shared by the fetcher threads of one crawl; proxy variables are never read."""
+    """A guarded HTTP client, shared by the fetcher threads of one crawl."""
 
     def __init__(self, limits: CrawlLimits, sessions: Mapping[str, Session] | None = None) -> None:
         self._limits = limits
         self._sessions = sessions or {}  # by origin
         self._backend = GuardedBackend(allow_private=limits.allow_private)
-        context = ssl.create_default_context()  # the authorities of this machine
-        context.load_verify_locations(certifi.where())
-        self._pool = httpcore.ConnectionPool(
-            context, max_connections=limits.concurrency + 1, keepalive_expiry=15.0, network_backend=self._backend
-        )
+        # a proxy may be where its user likes
+        self._proxy_backend = GuardedBackend(allow_private=True, deadline=self._backend.deadline)
+        self._tls, self._pools_lock = tls_context(), threading.Lock()
+        self._pools: dict[str | None, httpcore.ConnectionPool] = {}  # by proxy
         self._timeouts = dict.fromkeys(("read", "write", "pool"), limits.timeout)
         self._timeouts["connect"] = min(limits.timeout, _CONNECT)
         self._headers = {
@@ -87,10 +86,12 @@ class Fetcher:
         """End every fetch that is under way, in whatever thread."""
         self.turns.stopped.set()
         self._backend.abort()
+        self._proxy_backend.abort()
 
     def close(self) -> None:
         """Close the connections."""
-        self._pool.close()
+        for pool in self._pools.values():
+            pool.close()
 
     def follow(self, site: str) -> None:
         """Go from a site to another host: a public one has no say over private addresses, even if all are allowed."""
@@ -182,18 +183,51 @@ class Fetcher:
         # in pieces, as httpcore itself leaves out what follows a semicolon
         address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
         sent = [("Host", parts.netloc), *headers.items()]
+        pool, hint = self._pool_for(url), unused_proxy(url, self._limits.http_proxy)
         try:
-            with self._pool.stream("GET", address, headers=sent, extensions={"timeout": self._timeouts}) as response:
+            with pool.stream("GET", address, headers=sent, extensions={"timeout": self._timeouts}) as response:
                 yield response
         except httpcore.TimeoutException as error:
-            raise Unavailable(f"no complete answer within {self._limits.timeout:g} s") from error
+            hint = hint if isinstance(error, httpcore.ConnectTimeout) else ""
+            raise Unavailable(f"no complete answer within {self._limits.timeout:g} s{hint}") from error
+        except httpcore.ProxyError as error:
+            raise Unavailable(f"the proxy refuses: {' '.join(str(error).split())[:200]}") from error
         except (httpcore.ProtocolError, httpcore.NetworkError, ssl.SSLError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
+            reason += hint if isinstance(error, httpcore.ConnectError) else ""
             if is_secret and isinstance(error, httpcore.ProtocolError):  # which may quote headers
                 reason = "an answer that is no HTTP"
             raise Unavailable(reason, retry=not self.turns.stopped.is_set()) from error
         except encodings.CutShort as error:
             raise Unavailable(str(error)) from error
+
+    def _pool_for(self, url: str) -> httpcore.ConnectionPool:
+        """Return the connections that an address is fetched over, once it is checked what a proxy is asked for."""
+        proxy, parts = proxy_for(url, self._limits.http_proxy), urlsplit(url)
+        allowed = self._backend.allow_private
+        if proxy is not None and allowed is not True:
+            try:
+                resolve(parts.hostname or "", parts.port or 443, allow_private=allowed)
+            except (OSError, UnicodeError) as error:
+                unknown = f"only the proxy can resolve {parts.hostname}, which may be private"
+                raise NotWanted(f"{unknown}; allow it with --allow-private") from error
+        with self._pools_lock:
+            if proxy not in self._pools:
+                self._pools[proxy] = self._make_pool(proxy)
+            return self._pools[proxy]
+
+    def _make_pool(self, proxy: str | None) -> httpcore.ConnectionPool:
+        most, via, backend = self._limits.concurrency + 1, None, self._backend
+        if proxy is not None:
+            parts = urlsplit(proxy)
+            if parts.scheme not in ("http", "https"):
+                raise FetchError(f"a proxy with {parts.scheme}: is not supported, only http and https are")
+            login = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+            place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+            via, backend = httpcore.Proxy(place, auth=login), self._proxy_backend
+        return httpcore.ConnectionPool(
+            self._tls, via, max_connections=most, keepalive_expiry=15.0, network_backend=backend
+        )
 
     def _typed_body(
         self, response: httpcore.Response, headers: httpx.Headers, url: str, request: Request

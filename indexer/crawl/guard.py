@@ -57,10 +57,10 @@ class _Deadline(threading.local):
 class GuardedBackend(httpcore.NetworkBackend):
     """Opens TCP connections to checked addresses only, each bounded by the deadline of its thread."""
 
-    def __init__(self, *, allow_private: bool | tuple[str, ...]) -> None:
+    def __init__(self, *, allow_private: bool | tuple[str, ...], deadline: _Deadline | None = None) -> None:
         self.allow_private = allow_private
         self._plain = httpcore.SyncBackend()
-        self.deadline = _Deadline()
+        self.deadline = deadline or _Deadline()
         self._lock = threading.Lock()
         self._open = WeakSet[_Stream]()
         self._is_aborted = False

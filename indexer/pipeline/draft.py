@@ -82,7 +82,7 @@ def complete(plan: Plan) -> Plan:
     }
     config = with_kept(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
-        "crawl": asdict(config.crawl),
+        "crawl": asdict(replace(config.crawl, http_proxy="")),  # which is one of this machine
         "chunk": asdict(config.chunk),
         "ocr": None if plan.ocr.obstacle else config.ocr.as_dict(),
         "keep_generations": config.keep_generations,

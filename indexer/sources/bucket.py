@@ -21,6 +21,7 @@ from indexer import encodings
 from indexer.crawl.answers import media_type
 from indexer.decoding import one_line
 from indexer.errors import FetchError, SourceError
+from indexer.network import ENVIRONMENT
 from indexer.read.access_list import closed_paths
 from indexer.read.container import with_parts
 from indexer.read.formats import CONTENT_TYPES, content_type_of
@@ -106,6 +107,10 @@ class _Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
+        if not self._limits.http_proxy:  # or the client reads the environment
+            client |= {"proxy_url": "http://localhost", "proxy_excludes": "*"}
+        elif self._limits.http_proxy != ENVIRONMENT:
+            client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
         kind = _STORES[address.scheme]
         # an endpoint without TLS is used only if it is named so
         if any(os.environ.get(variable, "").lower().startswith("http://") for variable in kind.endpoints.split()):

@@ -26,6 +26,7 @@ from indexer.crawl.guard import resolve
 from indexer.credentials import Session
 from indexer.decoding import one_line
 from indexer.errors import CredentialsError, NotWanted, SourceError
+from indexer.network import proxy_for, unused_proxy
 from indexer.read.container import with_parts
 from indexer.records import Item, Skip
 from indexer.source_context import SourceContext
@@ -201,15 +202,20 @@ def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
     """Return settings that hold git to checked addresses of the host, and to the limits. Raises SourceError."""
     parts = urlsplit(address.remote)
     host, port = parts.hostname or "", parts.port or 443
+    proxy = proxy_for(address.remote, limits.http_proxy) or ""
     try:
         resolved = resolve(host, port, allow_private=limits.allow_private)
     except NotWanted as error:
         raise SourceError(f"{address.source}: {error}") from error
     except OSError as error:
-        raise SourceError(f"{address.source}: cannot resolve {host}: {error.strerror or error}") from error
+        if not (proxy and limits.allow_private is True):
+            hint = unused_proxy(address.remote, limits.http_proxy)
+            raise SourceError(f"{address.source}: cannot resolve {host}: {error.strerror or error}{hint}") from error
+        resolved = []
     addresses = ",".join(f"[{one}]" if ":" in one else one for one in resolved)
     return {
-        "http.curloptResolve": f"{host}:{port}:{quote(addresses, safe='[]:.,')}",
+        "http.proxy": proxy,
+        **({"http.curloptResolve": f"{host}:{port}:{quote(addresses, safe='[]:.,')}"} if resolved else {}),
         "http.userAgent": limits.user_agent,
         "http.lowSpeedLimit": "1",  # bytes a second
         "http.lowSpeedTime": str(max(1, round(limits.timeout))),

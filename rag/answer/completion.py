@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from indexer.network import proxy_for, tls_context
 from rag.answer.prompt import Endpoint, messages
 from rag.errors import EndpointFailed, EndpointSlow
 from rag.events import MEDIA_TYPE, Event, event_of
@@ -176,9 +177,10 @@ async def _call(
 async def _stream(endpoint: Endpoint, chat: Sequence[dict[str, str]], put: Callable[[str | Finished], None]) -> None:
     headers = {"Accept": MEDIA_TYPE, "Accept-Encoding": "identity"}
     headers |= {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+    proxy = proxy_for(endpoint.url, endpoint.http_proxy)
     body = {"model": endpoint.model, "messages": list(chat), "stream": True}
     async with (
-        httpx.AsyncClient(timeout=endpoint.timeout) as client,
+        httpx.AsyncClient(timeout=endpoint.timeout, verify=tls_context(), trust_env=False, proxy=proxy) as client,
         client.stream("POST", endpoint.url, json=body, headers=headers) as response,
     ):
         if response.status_code != 200:

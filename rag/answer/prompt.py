@@ -24,6 +24,7 @@ class Endpoint:
     model: str
     key: str = field(repr=False)
     timeout: float = 60.0  # seconds for a whole completion
+    http_proxy: str = ""  # see `indexer.network.proxy_for`
 
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint":
@@ -39,7 +40,7 @@ class Endpoint:
         if not settings.answer_key.isascii() or not settings.answer_key.isprintable():
             raise SettingsError("answer_key must be printable ASCII")
         url = url.removesuffix(_PATH) + _PATH
-        return cls(url, settings.answer_model, settings.answer_key)
+        return cls(url, settings.answer_model, settings.answer_key, http_proxy=settings.http_proxy)
 
 
 _ENOUGH = 4  # words that tell something, with which a question is understood without those before it

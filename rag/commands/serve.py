@@ -26,7 +26,7 @@ MOST_WORKERS = 16  # by default; each holds the vectors in memory, and a larger 
 _SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
 
 
-@verb(*_SERVED, without=("collection",), prints=False)
+@verb(*_SERVED, "http_proxy", without=("collection",), prints=False)
 def serve(settings: Settings) -> Result | None:
     """Check that there is something to serve, then become the server. Returns only where there is not."""
     gc.disable()  # until all is imported: nothing of that is garbage

@@ -78,7 +78,7 @@ def served(tmp_path):
             answer_url=endpoint.url,
             answer_model="small",
         )
-        recorder = Recorder(settings.insights_folder, settings.insights_days)
+        recorder = Recorder(settings.insights_folder, settings.insights)
         recorder.start()
         app = create_app(retriever, settings, FakeJobs(), PushedQueue(settings), recorder)
         with running(app) as url:

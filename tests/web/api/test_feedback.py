@@ -26,8 +26,8 @@ class Kept:
         self.folder = folder / "insights"
         self.retriever = FakeRetriever()
         self.retriever.hits = [make_hit(rank) for rank in (1, 2, 3)]
-        self.settings = Settings(insights=True, index=str(folder), **settings)
-        self.recorder = Recorder(self.settings.insights_folder, self.settings.insights_days)
+        self.settings = Settings(insights=90, index=str(folder), **settings)
+        self.recorder = Recorder(self.settings.insights_folder, self.settings.insights)
         self.app = create_app(self.retriever, self.settings, recorder=self.recorder)
         self.client = self.app.test_client()
         self.recorder.start()

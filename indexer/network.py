@@ -1,0 +1,38 @@
+"""The ways out of this machine: which proxy a request goes through, and which certificates are trusted."""
+
+import ssl
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import certifi
+
+from indexer.urls import is_loopback
+
+ENVIRONMENT = "environment"  # value of the setting: the proxies of HTTP_PROXY, HTTPS_PROXY and NO_PROXY
+
+
+def proxy_for(url: str, setting: str) -> str | None:
+    """Return the address of the proxy that a URL is fetched through; None if there is none, or for this machine."""
+    parts = urlsplit(url)
+    if not setting or is_loopback(parts.hostname or ""):
+        return None
+    if setting != ENVIRONMENT:
+        return setting
+    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
+
+
+def unused_proxy(url: str, setting: str) -> str:
+    """Return what to add to the error of a connection: that the environment has a proxy, which is not used."""
+    is_unused = not setting and proxy_for(url, ENVIRONMENT)
+    return "; the proxy in the environment is used only with --http-proxy environment" if is_unused else ""
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return what checks certificates: the authorities of this machine, or of SSL_CERT_FILE, and those of certifi."""
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
