@@ -32,7 +32,7 @@ _TROUBLE = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
 Image.MAX_IMAGE_PIXELS = None  # `_check` refuses with the size
 
 
-class Line(NamedTuple):
+class OcrLine(NamedTuple):
     """A line of text."""
 
     text: str
@@ -57,7 +57,7 @@ class Tesseract:
         self._level = tesserocr.RIL
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
-    def lines(self, image: Raster, dots: int) -> Iterator[Line]:
+    def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
         """Yield the lines of an image of so many dots per inch, in reading order; raises ParseError."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
@@ -68,7 +68,9 @@ class Tesseract:
             found = api.GetIterator()
             while found is not None and not found.Empty(line):
                 if text := found.GetUTF8Text(line).strip():
-                    yield Line(text, min(100.0, float(found.Confidence(line))), bool(found.IsAtBeginningOf(paragraph)))
+                    yield OcrLine(
+                        text, min(100.0, float(found.Confidence(line))), bool(found.IsAtBeginningOf(paragraph))
+                    )
                 if not found.Next(line):
                     break
         finally:

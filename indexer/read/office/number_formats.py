@@ -37,7 +37,7 @@ _FIELDS = {  # of dates, with `n` for minutes and `i` for hours up to twelve, as
 _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 
 
-class _Part(NamedTuple):
+class _FormatSection(NamedTuple):
     """The part of a format for positive numbers, negative ones, zero, or texts; an empty one is for plain numbers."""
 
     text: str | None = None  # of a part that has nothing else
@@ -72,7 +72,7 @@ def _dated(value: date | datetime | time | timedelta, code: str) -> str:
     if isinstance(value, timedelta):
         minutes, seconds = divmod(abs(round(value.total_seconds())), 60)
         return f"{'-' * (value < timedelta(0))}{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-    if dates := _parts(code)[0].dates:
+    if dates := _sections_of(code)[0].dates:
         return _moment(datetime.combine(_EPOCH, value) if isinstance(value, time) else value, dates)
     if isinstance(value, datetime | time):
         has_seconds = value.second or value.microsecond
@@ -87,7 +87,7 @@ def _moment(moment: date, dates: str) -> str:
 
 
 def _number(value: float, code: str) -> str:
-    parts = _parts(code)
+    parts = _sections_of(code)
     place = 1 if value < 0 else 2 if value == 0 else 0
     part = parts[place] if place < len(parts[:3]) else parts[0]
     is_signed = value < 0 and part is not parts[0]
@@ -106,7 +106,7 @@ def _number(value: float, code: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _parts(code: str) -> tuple[_Part, ...]:
+def _sections_of(code: str) -> tuple[_FormatSection, ...]:
     parts: list[list[tuple[str, str]]] = [[]]
     for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_LONGEST]):
         kind = token.lastgroup
@@ -114,21 +114,21 @@ def _parts(code: str) -> tuple[_Part, ...]:
             parts.append([])
         elif kind is not None:
             parts[-1].append((kind, token[kind]))
-    return tuple(map(_part, parts))
+    return tuple(map(_section_of, parts))
 
 
-def _part(tokens: list[tuple[str, str]]) -> _Part:
+def _section_of(tokens: list[tuple[str, str]]) -> _FormatSection:
     kinds = [kind for kind, _ in tokens]
     if "field" in kinds:
-        return _Part(dates=_dates(tokens))
+        return _FormatSection(dates=_dates(tokens))
     texts = [text for kind, text in tokens if kind != "digits"]
     if "general" in kinds or kinds.count("digits") > 1:
-        return _Part()
+        return _FormatSection()
     if "digits" not in kinds:
-        return _Part(text="".join(texts).strip())
+        return _FormatSection(text="".join(texts).strip())
     place = kinds.index("digits")
     whole, _, behind = tokens[place][1].partition(".")
-    return _Part(
+    return _FormatSection(
         form=f"{',' if ',' in whole else ''}.{len(behind)}f",
         before="".join(texts[:place]).lstrip(),
         after="".join(texts[place:]).rstrip(),

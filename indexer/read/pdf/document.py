@@ -17,7 +17,7 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.errors import ParseError
-from indexer.read.pdf.layout import HYPHENS, Block, Hyphens, read_pages
+from indexer.read.pdf.layout import HYPHENS, Hyphens, PdfBlock, read_pages
 from indexer.read.pdf.lines import HYPHEN
 from indexer.records import Declared, Extraction, Section, Whole
 
@@ -81,7 +81,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         document.close()
 
 
-def _by_outline(document: Any, pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
+def _by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
     """Return the blocks that bookmarks lead to: on the page of each, the first one that says its title."""
     found: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
@@ -109,7 +109,7 @@ def _keys(text: str) -> set[str]:
     return {key for part in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", part).casefold())}
 
 
-def _by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
+def _by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
     """Return the blocks that are set in larger or heavier type than the text; the largest are the outermost."""
     blocks = {(page, place): block for page, found in enumerate(pages) for place, block in enumerate(found)}
     sizes: Counter[float] = Counter()
@@ -127,7 +127,7 @@ def _by_type(pages: Sequence[Sequence[Block]]) -> dict[Place, Level]:
     return {place: (levels[styles[place]], " ".join(block.text.split())) for place, block in likely.items()}
 
 
-def _stands_out(block: Block, usual: float) -> bool:
+def _stands_out(block: PdfBlock, usual: float) -> bool:
     if block.kind in ("table", "code") or block.is_bullet or not block.is_short:
         return False
     if len(block.text) > 160 or not _WORD.search(block.text) or block.text.endswith((".", ",", ";", ":")):
@@ -147,13 +147,13 @@ class _Draft:
     text: str = ""
     marks: list[tuple[int, str]] = field(default_factory=list)
     wholes: list[Whole] = field(default_factory=list)
-    last: Block | None = None
+    last: PdfBlock | None = None
 
     @property
     def is_page(self) -> bool:
         return self.path == (f"Page {self.page + 1}",)
 
-    def add(self, block: Block, page: int | None) -> None:
+    def add(self, block: PdfBlock, page: int | None) -> None:
         """Put a block at the end; `page` is the number of its page where it is the first of one."""
         last, gap = self.last, "\n\n"
         if last:
@@ -172,7 +172,7 @@ class _Draft:
         self.last = block
 
 
-def _sections(pages: Sequence[Sequence[Block]], headings: Mapping[Place, Level]) -> tuple[Section, ...]:
+def _sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place, Level]) -> tuple[Section, ...]:
     above: list[Level] = []
     drafts: list[_Draft] = []
     for page, blocks in enumerate(pages):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from indexer.read.pdf.lines import HYPHEN, Line, joint, merged, rows_of
-from indexer.read.pdf.page import Page, read_page
+from indexer.read.pdf.lines import HYPHEN, PdfLine, joint, merged, rows_of
+from indexer.read.pdf.page import PdfPage, read_page
 from indexer.read.pdf.tables import Table, boxed, ruled
 
 _MIN_LINES = 3  # of text side by side that make columns
@@ -24,7 +24,7 @@ _MIN_WORDS = 30  # of a page that is not short
 _SAME_HEIGHT = 6.0  # points between heights that are one
 _DIGITS = re.compile(r"\d+")
 
-Unit = Line | Table
+Unit = PdfLine | Table
 
 
 def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
@@ -160,7 +160,7 @@ class Edge(NamedTuple):
     lines: tuple[int, ...]  # identities of its lines
 
 
-def _edges_of(page: Page) -> list[Edge]:
+def _edges_of(page: PdfPage) -> list[Edge]:
     bottom, top = page.height
     reach = _SHARE * (top - bottom)
     rows = rows_of(page.lines)
@@ -232,7 +232,7 @@ def _is_page_number(text: str, page: int, count: int) -> bool:
     return (numbers == [page] and not letters) or (numbers == [page, count] and letters <= 12)
 
 
-def _ends_of(page: Page) -> Counter[tuple[str, str, int]]:
+def _ends_of(page: PdfPage) -> Counter[tuple[str, str, int]]:
     return Counter((line.words[0].text, line.words[-1].text, round(line.base)) for line in page.lines)
 
 
@@ -276,7 +276,7 @@ class Hyphens:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PdfBlock:
     """A paragraph, an item of a list, a table, or the text of a page whose layout is not followed."""
 
     kind: str  # "text", "item", "code", "table", "page"
@@ -289,13 +289,13 @@ class Block:
     goes_on: bool = False  # it ends where its column does, in the middle of a sentence
 
 
-def read_pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
+def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
     """Yield the blocks of each page; only those near it are in memory with all their words.
 
     Pages that have no text but show something are added to `scanned`.
     """
     count = len(document)
-    near: dict[int, tuple[Page, list[Edge], Counter[tuple[str, str, int]]]] = {}
+    near: dict[int, tuple[PdfPage, list[Edge], Counter[tuple[str, str, int]]]] = {}
     for index in range(count + _NEAR):
         if index < count:
             page = read_page(document, index)
@@ -312,43 +312,43 @@ def read_pages(document: Any, scanned: list[int]) -> Iterator[list[Block]]:
             near.pop(number - _NEAR, None)
 
 
-def _laid_out(page: Page, heads: Collection[int]) -> list[Block]:
+def _laid_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
     """Return the blocks of a page in reading order, without the lines of these identities."""
-    blocks = [Block("page", page.text)] if page.text.strip() else []
+    blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
         own = [line for line in page.lines if id(line) not in heads] or page.lines  # all of a page is no head of it
         in_boxes, own, rules = boxed(own, page.drawn)
         tables, own = ruled(own, rules)
         for column in _in_order([*in_boxes, *tables, *own]):
             blocks += _blocks_of(_whole_lines(column))
-    return blocks + [Block("text", note) for note in page.notes]
+    return blocks + [PdfBlock("text", note) for note in page.notes]
 
 
 def _whole_lines(column: Sequence[Unit]) -> list[Unit]:
     found: list[Unit] = []
     for _, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
         run = list(units)
-        lines = [unit for unit in run if isinstance(unit, Line)]
+        lines = [unit for unit in run if isinstance(unit, PdfLine)]
         found += map(merged, rows_of(lines)) if lines else run
     return found
 
 
-def _blocks_of(column: Sequence[Line | Table]) -> Iterator[Block]:
+def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     pitch = _typical_pitch(column)
-    lines = [unit for unit in column if isinstance(unit, Line)]
+    lines = [unit for unit in column if isinstance(unit, PdfLine)]
     ends = sorted(line.right for line in lines)
     right = ends[len(ends) * 9 // 10] if ends else 0.0
     code: set[int] = set()  # lines in type of one width that follow each other, unless all of the column is set in it
     if not all(line.is_fixed for line in lines):
-        for is_fixed, found in groupby(column, key=lambda unit: isinstance(unit, Line) and unit.is_fixed):
+        for is_fixed, found in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_fixed):
             fixed = list(map(id, found))
             code.update(fixed if is_fixed and len(fixed) > 1 else ())
-    run: list[Line] = []
+    run: list[PdfLine] = []
     for unit in column:
         if isinstance(unit, Table):
             yield from _block(run, right)
             run = []
-            yield Block("table", unit.text, unit.size, head=unit.head)
+            yield PdfBlock("table", unit.text, unit.size, head=unit.head)
             continue
         is_other = False
         if run and id(unit) in code and id(run[-1]) in code:
@@ -367,7 +367,7 @@ def _is_item(text: str) -> bool:
     return bool(rest) and bool(_ITEM.fullmatch(mark))
 
 
-def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
+def _opens(line: PdfLine, run: Sequence[PdfLine], pitch: float, right: float) -> bool:
     last = run[-1]
     step = last.base - line.base
     if step > 1.25 * max(pitch, 1.05 * line.size) or step < -line.size:
@@ -389,11 +389,11 @@ def _opens(line: Line, run: Sequence[Line], pitch: float, right: float) -> bool:
     return False
 
 
-def _is_stop(line: Line) -> bool:
+def _is_stop(line: PdfLine) -> bool:
     return line.words[-1].text.rstrip("”\"')]»").endswith((".", ":", "!", "?", "。"))
 
 
-def _is_wrapped(line: Line, after: Line, right: float) -> bool:
+def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
     """Return whether a line goes on in the next because its first word would not have fitted."""
     word = after.words[0]
     if line.is_row or after.is_row:
@@ -403,11 +403,11 @@ def _is_wrapped(line: Line, after: Line, right: float) -> bool:
     )
 
 
-def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
+def _block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
     if not run:
         return
     if len(run) > 1 and all(line.is_fixed for line in run):
-        yield Block("code", _code(run), run[0].size)
+        yield PdfBlock("code", _code(run), run[0].size)
         return
     texts = [line.text for line in run]
     parts = texts[:1]
@@ -415,7 +415,7 @@ def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
         parts += joint(above, text) if _is_wrapped(before, line, right) else "\n", text
     first = run[0]
     is_item = _is_item(first.text)
-    yield Block(
+    yield PdfBlock(
         "item" if is_item and len(first.words) > 1 else "text",
         "".join(parts),
         round(max(line.size for line in run) * 2) / 2,
@@ -426,7 +426,7 @@ def _block(run: Sequence[Line], right: float) -> Iterator[Block]:
     )
 
 
-def _code(run: Sequence[Line]) -> str:
+def _code(run: Sequence[PdfLine]) -> str:
     widths = sorted((word.right - word.left) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
     left = min(line.left for line in run)

@@ -213,7 +213,7 @@ class Word(NamedTuple):
     is_fixed: bool = False  # in type of which every letter is as wide as another
 
 
-class Line(NamedTuple):
+class PdfLine(NamedTuple):
     """A piece of a line: all of it, or what is in one column or cell."""
 
     words: tuple[Word, ...]
@@ -295,9 +295,9 @@ def _is_like_a_word(text: str) -> bool:
     return 3 * len(letters) >= 2 * len(text) and len(set(letters)) >= 3 and is_cased and not is_list and has_vowel
 
 
-def lines_of(words: Iterable[Word]) -> list[Line]:
+def lines_of(words: Iterable[Word]) -> list[PdfLine]:
     """Return the pieces of lines, from the top down and from left to right."""
-    found: list[Line] = []
+    found: list[PdfLine] = []
     run: list[Word] = []
     right = base = size = 0.0
     for word in words:
@@ -318,9 +318,9 @@ def lines_of(words: Iterable[Word]) -> list[Line]:
             base, size = word.base, word.size
     if run:
         found.append(line_of(run, base, size))
-    pieces: list[Line] = []
+    pieces: list[PdfLine] = []
     for row in rows_of(found):  # the file may have pieces in any order
-        last: Line | None = None
+        last: PdfLine | None = None
         for line in row:
             gap = line.left - last.right if last else 0.0
             if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
@@ -335,17 +335,17 @@ def lines_of(words: Iterable[Word]) -> list[Line]:
     return pieces
 
 
-def line_of(words: Sequence[Word], base: float, size: float) -> Line:
+def line_of(words: Sequence[Word], base: float, size: float) -> PdfLine:
     """Return words as a line, in the size that most of its characters have."""
     usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
     right = max(word.right for word in words)
     is_fixed = all(word.is_fixed for word in words)
-    return Line(tuple(words), words[0].left, right, base, usual or size, heavy > 0.8 * length, is_fixed)
+    return PdfLine(tuple(words), words[0].left, right, base, usual or size, heavy > 0.8 * length, is_fixed)
 
 
-def merged(row: Sequence[Line]) -> Line:
+def merged(row: Sequence[PdfLine]) -> PdfLine:
     """Return the pieces of one line as one, where the longest of them stands."""
     if len(row) == 1:
         return row[0]
@@ -354,9 +354,9 @@ def merged(row: Sequence[Line]) -> Line:
     return line_of([word for line in row for word in line.words], big.base, big.size)._replace(is_row=is_row)
 
 
-def rows_of(lines: Iterable[Line]) -> list[list[Line]]:
+def rows_of(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
     """Return lines that stand on one base line, from left to right; the rows from the top down."""
-    rows: list[list[Line]] = []
+    rows: list[list[PdfLine]] = []
     for line in sorted(lines, key=lambda line: -line.base):
         if rows and rows[-1][0].base - line.base <= 0.3 * min(rows[-1][0].size, line.size):
             rows[-1].append(line)

@@ -17,7 +17,7 @@ import pypdfium2.raw as pdfium
 
 from indexer import notes
 from indexer.read.extraction import tidy
-from indexer.read.pdf.lines import FROM_THE_RIGHT, MARK, Glyph, Line, Word, lines_of, runs_of, spaced_words
+from indexer.read.pdf.lines import FROM_THE_RIGHT, MARK, Glyph, PdfLine, Word, lines_of, runs_of, spaced_words
 
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
@@ -215,33 +215,33 @@ Style = Callable[[int], tuple[bool, bool]]  # of a character: whether it is bold
 
 
 @dataclass(slots=True)
-class Page:
+class PdfPage:
     """What is on a page, as it is seen when the page is turned so that most of its words are upright.
 
     Where it is read from right to left, places are those in a mirror: what is read first is left.
     """
 
     text: str = ""  # as PDFium orders it, of a page whose layout is not followed: it has no lines
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PdfLine] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
     notes: list[str] = field(default_factory=list)  # texts that have no place on it, or run in other directions
     is_picture: bool = False  # shows something, but has no text
 
 
-def read_page(document: Any, index: int) -> Page:
+def read_page(document: Any, index: int) -> PdfPage:
     """Return what is on a page; nothing where it is damaged, since a page among good ones fails alone."""
     with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
         if _has_too_many_texts(page):
             notes.add(f"a PDF page of more than {_MOST_TEXTS:,} pieces of text was not read")
-            return Page()
+            return PdfPage()
         with closing(page.get_textpage()) as text_page:
             text, frames = _frames_of(page, text_page)
         boxes, opened = read_annotations(document, page)
         is_blank = not text.strip() and not any(turn is not None for turn in frames)
         is_picture = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
         if text:  # has no places
-            return Page(text, notes=[*(box[0] for box in boxes), *opened], is_picture=is_picture)
+            return PdfPage(text, notes=[*(box[0] for box in boxes), *opened], is_picture=is_picture)
         turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
         from_the_right, words = frames.pop(turn, (False, []))
         others = [" ".join(word.text for word in other) for _, other in frames.values()]
@@ -253,8 +253,8 @@ def read_page(document: Any, index: int) -> Page:
         words += _filled(boxes, (a, b, c, d), sorted(word.size for word in words))
         west, south, east, north = page.get_bbox()
         low, high = sorted((c * west + d * south, c * east + d * north))
-        return Page("", lines_of(words), drawn, (low, high), [*others, *opened], is_picture)
-    return Page()
+        return PdfPage("", lines_of(words), drawn, (low, high), [*others, *opened], is_picture)
+    return PdfPage()
 
 
 def _has_too_many_texts(page: Any) -> bool:

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise, product
 from typing import TypeVar
 
 from indexer import notes
-from indexer.read.pdf.lines import Line, Word, joint, line_of, rows_of
+from indexer.read.pdf.lines import PdfLine, Word, joint, line_of, rows_of
 from indexer.read.pdf.page import Rule, Upright
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
@@ -35,7 +35,7 @@ class Table:
     is_bold: bool = False
 
 
-def _table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[Line]) -> Table:
+def _table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
     """Return rows of cells, of which the first `heads` name the columns, as a table that stands where its lines do."""
     rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
     head = "\n".join(filter(None, rows[:heads]))
@@ -55,7 +55,7 @@ class _Box:
     left: int
     bottom: int
     right: int
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PdfLine] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -63,7 +63,7 @@ class _Box:
         return "".join(rows[:1] + [part for a, b in pairwise(rows) for part in (joint(a, b), b)])
 
 
-def boxed(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[Line], list[Rule]]:
+def boxed(lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[PdfLine], list[Rule]]:
     """Return the tables whose cells are drawn, and the text and the horizontal lines that are in none of them."""
     tables: list[Table] = []
     free = _whole([line for line in drawn if isinstance(line, Rule)])
@@ -90,7 +90,7 @@ def boxed(lines: Sequence[Line], drawn: Sequence[Rule | Upright]) -> tuple[list[
     return tables, [line for line in lines if id(line) not in gone], [rule for rule in free if id(rule) not in gone]
 
 
-def _middle(line: Line) -> float:
+def _middle(line: PdfLine) -> float:
     """Return the height that tells in which cell a line stands."""
     return line.base + 0.25 * line.size
 
@@ -185,11 +185,11 @@ def _sides(lines: Sequence[tuple[float, float, float]], across: Sequence[float],
     return drawn
 
 
-def _fill(boxes: Sequence[_Box], lines: Sequence[Line], xs: Sequence[float], ys: Sequence[float]) -> list[Line]:
+def _fill(boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], ys: Sequence[float]) -> list[PdfLine]:
     home = {(row, column): box for box in boxes
             for row in range(box.top, box.bottom) for column in range(box.left, box.right)}  # fmt: skip
     downwards = [-y for y in ys]
-    inside: list[Line] = []
+    inside: list[PdfLine] = []
     for line in lines:
         row = bisect_right(downwards, -_middle(line)) - 1
         if not 0 <= row < len(ys) - 1 or line.left < xs[0] - _ALIKE or line.right > xs[-1] + _ALIKE:
@@ -203,7 +203,7 @@ def _fill(boxes: Sequence[_Box], lines: Sequence[Line], xs: Sequence[float], ys:
     return inside
 
 
-def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[Line]) -> Table:
+def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) -> Table:
     by_row: list[list[_Box]] = [[] for _ in range(height)]
     for box in boxes:
         by_row[box.top].append(box)
@@ -225,14 +225,14 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[Line]) -> Ta
     return _table_of(grid, end, lines)
 
 
-def ruled(lines: Sequence[Line], rules: Sequence[Rule]) -> tuple[list[Table], list[Line]]:
+def ruled(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
     """Return the tables between horizontal lines of one width, and the lines of text that are in none."""
     tables: list[Table] = []
     left = sorted(lines, key=lambda line: -line.base)
     for stack in _stacks(rules):
         west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
         inside = [line for line in left if west <= line.left and line.right <= east and _is_below(line, stack[0])]
-        groups: list[list[Line]] = []  # between two drawn lines
+        groups: list[list[PdfLine]] = []  # between two drawn lines
         begin = end = 0
         for rule in stack[1:]:
             while end < len(inside) and not _is_below(inside[end], rule):
@@ -242,7 +242,7 @@ def ruled(lines: Sequence[Line], rules: Sequence[Rule]) -> tuple[list[Table], li
             begin = end
         sure = [line for group in groups if _are_cells(group) for line in group]
         borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
-        parts: list[list[list[Line]]] = [[]]
+        parts: list[list[list[PdfLine]]] = [[]]
         for group in groups:  # what is no row of cells parts tables
             if _are_cells(group) or _keep_within(group, borders):
                 parts[-1].append(group)
@@ -257,7 +257,7 @@ def ruled(lines: Sequence[Line], rules: Sequence[Rule]) -> tuple[list[Table], li
     return tables, left
 
 
-def _is_below(line: Line, rule: Rule) -> bool:
+def _is_below(line: PdfLine, rule: Rule) -> bool:
     return line.base + 0.3 * line.size <= rule.y
 
 
@@ -273,19 +273,19 @@ def _stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
     return sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)[:40]
 
 
-def _are_cells(lines: Sequence[Line]) -> bool:
+def _are_cells(lines: Sequence[PdfLine]) -> bool:
     rows = rows_of(lines)
     return len(rows) == 1 or 2 * sum(len(row) > 1 for row in rows) >= len(rows)
 
 
-def _keep_within(lines: Sequence[Line], borders: Sequence[float]) -> bool:
+def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
     """Return whether pieces of lines stand in several of the columns of other rows, and none reaches far across."""
     if any(min(x - line.left, line.right - x) > 0.25 * (line.right - line.left) for line in lines for x in borders):
         return False
     return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
 
 
-def _spaced_table(lines: Sequence[Line], groups: Sequence[Sequence[Line]]) -> Table | None:
+def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
     """Return lines as a table; None where no white space runs through them. Groups are parted by drawn lines."""
     rows = rows_of(lines)
     borders = _borders(rows, max(line.size for line in lines))
@@ -325,7 +325,7 @@ def _as_one(rows: Sequence[Sequence[str]]) -> list[str]:
     return [" ".join(filter(None, parts)) for parts in zip(*rows, strict=True)]
 
 
-def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
+def _borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
     """Return the places between columns: the middles of strips that hardly any row of several cells reaches into."""
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
     gaps = sorted(b.left - a.right for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
@@ -353,7 +353,7 @@ def _borders(rows: Sequence[Sequence[Line]], size: float) -> list[float]:
     return borders
 
 
-def _cells(row: Sequence[Line], borders: Sequence[float]) -> list[str]:
+def _cells(row: Sequence[PdfLine], borders: Sequence[float]) -> list[str]:
     cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     place = 0
     for word in (word for line in row for word in line.words):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from indexer.read.ocr.pages import Ocr
-from indexer.read.ocr.scans import Line, Raster
+from indexer.read.ocr.scans import OcrLine, Raster
 from indexer.read.reader_process import ReaderProcess
 
 BEFORE = """
@@ -21,15 +21,15 @@ class Fake:
         if folder != "fake":
             raise RuntimeError(f"no data in {folder}")
 
-    def lines(self, image: Raster, dots: int) -> Iterator[Line]:
+    def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
         """Two lines, the second of which is uncertain; on narrow images none."""
         if image.width == 666:
             import ctypes
 
             ctypes.string_at(0)
         if image.width > 100:
-            yield Line(f"This page is {image.width} pixels wide, at {dots} dots per inch.", 90.0, True)
-            yield Line("Tbis 1ine is rnostly n0ise", 30.0, False)
+            yield OcrLine(f"This page is {image.width} pixels wide, at {dots} dots per inch.", 90.0, True)
+            yield OcrLine("Tbis 1ine is rnostly n0ise", 30.0, False)
 
 
 OCR = Ocr("fake\neng")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexer.read.pdf.lines import HYPHEN, Line, Word, joint, line_of, lines_of, merged, rows_of, spaced_words
+from indexer.read.pdf.lines import HYPHEN, PdfLine, Word, joint, line_of, lines_of, merged, rows_of, spaced_words
 
 
 def word(text: str, left: float, base: float = 700, size: float = 10, *, width: float = 0, bold: bool = False) -> Word:
@@ -50,7 +50,7 @@ def test_prose_is_three_words_and_wide(words: list[Word], is_prose: bool) -> Non
     assert line_of(words, 700, 10).is_prose is is_prose
 
 
-def piece(text: str, left: float, base: float = 700, size: float = 10) -> Line:
+def piece(text: str, left: float, base: float = 700, size: float = 10) -> PdfLine:
     return line_of([word(text, left, base, size)], base, size)
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from indexer.read.pdf.lines import Line, Word, line_of
+from indexer.read.pdf.lines import PdfLine, Word, line_of
 from indexer.read.pdf.page import Rule, Upright
 from indexer.read.pdf.tables import boxed, ruled
 
 
-def line(text: str, left: float, base: float) -> Line:
+def line(text: str, left: float, base: float) -> PdfLine:
     words, at = [], left
     for word in text.split():
         words.append(Word(word, at, at + 5 * len(word), base, 10))
@@ -58,7 +58,7 @@ def test_boxes_are_no_table(xs: list[float], ys: list[float]) -> None:
     assert free == lines
 
 
-def rows(*texts: tuple[str, ...], top: float = 700) -> list[Line]:
+def rows(*texts: tuple[str, ...], top: float = 700) -> list[PdfLine]:
     return [line(cell, left, top - 14 * number) for number, row in enumerate(texts)
             for left, cell in zip((55, 155, 255), row, strict=False) if cell]  # fmt: skip
 
