@@ -1,4 +1,4 @@
-"""Find Tesseract, and have it read the pages of a document that are pictures, each by itself.
+"""Find Tesseract, and read the pages of a document that are pictures with it, one by one.
 
 So a page has its own limits of time and memory, and a long scan takes no more memory than a short one.
 """
@@ -37,7 +37,7 @@ NO_OCR = Ocr(obstacle=OCR_OFF)
 
 
 def find(config: OcrConfig) -> Ocr:
-    """Return what a build can use. Raises ConfigError if it is told to use what is not there."""
+    """Return the engine of a build. Raises ConfigError if OCR is on but not installed."""
     if config.mode == "off":
         return NO_OCR
     obstacle = "" if is_installed() else f"OCR needs {EXTRA}"
@@ -63,12 +63,12 @@ def is_installed() -> bool:
 
 
 def _folders() -> list[Path]:
-    """Return the folders that may have data, the first to be looked at first; all languages are read from one."""
-    own = os.environ.get("TESSDATA_PREFIX")
-    return list(map(Path, [*([own] if own else []), f"{sysconfig.get_path('data')}/share/tessdata", *_SYSTEM]))
+    """Return the folders to search for data, in their order; all languages are read from one."""
+    folder = os.environ.get("TESSDATA_PREFIX")
+    return list(map(Path, [*([folder] if folder else []), f"{sysconfig.get_path('data')}/share/tessdata", *_SYSTEM]))
 
 
-class _Found(NamedTuple):
+class _PageText(NamedTuple):
     text: str
     lines: int
     left_out: int
@@ -78,9 +78,9 @@ class _Found(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """What was found on pages that are pictures."""
+    """Texts of the pages that are pictures."""
 
-    sections: list[Section] = field(default_factory=list)  # in order of their pages
+    sections: list[Section] = field(default_factory=list)  # ordered by page
     counts: ScanCounts = NO_SCANS
     confidence: float | None = None  # mean of the pages, by the length of their texts; None where there is none
     language: str | None = None  # primary subtag, of most of the text
@@ -103,27 +103,27 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
     process.use(ocr.engine)
     unread = dict.fromkeys(pages[OCR_PAGES:], f"over the limit of {OCR_PAGES:,} scanned pages in a document")
-    found: dict[int, _Found] = {}
+    results: dict[int, _PageText] = {}
     failed = 0
     for page in pages[:OCR_PAGES]:
         if failed >= _ENDURED:
             unread[page] = f"not tried after {_ENDURED} pages that could not be read"
             continue
         try:
-            found[page] = _checked(_ask(body, content_type, page, process))
+            results[page] = _checked(_ask(body, content_type, page, process))
         except ParseError as error:
             unread[page] = str(error)
             failed += 1
-    texts = {page: result for page, result in found.items() if result.text}
+    texts = {page: result for page, result in results.items() if result.text}
     languages: Counter[str] = Counter()
     for result in texts.values():
         languages.update({result.language: len(result.text)} if result.language else {})
     letters = sum(len(result.text) for result in texts.values())
     total = sum(result.confidence * len(result.text) for result in texts.values())
     counts = ScanCounts(
-        pages=len(found),
-        lines=sum(result.lines for result in found.values()),
-        left_out=sum(result.left_out for result in found.values()),
+        pages=len(results),
+        lines=sum(result.lines for result in results.values()),
+        left_out=sum(result.left_out for result in results.values()),
         unread=tuple(sorted(unread.items())),
     )
     return Scans(
@@ -134,11 +134,11 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
     )
 
 
-def _checked(answer: Mapping[str, Any]) -> _Found:
+def _checked(answer: Mapping[str, Any]) -> _PageText:
     try:
         confidence = min(100.0, max(0.0, float(answer["confidence"])))
         lines, left_out = int(answer["lines"]), int(answer["left_out"])
-        return _Found(clean(answer["text"]), lines, left_out, confidence, language_of(answer["language"]))
+        return _PageText(clean(answer["text"]), lines, left_out, confidence, language_of(answer["language"]))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ParseError("the reader process returned invalid data") from error
 

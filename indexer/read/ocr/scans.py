@@ -21,9 +21,9 @@ PDF = "application/pdf"
 _HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")  # one that only ends a line
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
 _WORD = re.compile(r"[^\W_]")
-DOTS = 200  # per inch, at which pages are drawn: more finds no more, and takes longer
+DOTS = 200  # dots per inch of rendered pages; more take longer and find no more
 _POINTS = 72  # per inch, the unit of PDF
-_MOST = 40_000_000  # pixels of an image file: A4 at 600 dots per inch has 35 million
+_MAX_PIXELS = 40_000_000  # pixels of an image file: A4 at 600 dots per inch has 35 million
 _ENOUGH = 9_000_000  # pixels that are read: A4 at 300 dots per inch has 8.7 million
 _NOISY = 4  # shades by which half of the pixels differ from their surroundings, where a sheet has not been drawn
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
@@ -65,13 +65,13 @@ class Tesseract:
         try:
             if not api.Recognize():
                 raise ParseError("Tesseract cannot read the image")
-            found = api.GetIterator()
-            while found is not None and not found.Empty(line):
-                if text := found.GetUTF8Text(line).strip():
+            results = api.GetIterator()
+            while results is not None and not results.Empty(line):
+                if text := results.GetUTF8Text(line).strip():
                     yield OcrLine(
-                        text, min(100.0, float(found.Confidence(line))), bool(found.IsAtBeginningOf(paragraph))
+                        text, min(100.0, float(results.Confidence(line))), bool(results.IsAtBeginningOf(paragraph))
                     )
-                if not found.Next(line):
+                if not results.Next(line):
                     break
         finally:
             api.Clear()
@@ -81,17 +81,17 @@ _loaded: dict[str, Tesseract] = {}  # the one engine, by its folder and language
 
 
 def load(engine: str) -> None:
-    """Load the decoders and what `pages.find` named; raises ImportError or RuntimeError."""
+    """Load the decoders and the engine of `pages.find`; raises ImportError or RuntimeError."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
-        made = Tesseract(folder, languages)
+        tesseract = Tesseract(folder, languages)
         _loaded.clear()
-        _loaded[engine] = made
+        _loaded[engine] = tesseract
     Image.init()  # afterwards no file can be opened
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Read a page of a PDF or image file; page 0 of an image file stands for how many pages it has.
+    """Read a page of a PDF or image file; for page 0 of an image file, return the number of its pages.
 
     `argument` is the media type and the page on a line each. Returns `pages`, or `text`, its `language`, the numbers
     of `lines` and of those `left_out`, and the mean `confidence` of the rest. Raises ParseError: the file or page is
@@ -108,8 +108,8 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     if engine is None:
         raise ParseError("no OCR engine is loaded")
 
-    found = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
-    sure = [line for line in found if line.confidence >= OCR_CONFIDENCE]
+    lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
+    sure = [line for line in lines if line.confidence >= OCR_CONFIDENCE]
     # an empty line before a paragraph, and words whole that were divided at a line end
     text = "".join(f"\n\n{line.text}" if line.begins else f"\n{line.text}" for line in sure).strip()
     text = _WRAPPED.sub(" ", _HYPHEN.sub("", text))
@@ -117,8 +117,8 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
     return {
         "text": text,
         "language": detect_language(text),
-        "lines": len(found),
-        "left_out": len(found) - len(sure),
+        "lines": len(lines),
+        "left_out": len(lines) - len(sure),
         "confidence": sum(len(line.text) * line.confidence for line in sure) / max(1, length),
     }
 
@@ -133,7 +133,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
                 raise ParseError(_DAMAGED) from error
             _check(image)
         width, height = image.size
-        if image.format == "JPEG":  # which can be decoded to a half or less of its size, and to grey
+        if image.format == "JPEG":  # can be decoded at half its size or less, and to grey
             factor = _factor(width, height)
             image.draft("L", (round(width * factor), round(height * factor)))
         try:
@@ -179,8 +179,8 @@ def _opened(body: bytes) -> Iterator[Any]:
 
 def _check(image: Any) -> None:
     width, height = image.size
-    if width * height > _MOST:
-        raise ParseError(f"an image of {width:,} × {height:,} pixels, more than {_MOST:,}")
+    if width * height > _MAX_PIXELS:
+        raise ParseError(f"an image of {width:,} × {height:,} pixels, more than {_MAX_PIXELS:,}")
 
 
 def _grey(image: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 Value = float | int | bool | str | date | datetime | time | timedelta
 GENERAL = "General"
-BUILT_IN = {  # by number, as ECMA-376 has them; those of dates follow the country, so they are written by ISO 8601
+BUILT_IN = {  # by number (ECMA-376); dates depend on the country, so they are written by ISO 8601
     1: "0", 2: "0.00", 9: "0%", 10: "0.00%",
     **dict.fromkeys((3, 37, 38, 41), "#,##0"), **dict.fromkeys((4, 39, 40, 43), "#,##0.00"),
     **dict.fromkeys((5, 6, 42), '"$"#,##0'), **dict.fromkeys((7, 8, 44), '"$"#,##0.00'),
@@ -27,10 +27,10 @@ _TOKEN = re.compile(
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
 _EPOCH = datetime(1899, 12, 30)  # day 0 of workbooks
 _LAST_DAY = 2_958_466  # the end of the year 9999
-_EXACT, _LONGEST_INTEGER = 1e15, 1e21  # between them, digits are written that are not known
+_EXACT, _LONGEST_INTEGER = 1e15, 1e21  # the digits between are a guess
 _NUDGE = 1 + 4e-16  # a factor by which half a unit is rounded up, as workbooks do: 2.675 is stored as a little less
 _NOT_ZERO = re.compile("[1-9]")
-_FIELDS = {  # of dates, with `n` for minutes and `i` for hours up to twelve, as strftime has them
+_FIELDS = {  # strftime's fields of dates; `n` is minutes, `i` hours up to twelve
     "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "hh": "%H",
     "i": "%-I", "ii": "%I", "n": "%-M", "nn": "%M", "s": "%-S", "ss": "%S",
 }  # fmt: skip
@@ -40,9 +40,9 @@ _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 class _FormatSection(NamedTuple):
     """The part of a format for positive numbers, negative ones, zero, or texts; an empty one is for plain numbers."""
 
-    text: str | None = None  # of a part that has nothing else
-    dates: str = ""  # as strftime has it
-    form: str = ""  # of numbers, as Python has it
+    text: str | None = None  # all of a section without digits
+    dates: str = ""  # format for strftime
+    form: str = ""  # format of numbers for Python
     before: str = ""
     after: str = ""
     factor: float = 1
@@ -52,7 +52,7 @@ class _FormatSection(NamedTuple):
 
 def shown(value: Value, code: str = GENERAL) -> str:
     """Return a value as a workbook shows it with the format of its cell."""
-    if isinstance(value, float):  # as nearly all are
+    if isinstance(value, float):  # the usual case first
         return _plain(value) if code == GENERAL else _number(value, code)
     if isinstance(value, str):
         return value
@@ -87,34 +87,34 @@ def _moment(moment: date, dates: str) -> str:
 
 
 def _number(value: float, code: str) -> str:
-    parts = _sections_of(code)
+    sections = _sections_of(code)
     place = 1 if value < 0 else 2 if value == 0 else 0
-    part = parts[place] if place < len(parts[:3]) else parts[0]
-    is_signed = value < 0 and part is not parts[0]
-    if part.dates and 0 <= value < _LAST_DAY:
-        return _moment(_EPOCH + timedelta(days=value), part.dates)
-    if not part.form:
-        return _plain(value) if part.text is None or (len(parts) == 1 and not part.text) else part.text
-    text = format(abs(value) * part.factor, part.form)
-    whole, point, rest = text.partition(".")
-    if part.least != 1 or part.decimals < len(rest):
-        whole = whole.zfill(part.least) if part.least else whole.removeprefix("0")
-        rest = rest[: part.decimals] + rest[part.decimals :].rstrip("0")
-        text = f"{whole}{point if rest else ''}{rest}"
-    text = f"{part.before}{text}{part.after}"
+    section = sections[place] if place < len(sections[:3]) else sections[0]
+    is_signed = value < 0 and section is not sections[0]
+    if section.dates and 0 <= value < _LAST_DAY:
+        return _moment(_EPOCH + timedelta(days=value), section.dates)
+    if not section.form:
+        return _plain(value) if section.text is None or (len(sections) == 1 and not section.text) else section.text
+    text = format(abs(value) * section.factor, section.form)
+    integer, point, rest = text.partition(".")
+    if section.least != 1 or section.decimals < len(rest):
+        integer = integer.zfill(section.least) if section.least else integer.removeprefix("0")
+        rest = rest[: section.decimals] + rest[section.decimals :].rstrip("0")
+        text = f"{integer}{point if rest else ''}{rest}"
+    text = f"{section.before}{text}{section.after}"
     return f"-{text}" if value < 0 and not is_signed and _NOT_ZERO.search(text) else text
 
 
 @lru_cache(maxsize=512)
 def _sections_of(code: str) -> tuple[_FormatSection, ...]:
-    parts: list[list[tuple[str, str]]] = [[]]
+    sections: list[list[tuple[str, str]]] = [[]]
     for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_LONGEST]):
         kind = token.lastgroup
         if kind == "other" and token[0] == ";":
-            parts.append([])
+            sections.append([])
         elif kind is not None:
-            parts[-1].append((kind, token[kind]))
-    return tuple(map(_section_of, parts))
+            sections[-1].append((kind, token[kind]))
+    return tuple(map(_section_of, sections))
 
 
 def _section_of(tokens: list[tuple[str, str]]) -> _FormatSection:
@@ -127,13 +127,13 @@ def _section_of(tokens: list[tuple[str, str]]) -> _FormatSection:
     if "digits" not in kinds:
         return _FormatSection(text="".join(texts).strip())
     place = kinds.index("digits")
-    whole, _, behind = tokens[place][1].partition(".")
+    integer, _, behind = tokens[place][1].partition(".")
     return _FormatSection(
-        form=f"{',' if ',' in whole else ''}.{len(behind)}f",
+        form=f"{',' if ',' in integer else ''}.{len(behind)}f",
         before="".join(texts[:place]).lstrip(),
         after="".join(texts[place:]).rstrip(),
         factor=_NUDGE * 100 ** tokens.count(("other", "%")),
-        least=whole.count("0"),
+        least=integer.count("0"),
         decimals=behind.count("0"),
     )
 
@@ -141,7 +141,7 @@ def _section_of(tokens: list[tuple[str, str]]) -> _FormatSection:
 def _dates(tokens: list[tuple[str, str]]) -> str:
     names = ["", *(text.lower() for kind, text in tokens if kind == "field"), ""]
     pieces: list[str] = []
-    place = 0  # of the last field
+    place = 0  # last field
     for kind, text in tokens:
         if kind == "half":
             pieces.append("%p")

@@ -23,12 +23,12 @@ from indexer.read.office.number_formats import BUILT_IN, GENERAL, shown
 from indexer.read.office.zipped import OLE, Package, main_part, properties, refuse_ole
 from indexer.records import Declared, Extraction, Section
 
-_MOST_CELLS = 5_000_000  # of one sheet
+_MOST_CELLS = 5_000_000  # a sheet
 _MOST_MERGED = 200_000  # cells of one sheet that merged ranges may cover
 _MOST_ROWS = 2_000_000
 _WIDEST = 16_384  # columns
 _FEW_STYLES = 100
-_MOST_FILTERS = 100  # of a sheet
+_MOST_FILTERS = 100  # a sheet
 _THREAD = "tc="  # begins the author of the comment that old programs show in place of a conversation
 _LONGEST_REPEAT = 200  # characters of a merged cell that is written at each place it covers
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
@@ -36,7 +36,7 @@ Range = tuple[int, int, int, int]  # first row and column, last row and column, 
 
 @dataclass(slots=True)
 class _Sheet:
-    """A sheet, and what of it is merged or hidden, in rows and columns from 0."""
+    """A sheet with its merged and hidden ranges, in rows and columns from 0."""
 
     name: str
     rows: Iterable[list[str]] = ()
@@ -61,7 +61,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     if _CONTENT in package:
         sheets = _ods_sheets(package.xml(_CONTENT))
     else:
-        package.check_sizes()  # the reader of sheets has no caps of its own
+        package.check_sizes()  # Calamine has no limits
         sheets = _sheets(body, package)
     return Extraction(title, tuple(map(_section, sheets)), declared)
 
@@ -85,11 +85,11 @@ def _section(sheet: _Sheet) -> Section:
 def _filled(sheet: _Sheet) -> Iterator[list[str]]:
     """Yield the rows, with the text of a merged range in all its cells, or in the first where it has whole rows."""
     starting: defaultdict[int, list[Range]] = defaultdict(list)
-    left = _MOST_MERGED
+    allowance = _MOST_MERGED
     for top, first, bottom, last in sorted(sheet.merged):
         bottom, last = min(bottom, sheet.height - 1), min(last, sheet.width - 1)
-        left -= max(0, bottom - top + 1) * max(0, last - first + 1)
-        if left < 0:
+        allowance -= max(0, bottom - top + 1) * max(0, last - first + 1)
+        if allowance < 0:
             notes.add("a table with too many merged cells: only some were repeated")
             break
         if 0 <= first <= last:
@@ -108,7 +108,7 @@ def _filled(sheet: _Sheet) -> Iterator[list[str]]:
 
 
 def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
-    names, codes = _parts(package) if package is not None else ([], {})
+    names, codes = _sheet_parts(package) if package is not None else ([], {})
     try:
         book = CalamineWorkbook.from_filelike(BytesIO(body))
     except PasswordError as error:
@@ -128,7 +128,7 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
             continue
         if values.width * values.total_height > _MOST_CELLS:
             raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {meta.name[:50]}")
-        left = values.start[1] if values.start is not None else 0
+        west = values.start[1] if values.start is not None else 0
         sheet = _Sheet(meta.name, height=values.end[0] + 1 if values.end else 0, width=values.width)
         data = b""
         if package is not None and number < len(names) and names[number] in package:
@@ -136,11 +136,11 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
             if b"<f" in data and _WITHOUT_VALUE.search(data):
                 notes.add("formulas without a stored value were left out")
             related = [(kind, name) for kind, name in package.relations(names[number]).values() if name in package]
-            _find_hidden(sheet, data, left, [package.read(name) for kind, name in related if kind == "table"])
+            _find_hidden(sheet, data, west, [package.read(name) for kind, name in related if kind == "table"])
             sheet.boxes = _boxes(package, related)
-        sheet.rows = _shown_rows(values, left, _formats(data, codes))
+        sheet.rows = _shown_rows(values, west, _formats(data, codes))
         sheet.merged = [
-            (top, first - left, bottom, last - left) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
+            (top, first - west, bottom, last - west) for (top, first), (bottom, last) in values.merged_cell_ranges or ()
         ]
         yield sheet
 
@@ -157,30 +157,32 @@ _ATTRIBUTE = re.compile(rb'\b(hidden|outlineLevel|r|min|max)="\s*(\d{1,7}|true)\
 _FILTERED = re.compile(rb'<(?:\w+:)?autoFilter\b[^<>]*?\bref="\$?[A-Z]{1,3}\$?(\d{1,7}):\$?[A-Z]{1,3}\$?(\d{1,7})"')
 
 
-def _parts(package: Package) -> tuple[list[str], dict[int, str]]:
+def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
     """Return the names of the parts of an XLSX file that are sheets, and the formats of numbers by style."""
     book = main_part(package, "xl/workbook.xml")
     if book not in package:
         return [], {}
-    known = package.relations(book)
-    names = [known.get(sheet.get(_RELATION, ""), ("", ""))[1] for sheet in package.xml(book).iter("{*}sheet")]
-    styles = next((name for kind, name in known.values() if kind == "styles"), "")
+    relations = package.relations(book)
+    names = [relations.get(sheet.get(_RELATION, ""), ("", ""))[1] for sheet in package.xml(book).iter("{*}sheet")]
+    styles = next((name for kind, name in relations.values() if kind == "styles"), "")
     if styles not in package:
         return names, {}
     root = package.xml(styles)
-    own = {entry.get("numFmtId"): entry.get("formatCode", "") for entry in root.iter("{*}numFmt")}
+    customs = {entry.get("numFmtId"): entry.get("formatCode", "") for entry in root.iter("{*}numFmt")}
     codes: dict[int, str] = {}
     for style, entry in enumerate(entry for group in root.iter("{*}cellXfs") for entry in group.iter("{*}xf")):
         number = entry.get("numFmtId", "0")
-        code = own.get(number) or BUILT_IN.get(int(number) if number.isdecimal() and len(number) < 4 else 0, GENERAL)
+        code = customs.get(number) or BUILT_IN.get(
+            int(number) if number.isdecimal() and len(number) < 4 else 0, GENERAL
+        )
         if code not in (GENERAL, "@"):
             codes[style] = code
     return names, codes
 
 
-def _find_hidden(sheet: _Sheet, data: bytes, left: int, tables: Sequence[bytes]) -> None:
-    """Note rows and columns that are hidden for good: a click shows those that an outline or a filter folds away."""
-    filters = [(int(top), int(bottom)) for part in (data, *tables) for top, bottom in _FILTERED.findall(part)]
+def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes]) -> None:
+    """Add hidden rows and columns to a sheet, without those that an outline or a filter folds away."""
+    filters = [(int(top), int(bottom)) for xml in (data, *tables) for top, bottom in _FILTERED.findall(xml)]
     place = -1
     for tag in _ROW_OR_COLUMN.finditer(data) if b"hidden" in data else ():
         attributes = dict(_ATTRIBUTE.findall(tag[2]))
@@ -190,7 +192,7 @@ def _find_hidden(sheet: _Sheet, data: bytes, left: int, tables: Sequence[bytes])
             if is_hidden and not any(top <= place + 1 <= bottom for top, bottom in filters[:_MOST_FILTERS]):
                 sheet.hidden_rows.add(place)
         elif is_hidden:
-            first, last = (int(attributes.get(name, b"1")) - 1 - left for name in (b"min", b"max"))
+            first, last = (int(attributes.get(name, b"1")) - 1 - west for name in (b"min", b"max"))
             sheet.hidden_columns.append((first, last))
 
 
@@ -218,8 +220,8 @@ def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[
     # which of a few styles a cell has is found by the pattern, twice as fast; of many, it would try each at each cell
     styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _FEW_STYLES else rb"\d{1,7}"
     cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
-    for row, found in groupby(cells, key=lambda cell: cell[3]):
-        yield int(row) - 1, {_column(cell[2]): codes.get(int(cell[1]), GENERAL) for cell in found}
+    for row, row_cells in groupby(cells, key=lambda cell: cell[3]):
+        yield int(row) - 1, {_column(cell[2]): codes.get(int(cell[1]), GENERAL) for cell in row_cells}
 
 
 @lru_cache(maxsize=1_024)
@@ -230,7 +232,7 @@ def _column(letters: bytes) -> int:
     return number - 1
 
 
-def _shown_rows(values: Any, left: int, formats: Iterator[tuple[int, dict[int, str]]]) -> Iterator[list[str]]:
+def _shown_rows(values: Any, west: int, formats: Iterator[tuple[int, dict[int, str]]]) -> Iterator[list[str]]:
     """Yield the rows of a sheet as texts; `left` is the number of its first column."""
     place, codes = next(formats, (-1, {}))
     for number, row in enumerate(values.iter_rows()):
@@ -241,7 +243,7 @@ def _shown_rows(values: Any, left: int, formats: Iterator[tuple[int, dict[int, s
         else:
             yield [
                 value if isinstance(value, str) else shown(value, codes.get(column, GENERAL))
-                for column, value in enumerate(row, left)
+                for column, value in enumerate(row, west)
             ]
 
 
@@ -299,7 +301,7 @@ def _is_hidden(entry: Any) -> bool:
 
 
 def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
-    """Return the texts of a row up to the last that is not empty or merged, and take note of what is merged."""
+    """Return the texts of a row up to its last filled or merged cell, and add its merged ranges to the sheet."""
     texts: list[str] = []
     column = 0
     for cell in row.iterchildren(*_CELLS):

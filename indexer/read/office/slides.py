@@ -53,7 +53,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tuple[str, list[str]]]:
     for child in children(node):
-        names = next((part.find(f"{_P}cNvPr") for part in child.iterchildren(*_PROPERTIES)), None)
+        names = next((element.find(f"{_P}cNvPr") for element in child.iterchildren(*_PROPERTIES)), None)
         if names is not None and names.get("hidden") in ("1", "true"):
             continue
         if child.tag == f"{_P}sp":
@@ -70,7 +70,7 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
 
 
 def _table(table: Any) -> list[str]:
-    """Return the rows of a table, with what spans several of them in each; several rows of names become one."""
+    """Return the rows of a table; a cell that spans several is in each, and several rows of names become one."""
 
     def span(cell: Any, name: str) -> int:
         text = cell.get(name, "1")

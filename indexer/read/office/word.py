@@ -19,12 +19,12 @@ from indexer.read.office.zipped import DRAWN, M, Package, W, children, drawn, li
 from indexer.records import Extraction
 
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
-_NOTHING = etree.Element("nothing")  # in place of a part that is missing
+_NOTHING = etree.Element("nothing")  # stands for a missing part
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
-_MIN_WORDS = 3  # of a line that says more than the number of its page
+_MIN_WORDS = 3  # fewer are only the number of a page
 _WIDEST = 1_000  # columns that a cell may span, as in HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
-_NOTES = ("footnote", "endnote", "comment")  # each in a part of its own
+_NOTES = ("footnote", "endnote", "comment")
 _REFERENCES = frozenset(f"{W}{kind}Reference" for kind in _NOTES)
 _PAGE_NUMBER = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")  # a field
 _SIGNS = {
@@ -39,10 +39,10 @@ def read(body: bytes, charset: str | None) -> Extraction:
     main = zipped.main_part(package, "word/document.xml")
     walker = _Walker(package, main)
     markup = "".join([*walker.letterhead(), *walker.blocks(package.xml(main))])
-    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # on a page of the web it would be one that a script fills
+    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader drops it
     title, declared = zipped.properties(package)
-    found = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
-    return Extraction(title or found.title, found.sections, declared)
+    extraction = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
+    return Extraction(title or extraction.title, extraction.sections, declared)
 
 
 @dataclass(slots=True)
@@ -58,17 +58,17 @@ class _Walker:
         self._relations = package.relations(main)
         names = {kind: name for kind, name in reversed(self._relations.values()) if name in package}
         kinds = ("styles", *(f"{kind}s" for kind in _NOTES))
-        styles, *others = (package.xml(names[kind]) if kind in names else _NOTHING for kind in kinds)
+        styles, *roots = (package.xml(names[kind]) if kind in names else _NOTHING for kind in kinds)
         self._styles = _Styles(styles)
-        # footnotes, endnotes and comments that have not been read, by kind and id
-        self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in others for note in root.iterchildren("*")}
+        # unread footnotes, endnotes and comments, by kind and id
+        self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
         self._is_hidden = False  # whether the style of the open paragraph hides its text
-        self._after: list[str] = []  # what is set beside the open paragraph: text boxes, notes, diagrams
+        self._after: list[str] = []  # HTML to follow the open paragraph: text boxes, notes, diagrams
         self._carried = ""  # text of a paragraph that goes on in the next
         self._fields: list[bool] = []  # open fields: whether their result has begun
 
     def letterhead(self) -> dict[str, None]:
-        """Return the paragraphs of headers and footers, each once, without those that number the pages."""
+        """Return the paragraphs of headers and footers, each once, without page numbers."""
         names = dict.fromkeys(name for kind, name in self._relations.values() if kind in ("header", "footer"))
         blocks: dict[str, None] = {}
         for root in (self._package.xml(name) for name in names if name in self._package):
@@ -100,30 +100,30 @@ class _Walker:
 
     def _paragraph(self, paragraph: Any) -> str:
         outer = self._is_hidden, self._after, self._fields
-        found = paragraph.find(f"{W}pPr")
-        is_hidden = found is not None and bool(self._styles.inherited(found, "hidden"))
+        properties = paragraph.find(f"{W}pPr")
+        is_hidden = properties is not None and bool(self._styles.inherited(properties, "hidden"))
         self._is_hidden, self._after, self._fields = is_hidden, [], []
         carried, self._carried = self._carried, ""
         text = carried + "".join(self._inline(paragraph))
-        beside = "".join(self._after)
+        following = "".join(self._after)
         self._is_hidden, self._after, self._fields = outer
-        if found is None:
-            return f"<p>{text}</p>{beside}"
-        frame = found.find(f"{W}framePr")
+        if properties is None:
+            return f"<p>{text}</p>{following}"
+        frame = properties.find(f"{W}framePr")
         is_large_letter = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
-        if is_large_letter or any(found.find(f"{W}rPr/{mark}") is not None for mark in zipped.DELETED):
+        if is_large_letter or any(properties.find(f"{W}rPr/{mark}") is not None for mark in zipped.DELETED):
             self._carried = text
-            return beside
-        outline = _value(found.find(f"{W}outlineLvl"))
-        level = _number(outline, _NO_HEADING) if outline else self._styles.inherited(found, "level", _NO_HEADING)
-        if level >= _NO_HEADING and self._styles.is_item(found):
-            return f"<ul><li>{text}</li></ul>{beside}"
+            return following
+        outline = _value(properties.find(f"{W}outlineLvl"))
+        level = _number(outline, _NO_HEADING) if outline else self._styles.inherited(properties, "level", _NO_HEADING)
+        if level >= _NO_HEADING and self._styles.is_item(properties):
+            return f"<ul><li>{text}</li></ul>{following}"
         tag = f"h{min(level + 1, 6)}" if level < _NO_HEADING else "p"
-        return f"<{tag}>{text}</{tag}>{beside}"
+        return f"<{tag}>{text}</{tag}>{following}"
 
     def _table(self, table: Any) -> str:
         rows: list[tuple[str, list[_Cell]]] = []
-        above: dict[int, _Cell] = {}  # by column: cells that may go on below
+        above: dict[int, _Cell] = {}  # cells that may go on below, by column
         for row in _within(table, f"{W}tr"):
             deleted, hidden, before, head = (
                 row.find(f"{W}trPr/{W}{name}") for name in ("del", "hidden", "gridBefore", "tblHeader")
@@ -163,10 +163,10 @@ class _Walker:
                 fonts = None if text.isascii() else node.find(f"{W}rPr/{W}rFonts")
                 yield escape(zipped.readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag == _RUN and is_shown:
-                found, hidden = child.find(f"{W}rPr"), self._is_hidden
-                if found is not None:
-                    own = _switch(found.find(f"{W}vanish"))
-                    hidden = self._styles.inherited(found, "hidden", hidden, "rStyle") if own is None else own
+                properties, hidden = child.find(f"{W}rPr"), self._is_hidden
+                if properties is not None:
+                    state = _switch(properties.find(f"{W}vanish"))
+                    hidden = self._styles.inherited(properties, "hidden", hidden, "rStyle") if state is None else state
                 if not hidden:
                     yield from self._inline(child)
             elif tag == _FIELD:
@@ -201,23 +201,23 @@ class _Walker:
 
 
 def _choice(field: Any) -> str:
-    """Return the value of an old form field without text of its own: the chosen entry, or the state of a box."""
+    """Return the value of an old form field, which has no run of text: the chosen entry, or the state of a box."""
     box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
     if box is not None:
         ticked = [_switch(box.find(f"{W}{name}")) for name in ("checked", "default")]
         return "☒" if next((state for state in ticked if state is not None), False) else "☐"
     if choices is None:
         return ""
-    chosen = _value(choices.find(f"{W}result")) or _value(choices.find(f"{W}default"))
-    return dict(enumerate(map(_value, choices.iterchildren(f"{W}listEntry")))).get(_number(chosen, 0), "")
+    number = _value(choices.find(f"{W}result")) or _value(choices.find(f"{W}default"))
+    return dict(enumerate(map(_value, choices.iterchildren(f"{W}listEntry")))).get(_number(number, 0), "")
 
 
-def _within(node: Any, wanted: str) -> Iterator[Any]:
+def _within(node: Any, tag: str) -> Iterator[Any]:
     for child in children(node):
-        if child.tag == wanted:
+        if child.tag == tag:
             yield child
         else:
-            yield from _within(child, wanted)
+            yield from _within(child, tag)
 
 
 def _value(element: Any) -> str:
@@ -257,13 +257,13 @@ class _Styles:
             if outline := _value(style.find(f"{W}pPr/{W}outlineLvl")):
                 level = _number(outline, _NO_HEADING)
             elif style.get(f"{W}type", "paragraph") == "paragraph":
-                numbers = (int(found[1]) - 1 for name in names if (found := _HEADING.fullmatch(name)))
+                numbers = (int(match[1]) - 1 for name in names if (match := _HEADING.fullmatch(name)))
                 level = 0 if "title" in names else next(numbers, None)
             hidden, numbering = _switch(style.find(f"{W}rPr/{W}vanish")), style.find(f"{W}pPr/{W}numPr")
             self._styles[identity] = _Style(_value(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
-        """Return what the style of a paragraph or run says, or the first it is based on that says it."""
+        """Return an attribute of the style of a paragraph or run, inherited from the styles it is based on."""
         identity = _value(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)
@@ -279,4 +279,4 @@ class _Styles:
         numbering = properties.find(f"{W}numPr")
         if numbering is None:
             numbering = self.inherited(properties, "numbering")
-        return numbering is not None and _value(numbering.find(f"{W}numId")) != "0"  # which turns a list off
+        return numbering is not None and _value(numbering.find(f"{W}numId")) != "0"  # 0 turns a list off

@@ -1,4 +1,4 @@
-"""Read documents that are a zip of XML files, with caps and without entities: EPUB, and what is common to Office files.
+"""Read documents that are a zip of XML files, with limits and without entities: EPUB, and the base of Office files.
 
 That is what is drawn into them: diagrams, titles of charts, descriptions, equations, symbols of fonts.
 """
@@ -125,8 +125,8 @@ def resolve(base: str, target: str) -> str:
 
 def main_part(package: Package, usual: str) -> str:
     """Return the name of the part that the text begins in."""
-    named = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
-    return next((name for name in named if name in package), usual)
+    candidates = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
+    return next((name for name in candidates if name in package), usual)
 
 
 _DC, _TERMS = "{http://purl.org/dc/elements/1.1/}", "{http://purl.org/dc/terms/}"
@@ -138,10 +138,10 @@ def properties(package: Package) -> tuple[str | None, Declared]:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
     except ParseError:  # the text can be read without
         return None, Declared()
-    return _stated(root)
+    return _properties_of(root)
 
 
-def _stated(root: Any) -> tuple[str | None, Declared]:
+def _properties_of(root: Any) -> tuple[str | None, Declared]:
     texts = {entry.get("property", entry.tag): entry.text for entry in reversed([*root.iter("{*}*")])}
     days = [texts.get(name) for name in ("dcterms:modified", f"{_TERMS}modified", f"{_TERMS}created", f"{_DC}date")]
     return texts.get(f"{_DC}title"), Declared(language_of(texts.get(f"{_DC}language")), first_day(days))
@@ -171,13 +171,13 @@ def read_epub(body: bytes, charset: str | None) -> Extraction:
     for chapter in (items[entry] for entry in spine if entry in items):
         if chapter not in package:
             continue
-        found = extract(_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))
+        page = extract(_REFERENCE.sub(" ", decode(package.read(chapter), None, markup=True)))
         sections += [
-            Section(section.path or ((found.title,) if found.title else ()), None, section.text)
-            for section in found.sections
+            Section(section.path or ((page.title,) if page.title else ()), None, section.text)
+            for section in page.sections
         ]
     head = root.find(f"{_OPF}metadata")
-    title, declared = (None, Declared()) if head is None else _stated(head)
+    title, declared = (None, Declared()) if head is None else _properties_of(head)
     return Extraction(title, tuple(sections), declared)
 
 
@@ -204,7 +204,7 @@ def text_of_symbol(element: Any) -> str:
 
 def readable(text: str, font: str) -> str:
     """Return a text whose private characters, if it has any, are those of a font."""
-    return text if text.isascii() else _IN_FONT.sub(lambda found: _character(ord(found[0]), font or "Symbol"), text)
+    return text if text.isascii() else _IN_FONT.sub(lambda match: _character(ord(match[0]), font or "Symbol"), text)
 
 
 def _character(code: int, font: str) -> str:
@@ -213,9 +213,9 @@ def _character(code: int, font: str) -> str:
         return chr(code) if code < 0xD800 or 0xE000 <= code <= 0x10FFFF else ""
     if code & 0xFF == 0x20:
         return " "
-    if (found := (table or {}).get(code & 0xFF, "")) == "":
+    if (character := (table or {}).get(code & 0xFF, "")) == "":
         notes.add("a sign of a font that is not known")
-    return found
+    return character
 
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
@@ -239,18 +239,18 @@ def linear(node: Any) -> str:
         return text_of_symbol(node)
     texts = [(_local(child), linear(child)) for child in node.iterchildren(tag=etree.Element)]
     cells = [text.strip() for kind, text in texts if kind in ("e", "mr")]
-    stated = {_local(entry): str(entry.get(f"{M}val", "")) for entry in node.iterfind(f"{node.tag}Pr/*")}
+    properties = {_local(entry): str(entry.get(f"{M}val", "")) for entry in node.iterfind(f"{node.tag}Pr/*")}
     if name == "d":
-        separator = stated.get("sepChr", "|")
-        return f"{stated.get('begChr', '(')}{separator.join(cells)}{stated.get('endChr', ')')}"
+        separator = properties.get("sepChr", "|")
+        return f"{properties.get('begChr', '(')}{separator.join(cells)}{properties.get('endChr', ')')}"
     if name in _BETWEEN:
         return _BETWEEN[name].join(cells)
     if name not in _SHAPES:
         return "".join(text for _, text in texts)
-    part = defaultdict(str, {kind: text.strip() for kind, text in texts})
-    part |= {kind.upper(): _group(text) for kind, text in part.items()} | {"chr": stated.get("chr", "∫")}
-    part["limits"] = "".join(f"{sign}{part[kind]}" for sign, kind in (("_", "SUB"), ("^", "SUP")) if part[kind])
-    return _SHAPES[name].format_map(part)
+    pieces = defaultdict(str, {kind: text.strip() for kind, text in texts})
+    pieces |= {kind.upper(): _group(text) for kind, text in pieces.items()} | {"chr": properties.get("chr", "∫")}
+    pieces["limits"] = "".join(f"{sign}{pieces[kind]}" for sign, kind in (("_", "SUB"), ("^", "SUP")) if pieces[kind])
+    return _SHAPES[name].format_map(pieces)
 
 
 def _group(text: str) -> str:
@@ -275,8 +275,8 @@ def children(node: Any) -> Iterator[Any]:
                 yield child
             continue
         forms = list(child.iterchildren(f"{_MC}Choice", f"{_MC}Fallback"))
-        wanted = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))
-        yield from children(next(wanted, forms[0] if forms else child))
+        speaking = (form for form in forms if any(_local(element) in _SAYING for element in form.iter("{*}*")))
+        yield from children(next(speaking, forms[0] if forms else child))
 
 
 def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
@@ -301,10 +301,10 @@ def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str
                 yield text
     elif element.get("hidden") not in ("1", "true"):
         around = element.getparent()  # the shape of imagedata, whose alternative text is there
-        said = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
-        said = " ".join(said.split())
-        if said and not _NAME_ONLY.fullmatch(said):
-            yield said
+        description = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
+        description = " ".join(description.split())
+        if description and not _NAME_ONLY.fullmatch(description):
+            yield description
         elif kind == "imagedata" or _local(around) == "nvPicPr" or next(around.iter(_PICTURE), None) is not None:
             notes.add("a picture without a description was left out")
 

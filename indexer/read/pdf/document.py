@@ -32,7 +32,7 @@ _NUMBER = re.compile(
 )
 _NOT_WORD = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W\d_]{3}")
-logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # which warns of forms
+logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of forms
 
 Place = tuple[int, int]  # page and block on it, from 0
 Level = tuple[int, str]  # 0 is the outermost; the heading's text
@@ -82,8 +82,8 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the blocks that bookmarks lead to: on the page of each, the first one that says its title."""
-    found: dict[Place, Level] = {}
+    """Return the target blocks of the bookmarks: on the page of each, the first block with its title."""
+    headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
     for mark in islice(document.get_toc(max_depth=8), _MOST_BOOKMARKS):
         destination = mark.get_dest()
@@ -97,21 +97,21 @@ def _by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Plac
                 places[key].append(place)
         after = -1
         for level, title in marks:
-            known = (place for key in _keys(title) for place in places.get(key, ()) if (page, place) not in found)
-            place = min(known, key=lambda place: (place <= after, place), default=-1)
+            free = (place for key in _keys(title) for place in places.get(key, ()) if (page, place) not in headings)
+            place = min(free, key=lambda place: (place <= after, place), default=-1)
             if place >= 0:
-                found[page, place] = level, " ".join(pages[page][place].text.split())
+                headings[page, place] = level, " ".join(pages[page][place].text.split())
                 after = place
-    return found
+    return headings
 
 
 def _keys(text: str) -> set[str]:
-    return {key for part in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", part).casefold())}
+    return {key for variant in (text, _NUMBER.sub("", text, count=1)) if (key := _NOT_WORD.sub("", variant).casefold())}
 
 
 def _by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
     """Return the blocks that are set in larger or heavier type than the text; the largest are the outermost."""
-    blocks = {(page, place): block for page, found in enumerate(pages) for place, block in enumerate(found)}
+    blocks = {(page, place): block for page, page_blocks in enumerate(pages) for place, block in enumerate(page_blocks)}
     sizes: Counter[float] = Counter()
     for block in blocks.values():
         if block.kind in ("text", "item"):

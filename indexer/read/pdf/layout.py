@@ -12,15 +12,15 @@ from indexer.read.pdf.lines import HYPHEN, PdfLine, joint, merged, rows_of
 from indexer.read.pdf.page import PdfPage, read_page
 from indexer.read.pdf.tables import Table, boxed, ruled
 
-_MIN_LINES = 3  # of text side by side that make columns
-_MOST = 24  # places that are tried for a gap
+_MIN_LINES = 3  # lines of text side by side
+_MAX_GAPS = 24  # places that are tried for a gap
 _ALIKE = 3.0  # points between left edges that are one
 _MIN_CARD = 6  # pieces of lines on each side of a strip
 _SAME_BASE = 0.7  # points between base lines that are one
 _FULL = 0.55  # share of a column's width that half its lines have
 _NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
-_SHARE = 0.17  # of the height, at each edge
-_MIN_WORDS = 30  # of a page that is not short
+_SHARE = 0.17  # share of the height, at each edge
+_MIN_WORDS = 30  # a page with fewer is short
 _SAME_HEIGHT = 6.0  # points between heights that are one
 _DIGITS = re.compile(r"\d+")
 
@@ -32,15 +32,15 @@ def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
     split = (_gap(units) or _strip(units)) if depth < 3 else None
     if split is None:
         return [sorted(units, key=lambda unit: (-unit.base, unit.left))] if units else []
-    found: list[list[Unit]] = []
+    columns: list[list[Unit]] = []
     spanning, bands = _bands(units, *split)
     for place, (left, right) in enumerate(bands):
-        found += _in_order(left, depth + 1) + _in_order(right, depth + 1)
+        columns += _in_order(left, depth + 1) + _in_order(right, depth + 1)
         if place < len(spanning):
-            if left or right or not found or not place:
-                found.append([])
-            found[-1].append(spanning[place])
-    return [column for column in found if column]
+            if left or right or not columns or not place:
+                columns.append([])
+            columns[-1].append(spanning[place])
+    return [column for column in columns if column]
 
 
 def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
@@ -56,7 +56,7 @@ def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     west, east = prose[0].left, max(unit.right for unit in prose)
     starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _MIN_LINES), reverse=True)
     pairs = _neighbours(units)
-    columns = [edge for _, edge in starts if edge > west + _ALIKE][:_MOST]
+    columns = [edge for _, edge in starts if edge > west + _ALIKE][:_MAX_GAPS]
     scores = [
         (_rows_beside(units, edge - 1.0, west, east), edge) for edge in columns if not _are_terms(pairs, edge - 1.0)
     ]
@@ -68,21 +68,21 @@ def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
 
 
 def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the widest strip that nothing reaches into, unless what stands on both sides shares its base lines.
+    """Return the widest empty strip, unless the text on its two sides shares base lines.
 
     This parts a page of cards, whose lines are short, but not a table, whose rows go across.
     """
     if len(units) < 2 * _MIN_CARD:
         return None
     ordered = sorted(units, key=lambda unit: unit.left)
-    found: list[tuple[float, float]] = []
+    strips: list[tuple[float, float]] = []
     end = ordered[0].right
     for unit in ordered[1:]:
         if unit.left - end >= 0.8 * unit.size:
-            found.append((unit.left - end, (end + unit.left) / 2))
+            strips.append((unit.left - end, (end + unit.left) / 2))
         end = max(end, unit.right)
     pairs = _neighbours(units)
-    for _, x in sorted(found, reverse=True)[:_MOST]:
+    for _, x in sorted(strips, reverse=True)[:_MAX_GAPS]:
         sides = [sorted(u.base for u in units if u.right < x), sorted(u.base for u in units if u.left > x)]
         few, many = sorted(sides, key=len)
         places = ((base, bisect_left(many, base - _SAME_BASE)) for base in few)
@@ -98,13 +98,13 @@ def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
 
 
 def _are_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
-    """Return whether a place parts bold terms from what they mean."""
+    """Return whether a place parts bold terms from their definitions."""
     across = [(a.is_bold, b.is_bold) for a, b in pairs if a.right <= x <= b.left]
     return len(across) >= _MIN_LINES and across.count((True, False)) >= 0.8 * len(across)
 
 
 def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> int:
-    """Return how many lines of text stand beside each other left and right of a place; 0 where they are no columns."""
+    """Return the number of lines of text that are side by side left and right of a place; 0 if they are no columns."""
     total = 0
     widths: tuple[list[float], list[float]] = [], []
     for band in _bands(units, x, west, east)[1]:
@@ -133,7 +133,7 @@ def _typical_pitch(units: Sequence[Unit]) -> float:
 def _bands(
     units: Sequence[Unit], x: float, west: float, east: float
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
-    """Return what spans a place, from the top down, and the units left and right of it, above, between and below."""
+    """Return the units across a place, from the top down, and those left and right of it in the bands between."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in units if u.left < x - reach and u.right > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
@@ -150,7 +150,7 @@ class Edge(NamedTuple):
     """A row at the upper or lower edge of a page."""
 
     is_top: bool
-    place: int  # from the edge: 0 is the outermost
+    place: int  # 0 is the outermost
     y: float
     text: str
     key: str  # its text without digits
@@ -165,7 +165,7 @@ def _edges_of(page: PdfPage) -> list[Edge]:
     reach = _SHARE * (top - bottom)
     rows = rows_of(page.lines)
     usual = sorted(line.size for line in page.lines)[len(page.lines) // 2] if rows else 0.0
-    found = []
+    edges = []
     for is_top, inwards in ((True, rows), (False, rows[::-1])):
         for place, row in enumerate(inwards[:6]):
             base = row[0].base
@@ -177,8 +177,8 @@ def _edges_of(page: PdfPage) -> list[Edge]:
             numbers = frozenset(int(digits[:6]) for digits in _DIGITS.findall(text)[:20])
             key = _DIGITS.sub("#", text).casefold()
             lines = tuple(map(id, row))
-            found.append(Edge(is_top, place, base, text, key, numbers, is_small, is_apart, lines))
-    return found
+            edges.append(Edge(is_top, place, base, text, key, numbers, is_small, is_apart, lines))
+    return edges
 
 
 def _running(
@@ -192,24 +192,24 @@ def _running(
     if count <= 3:
         outer = [edge for edge in edges[page] if edge.place == 0 and _is_page_number(edge.text, page + 1, count)]
         return {line for edge in outer for line in edge.lines}
-    others = [(number - page, edge) for number, some in edges.items() if number not in (page, *twins) for edge in some]
-    found: set[int] = set()
+    rivals = [(number - page, edge) for number, some in edges.items() if number not in (page, *twins) for edge in some]
+    heads: set[int] = set()
     for is_top in (True, False):
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
-        near = [(pages, edge) for pages, edge in others if edge.is_top == is_top]
+        near = [(pages, edge) for pages, edge in rivals if edge.is_top == is_top]
         deepest = max((edge.place for edge in rows if _comes_again(edge, near, is_short)), default=-1)
         # what is further out than a running head is one as well, like the lines of a letterhead
         gone = [edge for edge in rows if edge.place <= deepest]
         # the first page keeps what says more than its number, so that it is read once
-        found |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.lines}
-    return found
+        heads |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.lines}
+    return heads
 
 
-def _comes_again(edge: Edge, others: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
+def _comes_again(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
     """Return whether a row stands on other pages too, which are so many pages further on."""
     if edge.place and not edge.is_apart:  # the first lines of a form or a table may be alike, too
         return False
-    near = [(pages, other) for pages, other in others if abs(other.y - edge.y) <= _SAME_HEIGHT]
+    near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _SAME_HEIGHT]
     if is_short and any(map(str.isalpha, edge.text)):
         return edge.is_small and any(other.text == edge.text for _, other in near)
     if any(  # nothing differs but numbers, one of which grows with the pages
@@ -246,27 +246,27 @@ HYPHENS = ("-", "\u2010")
 _PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{HYPHEN}([^\W\d_]+)")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
-_INDENT = 0.6  # of the size: a first line that begins further in than this
+_INDENT = 0.6  # em, of the first line of a paragraph
 
 
 class Hyphens:
-    """Which hyphens at line ends stay, by the spellings in a document."""
+    """Decide which hyphens at line ends stay, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Count the spellings of the words that are parted in these texts, with and without a hyphen."""
         texts = list(texts)
         parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
-        wanted = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
+        spellings = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
         self._counts: Counter[str] = Counter()
-        if wanted:
+        if spellings:
             words = (word for text in texts for word in _SPELLING.findall(text.casefold().replace("\u2010", "-")))
-            self._counts.update(word for word in words if word in wanted)
+            self._counts.update(word for word in words if word in spellings)
 
     def resolved(self, text: str) -> str:
         """Return a text with the words whole that were parted at the ends of its lines."""
-        return _PARTED.sub(self._whole, text).replace(HYPHEN, "") if HYPHEN in text else text
+        return _PARTED.sub(self._unparted, text).replace(HYPHEN, "") if HYPHEN in text else text
 
-    def _whole(self, match: re.Match[str]) -> str:
+    def _unparted(self, match: re.Match[str]) -> str:
         first, second = match.groups()
         with_hyphen, without = (self._counts[(first + hyphen + second).casefold()] for hyphen in ("-", ""))
         around = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
@@ -284,7 +284,7 @@ class PdfBlock:
     size: float = 0.0
     is_bold: bool = False
     is_short: bool = False  # it may be a heading by its length
-    head: str = ""  # of a table
+    head: str = ""  # a table's row of names
     is_bullet: bool = False  # an item without number or letter
     goes_on: bool = False  # it ends where its column does, in the middle of a sentence
 
@@ -316,21 +316,21 @@ def _laid_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
     """Return the blocks of a page in reading order, without the lines of these identities."""
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
-        own = [line for line in page.lines if id(line) not in heads] or page.lines  # all of a page is no head of it
-        in_boxes, own, rules = boxed(own, page.drawn)
-        tables, own = ruled(own, rules)
-        for column in _in_order([*in_boxes, *tables, *own]):
+        lines = [line for line in page.lines if id(line) not in heads] or page.lines  # all of a page is no head of it
+        in_boxes, lines, rules = boxed(lines, page.drawn)
+        tables, lines = ruled(lines, rules)
+        for column in _in_order([*in_boxes, *tables, *lines]):
             blocks += _blocks_of(_whole_lines(column))
     return blocks + [PdfBlock("text", note) for note in page.notes]
 
 
 def _whole_lines(column: Sequence[Unit]) -> list[Unit]:
-    found: list[Unit] = []
+    units_of_rows: list[Unit] = []
     for _, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
         run = list(units)
         lines = [unit for unit in run if isinstance(unit, PdfLine)]
-        found += map(merged, rows_of(lines)) if lines else run
-    return found
+        units_of_rows += map(merged, rows_of(lines)) if lines else run
+    return units_of_rows
 
 
 def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
@@ -340,8 +340,8 @@ def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     right = ends[len(ends) * 9 // 10] if ends else 0.0
     code: set[int] = set()  # lines in type of one width that follow each other, unless all of the column is set in it
     if not all(line.is_fixed for line in lines):
-        for is_fixed, found in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_fixed):
-            fixed = list(map(id, found))
+        for is_fixed, group in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_fixed):
+            fixed = list(map(id, group))
             code.update(fixed if is_fixed and len(fixed) > 1 else ())
     run: list[PdfLine] = []
     for unit in column:
@@ -410,14 +410,14 @@ def _block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
         yield PdfBlock("code", _code(run), run[0].size)
         return
     texts = [line.text for line in run]
-    parts = texts[:1]
+    pieces = texts[:1]
     for (before, line), (above, text) in zip(pairwise(run), pairwise(texts), strict=True):
-        parts += joint(above, text) if _is_wrapped(before, line, right) else "\n", text
+        pieces += joint(above, text) if _is_wrapped(before, line, right) else "\n", text
     first = run[0]
     is_item = _is_item(first.text)
     yield PdfBlock(
         "item" if is_item and len(first.words) > 1 else "text",
-        "".join(parts),
+        "".join(pieces),
         round(max(line.size for line in run) * 2) / 2,
         all(line.is_bold for line in run),
         is_short=len(run) <= 4,

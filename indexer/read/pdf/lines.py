@@ -1,4 +1,4 @@
-"""Make words of the letters of a page, and lines of its words, by their places, whatever order the file has.
+"""Make words of the letters of a page, and lines of its words, by their places in any order of the file.
 
 The places give the order in which letters are seen from left to right. To come from there to the order in which they
 are read, the rules of the Unicode Bidirectional Algorithm (UAX #9) are followed backwards, as far as that is possible.
@@ -16,12 +16,12 @@ MARK = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
 )
 _FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")  # letters as they look at the beginning or end of a word
-_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # as PDFium has those of lam and others, reversed
+_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # PDFium's ligatures with lam, reversed
 _SEPARATORS = frozenset(".,:/\u066b\u066c")  # inside a number
-_SIGNS = frozenset("+%$€£#°\u066a\u20aa")  # of a number, unless letters of Arabic script are before it
+_SIGNS = frozenset("+%$€£#°\u066a\u20aa")  # part of a number, but for one after Arabic letters
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
-_SHADOW = 0.17  # of the size: between a letter and its shadow; `ll` is further apart
+_SHADOW = 0.17  # em, from a letter to its shadow; `ll` is further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
 _KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # letters by direction and numbers; others are O
 _LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")  # kinds that are read from left to right on a line that is not
@@ -36,7 +36,7 @@ class Glyph(NamedTuple):
     right: float
     base: float
     size: float
-    place: int  # of its first letter, in the text of the page
+    place: int  # index of its first letter in the text of the page
 
 
 Sequenced = tuple[Glyph | None, bool]  # None: a space; whether it is read from right to left
@@ -49,7 +49,7 @@ def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     """
     kinds = _kinds(glyphs)
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
-    found: list[Glyph] = []
+    words: list[Glyph] = []
     for row in _rows(glyphs):
         pieces: list[list[Glyph]] = []  # further from each other than words
         for glyph in row:
@@ -71,8 +71,8 @@ def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
                     width = run.right - run.left
                     runs[place] = run._replace(left=start, right=start + width)
                     start += width + gap
-            found += runs
-    return from_the_right, found
+            words += runs
+    return from_the_right, words
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
@@ -101,20 +101,20 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
 
 
 def _once(row: Sequence[Glyph]) -> list[Glyph]:
-    found: list[Glyph] = []
+    glyphs: list[Glyph] = []
     for glyph in row:
-        if glyph.text not in (other.text for other in found[-3:] if glyph.left - other.left <= _SHADOW * glyph.size):
-            found.append(glyph)
-    return found
+        if glyph.text not in (other.text for other in glyphs[-3:] if glyph.left - other.left <= _SHADOW * glyph.size):
+            glyphs.append(glyph)
+    return glyphs
 
 
 def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]]:
     """Yield the words of a piece of a line in reading order, each with its letters so."""
-    seen: list[Glyph | None] = list(piece[:1])
+    visual: list[Glyph | None] = list(piece[:1])
     for last, glyph in pairwise(piece):
         if glyph.left - last.right > 0.17 * max(glyph.size, last.size):
-            seen.append(None)
-        seen.append(glyph)
+            visual.append(None)
+        visual.append(glyph)
     kinds = _kinds(piece)
     right, left = kinds.count("R"), kinds.count("L")
     stops = piece[0].text in _STOPS, piece[-1].text in _STOPS
@@ -124,7 +124,7 @@ def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]
         is_right = stops[0]
     else:
         is_right = 4 * right >= left if from_the_right else right > left
-    letters = _mirrored(list(_in_order(seen, _with_numbers(seen), is_right)))
+    letters = _mirrored(list(_in_order(visual, _with_numbers(visual), is_right)))
     for is_word, word in groupby(letters, key=lambda letter: letter is not None):
         if is_word:
             yield [glyph for glyph in word if glyph]
@@ -134,12 +134,12 @@ def _kinds(glyphs: Sequence[Glyph | None]) -> str:
     return "".join(_KINDS.get(unicodedata.bidirectional(glyph.text[0]), "O") if glyph else "O" for glyph in glyphs)
 
 
-def _with_numbers(seen: Sequence[Glyph | None]) -> str:
+def _with_numbers(visual: Sequence[Glyph | None]) -> str:
     """Return the kind of each letter, with signs and separators of numbers as digits."""
-    kinds = list(_kinds(seen))
+    kinds = list(_kinds(visual))
     is_arabic = False
-    for place in range(len(seen) - 1, -1, -1):
-        glyph = seen[place]
+    for place in range(len(visual) - 1, -1, -1):
+        glyph = visual[place]
         if glyph is None:
             continue
         if kinds[place] in "RL":
@@ -151,22 +151,22 @@ def _with_numbers(seen: Sequence[Glyph | None]) -> str:
     return "".join(kinds)
 
 
-def _in_order(seen: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
+def _in_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
     """Yield letters from right to left or from left to right, but words of other scripts, and numbers, as they are."""
     if not is_right:
         start = 0
         for span in _RIGHT_IN_LEFT.finditer(kinds):
-            yield from ((glyph, False) for glyph in seen[start : span.start()])
+            yield from ((glyph, False) for glyph in visual[start : span.start()])
             start = span.end()
-            yield from _in_order(seen[span.start() : start], span[0], is_right=True)
-        yield from ((glyph, False) for glyph in seen[start:])
+            yield from _in_order(visual[span.start() : start], span[0], is_right=True)
+        yield from ((glyph, False) for glyph in visual[start:])
         return
-    end = len(seen)
+    end = len(visual)
     for span in reversed(list(_LEFT_IN_RIGHT.finditer(kinds))):
-        yield from ((glyph, True) for glyph in reversed(seen[span.end() : end]))
+        yield from ((glyph, True) for glyph in reversed(visual[span.end() : end]))
         end = span.start()
-        yield from ((glyph, False) for glyph in seen[end : span.end()])
-    yield from ((glyph, True) for glyph in reversed(seen[:end]))
+        yield from ((glyph, False) for glyph in visual[end : span.end()])
+    yield from ((glyph, True) for glyph in reversed(visual[:end]))
 
 
 def _mirrored(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
@@ -190,15 +190,15 @@ def _plain(text: str) -> str:
     return text[::-1] if _LIGATURE.fullmatch(text) else text
 
 
-_MIN_PIECES = 3  # of a spaced word
-_JUMP = 0.12  # of the size: gaps between words are wider by this than those between letters
+_MIN_PIECES = 3  # pieces a spaced word
+_JUMP = 0.12  # em, by which gaps between words are wider than those between letters
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_MIN_PIECES},}}")
-_SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # of formulas
-HYPHEN = "\u00ad"  # after a hyphen that ended a line, until the document tells whether it belongs there
+_SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # a sign in formulas
+HYPHEN = "\u00ad"  # marks a hyphen at a line end until `Hyphens` decides on it
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
-_TIGHT = 0.45  # of the size: a gap that parts no pieces, in whatever order the file has them
+_TIGHT = 0.45  # em; a gap inside a line, in any order of the file
 
 
 class Word(NamedTuple):
@@ -207,14 +207,14 @@ class Word(NamedTuple):
     text: str
     left: float
     right: float
-    base: float  # of the line it stands on
+    base: float  # base line
     size: float
     is_bold: bool = False
-    is_fixed: bool = False  # in type of which every letter is as wide as another
+    is_fixed: bool = False  # monospaced
 
 
 class PdfLine(NamedTuple):
-    """A piece of a line: all of it, or what is in one column or cell."""
+    """A line of text, or its piece in one column or cell."""
 
     words: tuple[Word, ...]
     left: float
@@ -238,7 +238,7 @@ class PdfLine(NamedTuple):
 
 def spaced_words(words: Sequence[Word]) -> list[Word]:
     """Return words in which letters that are set apart (`H A R B O U R`) are joined."""
-    found: list[Word] = []
+    joined: list[Word] = []
     done = 0
     for run in _SHORT.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):
         first = run.start()
@@ -247,10 +247,10 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
             while end < run.end() and _gap(words[end - 1], words[end]) is not None:
                 end += 1
             if end - first >= _MIN_PIECES:
-                found += [*words[done:first], *_join_letters(words[first:end])]
+                joined += [*words[done:first], *_join_letters(words[first:end])]
                 done = end
             first = end
-    return [*found, *words[done:]]
+    return [*joined, *words[done:]]
 
 
 def _gap(word: Word, after: Word) -> float | None:
@@ -297,29 +297,29 @@ def _is_like_a_word(text: str) -> bool:
 
 def lines_of(words: Iterable[Word]) -> list[PdfLine]:
     """Return the pieces of lines, from the top down and from left to right."""
-    found: list[PdfLine] = []
+    runs: list[PdfLine] = []
     run: list[Word] = []
     right = base = size = 0.0
     for word in words:
-        most = max(size, word.size)
+        size_limit = max(size, word.size)
         gap, rise = word.left - right, abs(word.base - base)
-        if rise <= 0.15 * most:
-            goes_on = -most <= gap <= most and bool(run) and word.left > run[-1].left
+        if rise <= 0.15 * size_limit:
+            goes_on = -size_limit <= gap <= size_limit and bool(run) and word.left > run[-1].left
         else:  # raised or lowered and smaller
-            is_script = rise <= 0.65 * most and abs(word.size - size) > 0.1 * most
-            goes_on = is_script and -0.3 * most <= gap <= _TIGHT * most
+            is_script = rise <= 0.65 * size_limit and abs(word.size - size) > 0.1 * size_limit
+            goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT * size_limit
         if not (run and goes_on):
             if run:
-                found.append(line_of(run, base, size))
+                runs.append(line_of(run, base, size))
             run, right, base, size = [], word.right, word.base, word.size
         run.append(word)
         right = max(right, word.right)
         if word.size > 1.1 * size:
             base, size = word.base, word.size
     if run:
-        found.append(line_of(run, base, size))
+        runs.append(line_of(run, base, size))
     pieces: list[PdfLine] = []
-    for row in rows_of(found):  # the file may have pieces in any order
+    for row in rows_of(runs):  # the file may have pieces in any order
         last: PdfLine | None = None
         for line in row:
             gap = line.left - last.right if last else 0.0
@@ -368,7 +368,7 @@ def rows_of(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
 
 
 def joint(before: str, after: str) -> str:
-    """Return what stands between a line of a paragraph and the next."""
+    """Return the separator of two lines of a paragraph."""
     if _ENDS_IN_HYPHEN.fullmatch(before[-2:]) and after[:1].isalnum():
         return HYPHEN if after[0].isalpha() else ""
     return "" if _WIDE_SCRIPT.match(before[-1:]) and _WIDE_SCRIPT.match(after[:1]) else " "

@@ -29,9 +29,9 @@ _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.
 
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
-Span = tuple[int, int]  # of a word, in the text of its page
+Span = tuple[int, int]  # begin and end in the text of a page
 Filled = tuple[str, float, float, float, float]  # a text, and the left, bottom, right and top of its box
-Matrix = tuple[float, float, float, float, float, float]  # as PDF has it: x' = ax + cy + e, y' = bx + dy + f
+Matrix = tuple[float, float, float, float, float, float]  # PDF's order: x' = ax + cy + e, y' = bx + dy + f
 
 
 class Rule(NamedTuple):
@@ -51,7 +51,7 @@ class Upright(NamedTuple):
 
 
 def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
-    """Yield the straight lines on a page that is turned so, and those that are sides of outlined boxes."""
+    """Yield the straight lines and the sides of outlined boxes of a page, turned upright."""
     a, b, c, d = turn
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     page = page.raw
@@ -77,10 +77,10 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
             if line:
                 yield line
             elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _THIN and segments < 20_000:
-                parts = pdfium.FPDFPath_CountSegments(thing)
-                if parts <= 1_000:
-                    segments += parts
-                    yield from _sides(thing, parts, _placed(thing, matrix))
+                segment_count = pdfium.FPDFPath_CountSegments(thing)
+                if segment_count <= 1_000:
+                    segments += segment_count
+                    yield from _sides(thing, segment_count, _placed(thing, matrix))
 
 
 def _line(start: Point, end: Point) -> Rule | Upright | None:
@@ -93,12 +93,12 @@ def _line(start: Point, end: Point) -> Rule | Upright | None:
     return None
 
 
-def _sides(path: Any, parts: int, matrix: Matrix) -> Iterator[Rule | Upright]:
+def _sides(path: Any, segment_count: int, matrix: Matrix) -> Iterator[Rule | Upright]:
     fill, stroke = ctypes.c_int(), ctypes.c_int()
     pdfium.FPDFPath_GetDrawMode(path, fill, stroke)
     x, y = ctypes.c_float(), ctypes.c_float()
     figures: list[list[Point]] = []
-    for place in range(parts):
+    for place in range(segment_count):
         segment = pdfium.FPDFPath_GetPathSegment(path, place)
         kind = pdfium.FPDFPathSegment_GetType(segment)
         if kind == pdfium.FPDF_SEGMENT_BEZIERTO:
@@ -118,13 +118,13 @@ def _sides(path: Any, parts: int, matrix: Matrix) -> Iterator[Rule | Upright]:
 
 
 def _placed(thing: Any, outer: Matrix) -> Matrix:
-    own = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
-    pdfium.FPDFPageObj_GetMatrix(thing, own)
+    placement = pdfium.FS_MATRIX(1, 0, 0, 1, 0, 0)
+    pdfium.FPDFPageObj_GetMatrix(thing, placement)
     m, n, o, p, q, r = outer
     return (
-        *(own.a * m + own.b * o, own.a * n + own.b * p),
-        *(own.c * m + own.d * o, own.c * n + own.d * p),
-        *(own.e * m + own.f * o + q, own.e * n + own.f * p + r),
+        *(placement.a * m + placement.b * o, placement.a * n + placement.b * p),
+        *(placement.c * m + placement.d * o, placement.c * n + placement.d * p),
+        *(placement.e * m + placement.f * o + q, placement.e * n + placement.f * p + r),
     )
 
 
@@ -134,7 +134,7 @@ def _at(matrix: Matrix, x: float, y: float) -> Point:
 
 
 def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]:
-    """Return the texts that stand in boxes on a page, and its notes, which a viewer shows when they are opened."""
+    """Return the texts in boxes on a page, and its notes, which a viewer shows when they are opened."""
     filled: list[Filled] = []
     opened: dict[str, None] = {}
     form = document.formenv.raw if document.formenv else None
@@ -163,7 +163,7 @@ def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]
 
 
 def _value(form: Any, annotation: Any) -> str:
-    """Return what a form field shows: its text, the options that are chosen, or whether a box is ticked."""
+    """Return the value of a form field: its text, the chosen options, or the state of a box."""
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     if kind in _BOXES:
         return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
@@ -188,14 +188,14 @@ def _string(call: Callable[..., int]) -> str:
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
-_MOST_CHARACTERS = 200_000  # of a page whose layout is analysed
-_MOST_WORDS = 30_000  # likewise
+_MOST_CHARACTERS = 200_000  # a page; more are not laid out
+_MOST_WORDS = 30_000  # a page; more are not laid out
 _MOST_TEXTS = 10_000  # objects of a page that is read
 _SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
-_WIDTH = 0.5  # of the size: of a letter in a form field, roughly
-_STEP = 1.2  # of the size: between lines of a form field
-_NARROW = 0.28  # of the size: gaps that PDFium takes for spaces and that may part letters
-_EVEN = 0.7  # least share of a gap that the gaps between letters around it have
+_WIDTH = 0.5  # em, a letter in a form field
+_STEP = 1.2  # em, between lines of a form field
+_NARROW = 0.28  # em; a wider gap is a space
+_EVEN = 0.7  # least quotient of two gaps between letters
 _LEVEL = 0.1  # slope of text that counts as level
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
@@ -210,18 +210,18 @@ _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
 _TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))  # quarter turns to the right
 
-Frames = dict[int | None, tuple[bool, list[Word]]]  # by quarter turns: whether they are read from the right, and words
-Style = Callable[[int], tuple[bool, bool]]  # of a character: whether it is bold, and whether its font has one width
+Frames = dict[int | None, tuple[bool, list[Word]]]  # right to left or not, and words, by quarter turns
+Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 
 
 @dataclass(slots=True)
 class PdfPage:
-    """What is on a page, as it is seen when the page is turned so that most of its words are upright.
+    """A page, turned so that most of its words are upright.
 
     Where it is read from right to left, places are those in a mirror: what is read first is left.
     """
 
-    text: str = ""  # as PDFium orders it, of a page whose layout is not followed: it has no lines
+    text: str = ""  # PDFium's order; only if the layout is not followed
     lines: list[PdfLine] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
@@ -230,7 +230,7 @@ class PdfPage:
 
 
 def read_page(document: Any, index: int) -> PdfPage:
-    """Return what is on a page; nothing where it is damaged, since a page among good ones fails alone."""
+    """Return a page; an empty one if it is damaged, so that it fails alone."""
     with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
         if _has_too_many_texts(page):
             notes.add(f"a PDF page of more than {_MOST_TEXTS:,} pieces of text was not read")
@@ -244,7 +244,7 @@ def read_page(document: Any, index: int) -> PdfPage:
             return PdfPage(text, notes=[*(box[0] for box in boxes), *opened], is_picture=is_picture)
         turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
         from_the_right, words = frames.pop(turn, (False, []))
-        others = [" ".join(word.text for word in other) for _, other in frames.values()]
+        turned_texts = [" ".join(word.text for word in other) for _, other in frames.values()]
         a, b, c, d = _TURNS[turn or 0]
         if from_the_right:
             a, b = -a, -b
@@ -253,7 +253,7 @@ def read_page(document: Any, index: int) -> PdfPage:
         words += _filled(boxes, (a, b, c, d), sorted(word.size for word in words))
         west, south, east, north = page.get_bbox()
         low, high = sorted((c * west + d * south, c * east + d * north))
-        return PdfPage("", lines_of(words), drawn, (low, high), [*others, *opened], is_picture)
+        return PdfPage("", lines_of(words), drawn, (low, high), [*turned_texts, *opened], is_picture)
     return PdfPage()
 
 
@@ -302,7 +302,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     strange = len(_STRANGE.findall(text))  # numbers of glyphs instead of letters, or letters that only a font knows
     if 5 * strange > len(text):
         notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
-    edges, raw = page.get_bbox(), text_page.raw  # which each of the many calls would look up
+    edges, raw = page.get_bbox(), text_page.raw  # once for all calls
     style = _styles(raw)
     needs_letters = FROM_THE_RIGHT.search(text) or len(list(islice(_OVERPRINTED.finditer(text), 2))) == 2
     frames: Frames = {} if needs_letters else _words(raw, text, edges, style)
@@ -348,8 +348,8 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
     words: defaultdict[int | None, list[Word]] = defaultdict(list)
     spans: defaultdict[int | None, list[Span]] = defaultdict(list)
     last_matrix = None
-    for found in _WORD.finditer(text):
-        first, last = found.start(), found.end() - 1
+    for match in _WORD.finditer(text):
+        first, last = match.start(), match.end() - 1
         pdfium.FPDFText_GetCharOrigin(text_page, first, *at)
         if not (west <= x.value <= east and south <= y.value <= north):
             continue
@@ -365,9 +365,12 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
         lows = c * left.value + d * bottom.value, c * right.value + d * top.value
         is_askew = end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size
         turn = None if is_askew else direction
-        words[turn].append(Word(_written(found[0]), start, end, base, size, *style(first)))
-        spans[turn].append(found.span())
-    return {turn: (False, _joined(text_page, own, spans[turn], *_TURNS[turn or 0][:2])) for turn, own in words.items()}
+        words[turn].append(Word(_written(match[0]), start, end, base, size, *style(first)))
+        spans[turn].append(match.span())
+    return {
+        turn: (False, _joined(text_page, line_words, spans[turn], *_TURNS[turn or 0][:2]))
+        for turn, line_words in words.items()
+    }
 
 
 def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
@@ -381,8 +384,8 @@ def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: flo
         pairs = [(place, place + 1) for first, after in spans[start:end] for place in range(first, after - 1)]
         if len(run) > 1:
             gaps = [_gap_between(text_page, *pair, a, b) for pair in pairs]
-            known = spaced[1] if spaced[0] == words[start].base else 0.0
-            spaced = words[start].base, median(gaps) if gaps else known
+            letter_gap = spaced[1] if spaced[0] == words[start].base else 0.0
+            spaced = words[start].base, median(gaps) if gaps else letter_gap
         for each in run:
             word = words[each]
             gap = _gap_between(text_page, spans[each - 1][1] - 1, spans[each][0], a, b) if each > start else 0.0
@@ -422,8 +425,8 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
     sides = west_side, east_side, south_side, north_side = [ctypes.c_double() for _ in range(4)]
     glyphs: defaultdict[int | None, list[Glyph]] = defaultdict(list)
     last: tuple[float, float] | None = None
-    for found in _LETTER.finditer(text):
-        place = found.start()
+    for match in _LETTER.finditer(text):
+        place = match.start()
         pdfium.FPDFText_GetCharOrigin(text_page, place, x, y)
         if not (west <= x.value <= east and south <= y.value <= north):
             continue
@@ -431,7 +434,7 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
         turn = _turn(matrix.a, matrix.b, matrix.c, matrix.d)
         a, b, c, d = _TURNS[turn or 0]
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
-        if MARK.match(found[0]):  # has no width, but ink
+        if MARK.match(match[0]):  # has no width, but ink
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
             across, along = west_side.value + east_side.value, south_side.value + north_side.value
             start = left = right = (a * across + b * along) / 2
@@ -440,12 +443,12 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
             left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
         if last == (x.value, y.value) and glyphs[turn]:  # a part of a ligature, or printed again
             one = glyphs[turn][-1]
-            if one.text != found[0]:
-                glyphs[turn][-1] = one._replace(text=one.text + found[0], right=max(one.right, right))
+            if one.text != match[0]:
+                glyphs[turn][-1] = one._replace(text=one.text + match[0], right=max(one.right, right))
             continue
         last = x.value, y.value
         size = abs(pdfium.FPDFText_GetFontSize(text_page, place)) * math.hypot(matrix.c, matrix.d)
-        glyphs[turn].append(Glyph(found[0], min(start, left), right, base, size, place))
+        glyphs[turn].append(Glyph(match[0], min(start, left), right, base, size, place))
     return glyphs
 
 
@@ -463,19 +466,19 @@ def _written(word: str) -> str:
 def _styles(text_page: Any) -> Style:
     """Return a function that gives the style of a character; those of one text object share a look at their font."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
-    known: dict[int, tuple[bool, bool]] = {}
+    styles: dict[int, tuple[bool, bool]] = {}
 
     def style(place: int) -> tuple[bool, bool]:
         thing = pdfium.FPDFText_GetTextObject(text_page, place)
         key = ctypes.addressof(thing.contents) if thing else 0
-        if key not in known:
+        if key not in styles:
             pdfium.FPDFText_GetFontInfo(text_page, place, buffer, 128, ctypes.byref(flags))
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
             if not is_bold and not _STANDARD_NAME.match(name):  # others may say it by the width of their stems
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
-            known[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")  # which may have no flags
-        return known[key]
+            styles[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")  # may have no flags
+        return styles[key]
 
     return style

@@ -15,7 +15,7 @@ from indexer.records import COLUMNS
 _ALIKE = 4.0  # points between the ends of lines that belong to one table, or are one side of a cell
 _LONG = 15.0  # points: horizontal lines that are shorter part no rows of a table without drawn cells
 _TOUCH = 2.0  # points between parts of a drawn line
-_TEXT_LINES = 3  # of a cell: more, and as many in every other cell, are rows
+_TEXT_LINES = 3  # lines a cell; more, and equally many in each cell, are rows
 
 Place = tuple[int, int]  # row and column of a grid, from 0
 S = TypeVar("S", Rule, Upright)
@@ -29,7 +29,7 @@ class Table:
     head: str  # the row that names the columns; empty where none does or it is long
     left: float
     right: float
-    base: float  # where it begins
+    base: float  # upper edge
     size: float
     is_prose: bool = False
     is_bold: bool = False
@@ -60,17 +60,17 @@ class _Box:
     @property
     def text(self) -> str:
         rows = [" ".join(line.text for line in row) for row in rows_of(self.lines)]
-        return "".join(rows[:1] + [part for a, b in pairwise(rows) for part in (joint(a, b), b)])
+        return "".join(rows[:1] + [piece for a, b in pairwise(rows) for piece in (joint(a, b), b)])
 
 
 def boxed(lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[PdfLine], list[Rule]]:
     """Return the tables whose cells are drawn, and the text and the horizontal lines that are in none of them."""
     tables: list[Table] = []
-    free = _whole([line for line in drawn if isinstance(line, Rule)])
+    free = _united([line for line in drawn if isinstance(line, Rule)])
     ordered = sorted(lines, key=lambda line: -_middle(line))
     middles = [-_middle(line) for line in ordered]
     gone: set[int] = set()
-    for rules, uprights in _groups(free, _whole([line for line in drawn if isinstance(line, Upright)])):
+    for rules, uprights in _groups(free, _united([line for line in drawn if isinstance(line, Upright)])):
         ys = _places([*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))])[::-1]
         xs = _places([*(line.x for line in uprights), *(x for line in rules for x in (line.left, line.right))])
         if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
@@ -95,15 +95,15 @@ def _middle(line: PdfLine) -> float:
     return line.base + 0.25 * line.size
 
 
-def _whole(strokes: Iterable[S]) -> list[S]:
-    found: list[S] = []
+def _united(strokes: Iterable[S]) -> list[S]:
+    strokes_united: list[S] = []
     for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
-        start, end, at = found[-1] if found else stroke
-        if found and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _TOUCH:
-            found[-1] = type(stroke)(start, max(end, stroke[1]), at)
+        start, end, at = strokes_united[-1] if strokes_united else stroke
+        if strokes_united and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _TOUCH:
+            strokes_united[-1] = type(stroke)(start, max(end, stroke[1]), at)
         else:
-            found.append(stroke)
-    return found
+            strokes_united.append(stroke)
+    return strokes_united
 
 
 def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tuple[list[Rule], list[Upright]]]:
@@ -129,21 +129,21 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
         for place in range(first, end):
             if uprights[place].bottom - _ALIKE <= rule.y <= uprights[place].top + _ALIKE:
                 homes[home(number)] = home(len(rules) + place)
-    found: dict[int, tuple[list[Rule], list[Upright]]] = {}
+    groups: dict[int, tuple[list[Rule], list[Upright]]] = {}
     for number, rule in enumerate(rules):
-        found.setdefault(home(number), ([], []))[0].append(rule)
+        groups.setdefault(home(number), ([], []))[0].append(rule)
     for number, upright in enumerate(uprights, start=len(rules)):
-        found.setdefault(home(number), ([], []))[1].append(upright)
-    yield from found.values()
+        groups.setdefault(home(number), ([], []))[1].append(upright)
+    yield from groups.values()
 
 
 def _places(values: Sequence[float]) -> list[float]:
-    found: list[list[float]] = []
+    clusters: list[list[float]] = []
     for value in sorted(values):
-        if not found or value - found[-1][-1] > _ALIKE:
-            found.append([])
-        found[-1].append(value)
-    return [(values[0] + values[-1]) / 2 for values in found]
+        if not clusters or value - clusters[-1][-1] > _ALIKE:
+            clusters.append([])
+        clusters[-1].append(value)
+    return [(values[0] + values[-1]) / 2 for values in clusters]
 
 
 def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]) -> list[_Box]:
@@ -153,9 +153,9 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
     walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
     height, width = len(ys) - 1, len(xs) - 1
     boxes: list[_Box] = []
-    taken: set[Place] = set()
+    covered: set[Place] = set()
     for top, left in product(range(height), range(width)):
-        if (top, left) in taken:
+        if (top, left) in covered:
             continue
         right = next((column for column in range(left + 1, width) if (column, top) in walls), width)
         bottom = next((row for row in range(top + 1, height) if (row, left) in floors), height)
@@ -164,11 +164,11 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
         drawn += sum((column, row) in walls and column > left for row, column in cell)
         missing = sum((bottom, column) not in floors for column in range(left, right) if bottom < height)
         missing += sum((right, row) not in walls for row in range(top, bottom) if right < width)
-        if drawn or missing or cell & taken:
+        if drawn or missing or cell & covered:
             if len(boxes) >= 5:  # else a drawing
                 notes.add("a table in a PDF with cells that are no rectangles: its merged cells were not read as such")
             return []
-        taken |= cell
+        covered |= cell
         boxes.append(_Box(top, left, bottom, right))
     return boxes
 
@@ -198,8 +198,8 @@ def _fill(boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], 
         columns = [min(max(0, bisect_right(xs, (w.left + w.right) / 2) - 1), len(xs) - 2) for w in line.words]
         by_box = groupby(zip(columns, line.words, strict=True), key=lambda pair: id(home[row, pair[0]]))
         for _, pairs in by_box:
-            part = list(pairs)
-            home[row, part[0][0]].lines.append(line_of([word for _, word in part], line.base, line.size))
+            cell_words = list(pairs)
+            home[row, cell_words[0][0]].lines.append(line_of([word for _, word in cell_words], line.base, line.size))
     return inside
 
 
@@ -214,7 +214,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
         cells = [rows_of(box.lines) for box in row]
         lengths = set(map(len, cells))
         if number not in spanned and len(lengths) == 1 and max(lengths) > _TEXT_LINES:  # rows that no line parts
-            texts = [[" ".join(line.text for line in part) for part in parts] for parts in zip(*cells, strict=True)]
+            texts = [[" ".join(line.text for line in cell) for cell in level] for level in zip(*cells, strict=True)]
         spans = [(box.bottom - box.top, box.right - box.left) for box in row]
         rows += ([Cell(text, *span) for text, span in zip(one, spans, strict=True)] for one in texts)
     grid = spread(rows)
@@ -228,11 +228,11 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
 def ruled(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
     """Return the tables between horizontal lines of one width, and the lines of text that are in none."""
     tables: list[Table] = []
-    left = sorted(lines, key=lambda line: -line.base)
+    free = sorted(lines, key=lambda line: -line.base)
     for stack in _stacks(rules):
         west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
-        inside = [line for line in left if west <= line.left and line.right <= east and _is_below(line, stack[0])]
-        groups: list[list[PdfLine]] = []  # between two drawn lines
+        inside = [line for line in free if west <= line.left and line.right <= east and _is_below(line, stack[0])]
+        groups: list[list[PdfLine]] = []  # lines between two rules
         begin = end = 0
         for rule in stack[1:]:
             while end < len(inside) and not _is_below(inside[end], rule):
@@ -242,19 +242,19 @@ def ruled(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table],
             begin = end
         sure = [line for group in groups if _are_cells(group) for line in group]
         borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
-        parts: list[list[list[PdfLine]]] = [[]]
+        bands: list[list[list[PdfLine]]] = [[]]
         for group in groups:  # what is no row of cells parts tables
             if _are_cells(group) or _keep_within(group, borders):
-                parts[-1].append(group)
+                bands[-1].append(group)
             else:
-                parts.append([])
-        for part in filter(None, parts):
-            used = [line for group in part for line in group]
-            if table := _spaced_table(used, part):
+                bands.append([])
+        for band in filter(None, bands):
+            used = [line for group in band for line in group]
+            if table := _spaced_table(used, band):
                 tables.append(table)
                 gone = set(map(id, used))
-                left = [line for line in left if id(line) not in gone]
-    return tables, left
+                free = [line for line in free if id(line) not in gone]
+    return tables, free
 
 
 def _is_below(line: PdfLine, rule: Rule) -> bool:
@@ -279,7 +279,7 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether pieces of lines stand in several of the columns of other rows, and none reaches far across."""
+    """Return whether pieces of lines are in several columns of other rows, and none reaches far across."""
     if any(min(x - line.left, line.right - x) > 0.25 * (line.right - line.left) for line in lines for x in borders):
         return False
     return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
@@ -301,11 +301,11 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
         cells += map(_as_one, split)
     else:
         for row in rows:
-            own = _cells(row, borders)
-            if cells and not own[0] and cells[-1][0]:
-                cells[-1] = _as_one([cells[-1], own])
+            cells_of_row = _cells(row, borders)
+            if cells and not cells_of_row[0] and cells[-1][0]:
+                cells[-1] = _as_one([cells[-1], cells_of_row])
             else:
-                cells.append(own)
+                cells.append(cells_of_row)
     heads = 1 if is_grid else len(split[0]) if len(split) > 1 and len(split[0]) <= 3 else 0
     return _table_of(cells, heads, lines)
 
@@ -322,7 +322,7 @@ def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _as_one(rows: Sequence[Sequence[str]]) -> list[str]:
-    return [" ".join(filter(None, parts)) for parts in zip(*rows, strict=True)]
+    return [" ".join(filter(None, texts)) for texts in zip(*rows, strict=True)]
 
 
 def _borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
@@ -330,7 +330,7 @@ def _borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
     gaps = sorted(b.left - a.right for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
     least = max(0.4 * size, 1.3 * gaps[len(gaps) // 2] if gaps else 0.0)
-    steps: list[tuple[float, int]] = []  # where the words of a row begin and end
+    steps: list[tuple[float, int]] = []  # begins and ends of a row's words
     for words in several:
         start, end = words[0].left, words[0].right
         for word in words[1:]:
