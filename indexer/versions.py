@@ -49,8 +49,8 @@ class Edition(NamedTuple):
 def learn(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
     """Learn versions from all documents of a collection: source, address, title and signature of the first passage."""
     sources: dict[str, list[tuple[str, str, int]]] = {}
-    for source, *document in documents:
-        sources.setdefault(source, []).append((*document,))
+    for source, url, title, signature in documents:
+        sources.setdefault(source, []).append((url, title, signature))
     return {
         f"{source}\n{beginning}": place_and_version
         for source in sorted(sources)

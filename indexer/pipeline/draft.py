@@ -363,14 +363,15 @@ class Draft:
             return made
         blocks = [] if made is None else [(is_made, made)]
         is_stored = (repeated >= 0) & (repeated < before)
-        for which, numbers, vectors, tokens in (
+        for which, numbers, read, read_tokens in (
             (is_carried, rows, self._earlier.vectors, self._earlier.tokens),
-            (is_stored, repeated, self._writer.vectors.read, stored and stored.read),
+            (is_stored, repeated, self._writer.vectors.read, stored.read if stored is not None else None),
         ):
             if which.any():
-                block = DocumentTokens.without(vectors(numbers[which]))
-                signs = tokens(numbers[which]) if stored is not None and tokens is not None else None
-                blocks.append((which, DocumentTokens(block.vectors, *signs) if signs else block))
+                tokens = read_tokens(numbers[which]) if stored is not None and read_tokens is not None else None
+                vectors = read(numbers[which])
+                block = DocumentTokens.without(vectors) if tokens is None else DocumentTokens(vectors, *tokens)
+                blocks.append((which, block))
         order = np.concatenate([np.flatnonzero(which) for which, _ in blocks])
         places = np.empty(len(rows), np.int64)
         places[order] = np.arange(len(order))

@@ -40,6 +40,7 @@ from indexer.publish.publish import Published
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
 from indexer.stores.milvus.schema import bm25_text, bounds, expression, has_phrases
+from indexer.versions import Edition, edition_at
 
 _ALIAS_SECONDS = 3.0  # to look up which generation is live
 _WRITE_SECONDS = 60.0  # of one call that takes rows, or makes or drops a collection
@@ -241,6 +242,11 @@ class MilvusGeneration:
         test = f"document in {list(numbers)} and position == 0"
         found = self._rows(test, ["document", "about"]) if numbers else []
         return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in found}
+
+    def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
+        """Return the versions that documents are, by number; None for a document without one."""
+        versions = self.manifest.versions
+        return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
     def chunks(self, rows: Rows) -> list[StoredChunk]:
         """Return chunks by row, in the order of `rows`."""
