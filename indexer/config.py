@@ -175,6 +175,7 @@ class BuildConfig:
     tokens: bool | None = None  # keep what late interaction needs of every token; None where that helps
     no_tokens: str = ""  # why None comes to no
     full: bool = False  # read and cut every page again, whatever its server says, and publish in any case
+    allow_shrink: bool = False  # believe a source that has lost most of its documents
     refresh: Collection[str] | None = None  # sources to read again, others being taken over; None means all
     metadata: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)  # by source, for its documents
     model: Mapping[str, Any] = field(default_factory=dict)  # what the embedder was made with, to be told

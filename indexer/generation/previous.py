@@ -192,6 +192,12 @@ class PreviousGeneration:
             yield from rows
             last = rows[-1][0]
 
+    def first_signatures(self, source: str) -> Iterator[tuple[int, str, int]]:
+        """Yield number, address and signature of the first passage of every document of a source."""
+        query = "SELECT id, url, first_row FROM documents WHERE source = ?"
+        for number, url, row in self._database.rows(query, source):
+            yield number, url, self.signatures(range(row, row + 1))[0]
+
     def read(self, document_id: int) -> tuple[Document, list[Chunk], range]:
         """Return a document without its sections, its chunks without their embedded texts, and their rows."""
         columns = ", ".join(DOCUMENT_FIELDS)

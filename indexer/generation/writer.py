@@ -56,10 +56,10 @@ class GenerationWriter:
         first = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
         return learn((*facts, signature) for facts, signature in zip(self.documents.titles(), first, strict=True))
 
-    def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> None:
+    def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> int:
         """Store a document and its chunks, which get the next rows; the caller adds their `vectors` and `tokens` later.
 
-        `signatures` are those of the chunks' texts, if they are known.
+        `signatures` are those of the chunks' texts, if they are known. Returns the first of them.
         """
         number, row = self.documents.documents, self.documents.chunks
         terms = terms_of(document)
@@ -83,6 +83,7 @@ class GenerationWriter:
                 date=document.date,
                 language=document.language,
             )
+        return int(rows["signature"][0])
 
     def drop_tokens(self) -> None:
         """Leave tokens out, those that were added too; raises OSError."""

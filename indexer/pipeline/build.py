@@ -3,6 +3,7 @@
 `fetch → read → cut → embed → write → publish`: the first stages are iterators, see `read_ahead`.
 """
 
+import shutil
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,7 @@ from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
-from indexer.publish.source_settings import without
+from indexer.publish.source_settings import limits_differ, without
 from indexer.read.access_list import NOBODY
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
 from indexer.read.parsing import Unwanted, parse
@@ -36,6 +37,10 @@ from indexer.sources.templates import Templates
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
+_LEAST_LEFT, _LEAST_LOST = (
+    0.5,
+    5,
+)  # share of documents, and documents: outages take most of a source, authors seldom half
 AHEAD = 16  # items taken from the sources before the build has dealt with the first of them
 _SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
 
@@ -55,8 +60,8 @@ def build(
     What was pushed to the index is one of its sources, whether or not it is named, and is always read.
 
     Pages, documents and vectors that are unchanged since the live generation are taken from it; if nothing has
-    changed at all, it stays as it is. Whatever goes wrong, and wherever the process is stopped, the generation that
-    was live stays live.
+    changed at all, it stays as it is. A source that has lost most of its documents keeps them. Whatever goes wrong, and
+    wherever the process is stopped, the generation that was live stays live.
 
     Args:
         sources: http or https addresses, repositories, buckets, folders or files: all that the index is to hold.
@@ -93,8 +98,15 @@ def build(
         plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
         live, vectors = earlier.manifest, earlier if plan.reuse.vectors else PreviousGeneration()
         dimension = live.counts.dimension if live and plan.reuse.vectors else embedder.dimension
-        with closing(Draft(folder, dimension, plan, vectors)) as draft:
-            report = _Build(draft, embedder, plan, store).run(index_dir)
+        while True:
+            try:
+                with closing(Draft(folder, dimension, plan, vectors)) as draft:
+                    report = _Build(draft, embedder, plan, store).run(index_dir)
+                break
+            except _Shrunk as shrunk:  # what was read of others is read again: that is rare
+                plan = _without_shrunk(plan, shrunk)
+                shutil.rmtree(folder)
+                folder.mkdir()
         if last:
             store.settle(last)
         return report
@@ -150,6 +162,30 @@ def remove_sources(
         return report
 
 
+class _Shrunk(Exception):
+    """A source that has lost most of its documents since the build before."""
+
+    def __init__(self, source: str, observed: str) -> None:
+        super().__init__(f"{source} has {observed}")
+        self.source, self.observed = source, observed
+
+
+def _without_shrunk(plan: Plan, shrunk: _Shrunk) -> Plan:
+    """Return the plan of a build that takes over a source that has shrunk. Raises SourceError: no other is read."""
+    reason = f"{shrunk.observed}; its documents are kept: if they are to go, index it with --allow-shrink"
+    kept = {**plan.kept, shrunk.source: reason}
+    if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *kept}:
+        raise SourceError(
+            f"{shrunk.source} has {shrunk.observed}; the live index has not changed: if these documents are to go, "
+            "index again with --allow-shrink"
+        )
+    plan.progress.message(f"{shrunk.source} has {reason}")
+    report = BuildReport()
+    for source, text in kept.items():
+        report.fail(Failure(source, text), is_kept=True)
+    return replace(plan, kept=kept, report=report)
+
+
 class _Build:
     """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
@@ -157,8 +193,11 @@ class _Build:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._draft, self._embedder, self._pushed = draft, embedder, pushed
         self._still_there: set[int] = set()  # documents of the earlier generation
+        self._texts: dict[str, int] = {}  # signatures of documents that were read of the present source, by address
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
+        self._resting = self._earlier.resting(plan.sources, plan.config.refresh or ()) | plan.kept.keys()
+        self._unchecked = deque(source for source in plan.sources if source not in {SOURCE, *self._resting})
         learnt = live.settings.get("templates") if live is not None and plan.reuse.passages else None
         self._templates = Templates(learnt, self._is_new)
 
@@ -172,6 +211,8 @@ class _Build:
                 if isinstance(item, Skip):
                     report.skip(item)
                     continue
+                if isinstance(item, Page | Known):
+                    self._check_before(item.source if isinstance(item, Page) else item.record.source)
                 if isinstance(item, Page):
                     report.fetched += 1
                     self._add_page(item, result)
@@ -180,6 +221,7 @@ class _Build:
                 else:
                     report.fail(item)
                 plan.progress.page()
+        self._check_before(None)
         for number, url, _ in self._earlier.documents():
             if number not in self._still_there:
                 report.gone.add(url)
@@ -195,7 +237,7 @@ class _Build:
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
         """Yield the items of all sources, with the results of pages that are read; resting sources come first."""
         plan = self._plan
-        resting = self._earlier.resting(plan.sources, plan.config.refresh or ())
+        resting = self._resting
         rested: set[str] = set()
         pushed = {url for url, _, is_there in self._pushed.listed() if is_there} if resting else ()
         for record in self._earlier.pages() if resting else ():
@@ -217,6 +259,27 @@ class _Build:
         ahead = read_ahead(items, self._is_new, self._report, plan.ocr)
         with closing(items), closing(ahead):
             yield from ahead
+
+    def _check_before(self, source: str | None) -> None:
+        """Compare the sources before one with the live generation, all of them before None. Raises _Shrunk."""
+        config, live = self._plan.config, self._earlier.manifest
+        while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
+            done = self._unchecked.popleft()
+            texts, self._texts = self._texts, {}
+            if live is None or config.allow_shrink or limits_differ(config, live, done):
+                continue
+            before, now = [], []
+            for number, url, signature in self._earlier.first_signatures(done):
+                before.append(signature)
+                if number in self._still_there:
+                    now.append(texts.pop(url, signature))
+            now += texts.values()
+            for old, new, what in (
+                (len(before), len(now), "documents"),
+                (len({*before}), len({*now}), "different texts"),
+            ):
+                if (old and not new) or (new < _LEAST_LEFT * old and old - new >= _LEAST_LOST):
+                    raise _Shrunk(done, f"{new:,} {what} and had {old:,}{self._report.troubles()}")
 
     def _is_new(self, page: Page) -> bool:
         """Return whether a page that was fetched has to be read."""
@@ -310,7 +373,9 @@ class _Build:
         if len(chunks) > MOST_CHUNKS:
             del chunks[MOST_CHUNKS:]
             self._skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document")
-        self._draft.add(document, chunks)
+        signature = self._draft.add(document, chunks)
+        if self._unchecked and self._unchecked[0] == document.source:
+            self._texts[document.url] = signature
         self._report.note(document.url, document.notes)
         return indexed_with(document.notes)
 

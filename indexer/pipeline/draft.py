@@ -70,6 +70,7 @@ class Plan:
     ocr: Ocr = NO_OCR
     cluster: "Cluster | None" = None  # embeds instead of this machine
     report: BuildReport = field(default_factory=BuildReport)
+    kept: Mapping[str, str] = field(default_factory=dict)  # sources that are taken over as they have shrunk, and why
 
 
 def complete(plan: Plan) -> Plan:
@@ -201,13 +202,17 @@ class Draft:
         for document_id, source in unchanged or ():
             self.carry(document_id, source)
 
-    def add(self, document: Document, chunks: Sequence[Chunk]) -> None:
-        """Add a document that was read; passages whose embedded text was there before keep their vectors."""
+    def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
+        """Add a document that was read; return the signature of its first passage.
+
+        Passages whose embedded text was there before keep their vectors.
+        """
         self.differ()
         with self._plan.report.timed("write"):
-            self._writer.add(document, chunks)
+            signature = self._writer.add(document, chunks)
             rows = [self._earlier.row_of(chunk.content_hash) for chunk in chunks]
         self._put(chunks, rows)
+        return signature
 
     def carry(self, document_id: int, source: str) -> None:
         """Add a document of the earlier generation as it was, except for the source that led to it."""

@@ -242,14 +242,18 @@ class BuildReport:
         self.seconds["total"] = time.perf_counter() - self._started
         return self
 
-    def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
-        """Return the message for a build in which no page gave any text."""
+    def troubles(self) -> str:
+        """Return the most frequent reasons for which pages were left out so far, in brackets; empty for none."""
         reasons = [group.reason for group in self.notes[:2]]
         reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]
-        found = "; ".join(reasons) or "no pages or files at all"
+        return f" ({'; '.join(reasons)})" if reasons else ""
+
+    def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
+        """Return the message for a build in which no page gave any text."""
+        observed = self.troubles()[2:-1] or "no pages or files at all"
         rest = "; the live index has not changed" if is_live else ""
-        return f"nothing to index in {', '.join(sources)}: {found}{rest}"
+        return f"nothing to index in {', '.join(sources)}: {observed}{rest}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""

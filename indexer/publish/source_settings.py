@@ -83,6 +83,12 @@ def are_kept(config: BuildConfig, live: Manifest) -> bool:
     return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == _own(live.settings))
 
 
+def limits_differ(config: BuildConfig, live: Manifest, source: str) -> bool:
+    """Return whether a source is read within other limits than in the live generation, as somebody has decided."""
+    before, now = config_of(live).crawl.of(source), config.crawl.of(source)
+    return before != replace(now, user_agent=before.user_agent)
+
+
 def own_of(manifest: Manifest, source: str) -> dict[str, str]:
     """Return a source's own settings as they are given on the command line."""
 

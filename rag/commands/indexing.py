@@ -43,6 +43,7 @@ class IndexRequest:
     configured: Sequence[ConfiguredSource] = ()  # in the configuration file
     add: bool = False  # to those of the live generation
     full: bool = False  # whether unchanged pages are asked for and cut again, the first time
+    allow_shrink: bool = False  # whether to believe a source that has lost most of its documents
     watch: bool = False  # whether to stay and read folders and files again that have changed
     limits: Mapping[str, Any] = field(default_factory=dict)  # settings by name, for the named sources or else for all
 
@@ -56,6 +57,7 @@ def index_sources(
     own = {one.source: one.own for one in sources}
     config = dataclasses.replace(
         config,
+        allow_shrink=request.allow_shrink,
         credentials=credentials_of(settings),
         crawl=dataclasses.replace(config.crawl, own=own),
         metadata={one.source: one.metadata for one in sources if one.metadata},

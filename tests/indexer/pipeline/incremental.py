@@ -62,10 +62,13 @@ class Work:
         full: bool = False,
         limits: CrawlLimits | None = None,
         credentials: Sequence[Credential] = (),
+        allow_shrink: bool = False,
         **chunk: int,
     ) -> BuildReport:
         limits = limits or CrawlLimits(allow_private=True, timeout=20.0)
-        config = BuildConfig(crawl=limits, chunk=ChunkConfig(**chunk), full=full, credentials=credentials)
+        config = BuildConfig(
+            crawl=limits, chunk=ChunkConfig(**chunk), full=full, credentials=credentials, allow_shrink=allow_shrink
+        )
         stream, before = io.StringIO(), self.embedder.encoded
         names = [str(source) for source in sources]
         report = build(names, self.index, self.embedder, config, progress=Progress(stream))
