@@ -44,7 +44,7 @@ DEFAULT = "default"  # the collection that is the index folder itself
 
 SCHEMA_VERSION = 3
 RESTRICTED_VERSION = 4  # as 3, with documents that not everybody may read
-ANALYSIS = 3  # how texts become terms; raise it whenever they would become others: the next build writes them again
+ANALYSIS = 4  # how texts become terms; raise it whenever they would become others: the next build writes them again
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.sqlite"
 VECTORS = "vectors.faiss"

@@ -12,7 +12,8 @@ from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation import manifest as manifests
 from indexer.generation.documents import DocumentWriter
-from indexer.generation.lexical.analysis import fold, found_words
+from indexer.generation.lexical.analysis import found_words
+from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Counts, FileRecord
 from indexer.generation.rows import ROW, TokenWriter

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexer.decoding import one_line
-from indexer.generation.lexical.analysis import fold
+from indexer.generation.lexical.letters import fold
 from rag.errors import InsightsError
 from rag.insights.store import DATABASE, MOST_CHARACTERS, first_id, open_to_read
 

@@ -128,7 +128,7 @@ class AlsoSearched(TypedDict):
 
     typed: str
     searched: list[str]
-    reason: Annotated[str, Meta(description="`correction` or `synonym`")]
+    reason: Annotated[str, Meta(description="`correction`, `synonym` or `compound`")]
 
 
 class Answer(msgspec.Struct, frozen=True):

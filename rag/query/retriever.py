@@ -22,7 +22,8 @@ from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
 from indexer.generation.joint import JointGeneration
 from indexer.generation.languages import SAMPLE, languages_of
-from indexer.generation.lexical.analysis import TERMS, fold, rules_for, spans, terms_in
+from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
+from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.rows import TermHits
@@ -130,6 +131,8 @@ class Retriever:
         only = self._in_force(request.only) if request.filter else None
         # tokenize
         terms = generation.read_query(request.query, self._synonyms, self.embedder.has_word, only)
+        if embedded is not None and terms.meaning != request.meaning:  # the index has told an option from an exclusion
+            embedded = None
         search = _Search(request, only, terms, *(embedded or ()))
         # embed, and search by words meanwhile where that takes longer than waking a thread
         depth = max(CANDIDATES, 2 * request.k, RERANKED if request.rerank else 0)

@@ -6,7 +6,6 @@ max_connections or --no-cache is a term, and so are its parts; a letter with a s
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, pairwise
@@ -14,7 +13,7 @@ from typing import TypeVar
 
 import tantivy
 
-from indexer.decoding import without_joiners
+from indexer.generation.lexical.letters import fold, fold_case
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -30,6 +29,7 @@ STEMMERS = {
 # (2003), nDCG@10 on XQuAD is no better.
 _HINDI_ENDING = re.compile("(?<=..)(?:िय[ाो]|[ाु][ओएआ])?[ािीुूेो]?[ँं]?$")
 _LISTED = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}  # of whose stop words Tantivy has a list
+COMPOUNDING = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})  # compounds are one word
 # Too common to tell one passage from another; they are indexed, and looked for where a query has nothing else.
 STOP_WORDS = frozenset(
     "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not "
@@ -56,17 +56,23 @@ _MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
     "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0dff\u200c\u200d\u3099\u309a"
 )
-# Of these, what readers leave out when they type: accents and points.
-_ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u064b-\u065f\u0670\u093c\u200c\u200d]+")
 _LETTERS = rf"[\w{_MARKS}{_SPACELESS}]+"
 _BARE_WORD = re.compile(_LETTERS)
 _BARE_ASCII_WORD = re.compile(r"\w+", re.ASCII)
 # Signs that are part of a name before it, where no other word or sign is before them: .NET, @property, $PATH, #include,
-# %s, \d, <a, -v; and names of which they are a part, whole: --no-cache, R&D, I/O; C++, C#, A*, 18+.
-_SIGN = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)|-(?=[A-Za-z](?![\w-])))"
-_OPTION = r"(?<![\w-])--[A-Za-z]\w*(?:-\w+)*"
+# %s, \d, <a; and names of which they are a part, whole: -v, --no-cache, R&D, I/O; C++, C#, A*, 18+.
+_SIGN = r"(?<![A-Za-z0-9_)\]}.@$#%\\<&-])(?:[.@$#%\\<]|\$\{)(?=[^\W\d]|_)"
+_OPTION = r"(?<![\w-])--?[A-Za-z]\w*(?:-\w+)*"
 _PAIR = r"(?<![\w/&.])[A-Za-z]{1,2}[&/][A-Za-z]{1,2}(?![\w/&+#*])"
 _END = r"(?:[+\uff0b]{2}(?!\+)|[+#*\u266f\uff03\uff0b](?![A-Za-z0-9_+#*=]))"
+# Numbers with thousands separators, a fraction or both; versions, dates and addresses have more dots.
+_THOUSANDS = (
+    r"(?!0)\d{1,3}(?:(?:,\d{2,3})*,\d{3}|(?:\.\d{3})+|(?:['\u2019\u066c]\d{3})+|(?:[ \u00a0\u2009\u202f]\d{3})+)"
+)
+_NUMBER = rf"(?<![\w.,])(?:{_THOUSANDS}(?:[.,\u066b]\d+)?|\d+[.,\u066b]\d+)(?![.,]?\d)"
+_IS_NUMBER = re.compile(rf"(?P<grouped>{_THOUSANDS})?(?P<digits>\d*)(?:[.,\u066b](?P<fraction>\d+))?")
+_LONGEST_UNIT = 4  # letters
+_WITH_UNIT = re.compile(rf"([0-9]+)([^\W\d_]{{1,{_LONGEST_UNIT}}})")
 # Operators, apart from words: ===, ->, ??
 _OPERATOR = r"(?<![^\s(\"'`\[])(?:[=!<>]==?|[-=]>|<=>|<<|>>|&&|\|\||\?\?|\?\.|:=|::|\*\*|//)(?![^\s)\"'`,.;:?\]])"
 # Pictures, arrows and mathematical signs. Joiners, variants and colours of skin, which follow them, do not count.
@@ -82,9 +88,11 @@ _END_SIGN = re.compile(_END)
 _SINGLE_PICTURE = re.compile(f"{_FLAG}|{_PICTURE}")
 _FIRST = r"(?=[^\s,;()\[\]{}\"'`])"  # begins what can be one: this and the next make the rest three times as fast
 _PLAIN = r"\w{3,}+(?![+#*])"
-_ASCII_WORD = re.compile(rf"{_FIRST}(?:{_PLAIN}|{_PAIR}|{_OPTION}|(?:{_SIGN})?\w+{_END}?|{_OPERATOR})", re.ASCII)
+_ASCII_WORD = re.compile(
+    rf"{_FIRST}(?:{_NUMBER}|{_PLAIN}|{_PAIR}|{_OPTION}|(?:{_SIGN})?\w+{_END}?|{_OPERATOR})", re.ASCII
+)
 _WORD = re.compile(
-    rf"{_FIRST}(?:{_PAIR}|{_OPTION}|[{_SPACELESS}]+(?=[A-Za-z]{{1,16}}[+#\uff03\uff0b])|"
+    rf"{_FIRST}(?:{_NUMBER}|{_PAIR}|{_OPTION}|[{_SPACELESS}]+(?=[A-Za-z]{{1,16}}[+#\uff03\uff0b])|"
     rf"(?:{_SIGN})?{_LETTERS}{_END}?|{_OPERATOR}|{_PICTURES})"
 )
 _FOREIGN_SIGN = re.compile(rf"[^\x00-\x7f\w{_MARKS}{_SPACELESS}]")
@@ -165,9 +173,26 @@ def has_sign(word: str) -> bool:
 
 
 def sign_name(word: str) -> str:
-    """Return the term of a match of `words` that has a sign, without what does not count in it."""
+    """Return the term of a match of `words` that has a sign: the value of a number, or the name as it is written."""
+    if value := _value(word):
+        return value[:_LONGEST_WORD]
     name = _UNCOUNTED.sub("", word).replace("\u266f", "#")
     return fold(name)[:_LONGEST_WORD]
+
+
+def _value(word: str) -> str:
+    """Return a number with ASCII digits, no thousands separators and a full stop before its fraction; else nothing."""
+    number = _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
+    if number is None:
+        return ""
+    integer = "".join(filter(str.isdecimal, fold(number["grouped"] or number["digits"])))
+    return f"{integer}.{fold(number['fraction'])}" if number["fraction"] else integer
+
+
+def is_grouped(word: str) -> bool:
+    """Return whether a word is a number with thousands separators that are not spaces: its groups say nothing alone."""
+    number = _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
+    return number is not None and bool(number["grouped"]) and not any(map(str.isspace, word))
 
 
 def words_within(word: str) -> list[str]:
@@ -197,6 +222,8 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
         if not is_english or piece.isascii():
             piece = _stem(piece, language)
         terms.append(piece if is_english else fold(piece))
+        if with_unit := _WITH_UNIT.fullmatch(terms[-1]):  # the same terms as with a space
+            terms += chain.from_iterable(map(TERMS[language].__getitem__, with_unit.groups()))
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
         terms.insert(0, "_".join(map(fold, pieces))[:_LONGEST_WORD])
     if _HUMPED.match(word):
@@ -251,19 +278,6 @@ def is_pair(term: str) -> bool:
 def is_spaceless(text: str) -> bool:
     """Return whether a text has a character of a script that puts no space between words."""
     return _SPACELESS_RUN.search(text) is not None
-
-
-def fold(text: str) -> str:
-    """Fold what readers do not tell apart: case, accents, points, compatibility forms."""
-    if text.isascii():
-        return text.lower()
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text.casefold().replace("ı", "i")))
-    return unicodedata.normalize("NFC", bare.casefold())
-
-
-def fold_case(text: str) -> str:
-    """Fold case and compatibility forms; accents stay."""
-    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", without_joiners(text).casefold())
 
 
 # Function words that are not in `STOP_WORDS`, but say that a query is English where other languages do.
@@ -325,6 +339,17 @@ def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[s
     ]
 
 
+def quantities(words: Sequence[str]) -> list[list[str]]:
+    """Return the numbers of a query, each with the unit behind it, which count side by side: 10 MB, 10MB, 2.4 GHz."""
+    glued = [list(match.groups()) for word in words if (match := _WITH_UNIT.fullmatch(fold(word)))]
+    apart = [
+        [first, second]
+        for first, second in pairwise(words)
+        if first[0].isdecimal() and second.isalpha() and len(second) <= _LONGEST_UNIT
+    ]
+    return glued + apart
+
+
 Span = tuple[int, int]  # characters [start, end)
 _MOST_SOUGHT = 64  # marked words: of more, every word of a text is looked at
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
@@ -381,8 +406,8 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str)
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> list[bytes]:
     """Return strings of which each marked word in an ASCII text contains at least one; none where there are no such."""
-    if len(marked) > _MOST_SOUGHT or any(map(has_sign, marked)):
-        return []
+    if len(marked) > _MOST_SOUGHT or any(has_sign(term) or (term.isdecimal() and len(term) > 3) for term in marked):
+        return []  # names with signs, and numbers that may have thousands separators
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
     beginnings = sorted(
         _BEGINNINGS.get(term) or (term[:-1] if term.endswith(_CHANGED) and len(term) > 1 else term)

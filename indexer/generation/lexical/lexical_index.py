@@ -24,8 +24,18 @@ from tantivy import Occur, Query
 
 from indexer.errors import IndexUnwritable
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm, parts_of
-from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Key, Value, all_rules
-from indexer.generation.lexical.lexical_query import Clause, LexicalQuery, Lookups, Rules, Synonyms, Terms, read_query
+from indexer.generation.lexical.analysis import COMPOUNDING, ENGLISH, TERMS, Cache, Key, Value, all_rules
+from indexer.generation.lexical.letters import fold
+from indexer.generation.lexical.lexical_query import (
+    Clause,
+    LexicalQuery,
+    Lookups,
+    Rules,
+    Synonyms,
+    Terms,
+    read_query,
+    readings_of,
+)
 from indexer.generation.lexical.lexical_writer import META, day_number
 from indexer.generation.lexical.vocabulary import Headings, Vocabulary, likeliest
 from indexer.generation.manifest import corrupt, guarded
@@ -67,6 +77,7 @@ class LexicalReader:
         self.headings, vocabulary = Headings(folder), Vocabulary(folder)
         self.corrections_among = guarded(folder, vocabulary.corrections)
         self._corrections_of = Cache(_CORRECTED, self.corrections_among)
+        self.compounds = guarded(folder, vocabulary.compounds)
         self._bounds: dict[Bounds, RowSet] = {}
         self._terms_among = Cache[Filter, dict[str, bool]](_FILTERS, lambda only: {})
 
@@ -116,7 +127,20 @@ class LexicalReader:
         def is_known_word(word: str) -> bool:
             return any(is_known(term) for language in self._languages for term in TERMS[language][word])
 
-        lookups = Lookups(is_known, is_word or (lambda word: False), corrections)
+        def compounds(word: str) -> list[str]:
+            stems = sorted({fold(term) for language in self._languages for term in TERMS[language][word]}, key=len)
+            with_any = not COMPOUNDING.isdisjoint(self._languages)
+            for stem in (fold(word), *stems):
+                if compounds := [each.word for each in self.compounds(stem, with_any=with_any)]:
+                    return list(filter(is_known_word, compounds))
+            return []
+
+        def has_phrase(words: Sequence[str]) -> bool:
+            readings = readings_of(words, self._languages)
+            phrases = _either(map(self._phrase, readings))
+            return self._has([(Occur.Must, phrases), *(self._tests(only) if only else ())])
+
+        lookups = Lookups(is_known, is_word or (lambda word: False), corrections, compounds, has_phrase)
         return read_query(query, self.passages, lookups, synonyms)
 
     def is_known(self, only: Filter | None, term: str) -> bool:
@@ -302,6 +326,7 @@ class JointReader(LexicalReader):
         self._rows_at = lambda at: [row + first[each.segment_ord] for row, each in zip(rows_at(at), at, strict=True)]
         self.corrections_among = partial(likeliest, [each.corrections_among for each in readers])
         self._corrections_of = Cache(_CORRECTED, self.corrections_among)
+        self.compounds = partial(likeliest, [each.compounds for each in readers])
 
     def _is_allowed(self, only: Filter, term: str) -> bool:
         parts = parts_of(only, len(self._readers))

@@ -6,7 +6,7 @@ A query is text, never a language: reading it never fails.
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -14,7 +14,9 @@ from msgspec import Struct
 
 from indexer.decoding import visible, without_joiners
 from indexer.generation.lexical import analysis
-from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, fold, has_sign, sign_name, words
+from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, has_sign, sign_name, words
+from indexer.generation.lexical.letters import fold
+from indexer.generation.lexical.pasted import SHORTEST_PASTED, telling_lines
 
 _MOST_PARTS = 8  # of each kind
 _QUOTES = '"“”„«»'
@@ -28,6 +30,7 @@ _CODE = re.compile(
     r"[{}=;<>|\\$`]|\w\(|::|(?<!\S)--\w|(?<!\S)-\w{1,2}(?!\S)|(?<!\S)-\w++(?<=[A-Za-z]\d)(?!\S)|"
     r"(?<!\S)[()\[\].*/+~^%#@]+(?!\S)"
 )
+_DIGIT = re.compile(r"\d")
 _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
@@ -40,16 +43,24 @@ class ParsedQuery(NamedTuple):
     meaning: str  # the query without its syntax, for the search by meaning
 
 
-def parse_query(text: str) -> ParsedQuery:
-    """Take a query apart; it never fails, and one that would only exclude is words."""
+def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> ParsedQuery:
+    """Parse a query, which never fails; a query that would exclude everything is words.
+
+    Args:
+        text: the text as it was typed or pasted; only the telling lines of a traceback or log are read.
+        is_option: returns whether a word behind a dash is an option of a command. Where one is, all of them are.
+    """
     is_plain = text.isascii() and text.isprintable()  # as most are
-    text = text if is_plain else visible(text)
+    typed = text if is_plain else visible(text)
+    text = telling_lines(typed) if len(typed) >= SHORTEST_PASTED else typed
     plain = ParsedQuery(text, (), (), text if is_plain else without_joiners(text))
-    if not _SYNTAX.search(text):  # as most have none
+    if text is not typed or not _SYNTAX.search(text):  # pasted, or without syntax as most are
         return plain
+    options = [word for word in _EXCLUDED.findall(text) if word[0] not in _QUOTES]
+    has_options = is_option is not None and any(map(is_option, options))
 
     def take(into: list[str], match: re.Match[str]) -> str:
-        if len(into) == _MOST_PARTS:
+        if len(into) == _MOST_PARTS or (has_options and match[1] in options):
             return match[0]
         into.append(match[1].strip(_QUOTES))
         return " "
@@ -69,6 +80,7 @@ Rules = Mapping[str, frozenset[str]]  # of terms that some languages give: those
 LONGEST_SYNONYM = 8  # words
 _LONGEST_PHRASE = 32  # words
 _MOST_CORRECTED = 4  # words of a query
+_SHORTEST_HALF, _LONGEST_SPLIT = 3, 32  # letters of a half of a compound, and of a compound that is split
 _MOST_LOOKED_UP = 128  # of them: what is longer is pasted text
 
 Languages = tuple[str, ...]
@@ -93,7 +105,7 @@ class AlsoSearched(NamedTuple):
 
     typed: str
     searched: tuple[str, ...]
-    reason: str  # correction or synonym
+    reason: str  # correction, synonym or compound
 
 
 class Lookups(NamedTuple):
@@ -102,6 +114,8 @@ class Lookups(NamedTuple):
     is_known: Callable[[str], int]  # 0 where no passage has a term
     is_word: Callable[[str], bool]  # whether a word that none has is one all the same
     corrections: Callable[[str], Sequence[str]]  # of a word that none has, the likeliest first
+    compounds: Callable[[str], Sequence[str]]  # words with a word that none has at their beginning or end
+    has_phrase: Callable[[Sequence[str]], bool]  # whether a passage has words side by side
 
 
 class LexicalQuery(Struct, frozen=True):
@@ -142,7 +156,8 @@ def read_query(
     `passages` says how many passages of the index are in each language, at least one. Without `lookups`, nothing is
     corrected.
     """
-    languages, parsed = analysis.all_rules(passages), parse_query(text)
+    languages = analysis.all_rules(passages)
+    parsed = parse_query(text, partial(_is_option, lookups, languages) if lookups else None)
     forms_of, readings = _FORMS[languages], partial(readings_of, languages=languages)
     required = _clauses(parsed.required, languages)
     expanded = _expand(analysis.found_words(parsed.words), synonyms)
@@ -151,21 +166,34 @@ def read_query(
     corrector = _Corrector(lookups, languages) if lookups else None
     loose: dict[Terms, None] = {}
     searched = list(telling)
+    compounds: list[Sequence[str]] = []
     for word, may_be_mistaken in telling.items():
         forms = forms_of[word]
         if others := expanded.alternatives.get(word):
             forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, others))))),)
             searched += others
-        elif corrector is not None and may_be_mistaken and (others := corrector[word]):
-            also.append(AlsoSearched(word, others, "correction"))
-            forms = (tuple(dict.fromkeys(chain(*chain(*map(forms_of.__getitem__, others))))),)
-            searched += others
+        elif corrector is not None and may_be_mistaken and (substitute := corrector[word]) is not None:
+            also.append(AlsoSearched(word, substitute.texts, substitute.reason))
+            searched += substitute.words
+            each = [tuple(dict.fromkeys(chain(*forms_of[other]))) for other in substitute.words]
+            forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
+            compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(telling) > 1 and not word.isalnum() and has_sign(word):
             # a sign, or a name that is searched for without its sign too, says little where the index lacks it
             says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
         loose |= dict.fromkeys(forms)
+    if lookups is not None and len(expanded.words) > 1 and not analysis.is_spaceless(parsed.words):
+        for first, second in _joined_neighbours(expanded.words, telling, lookups, languages):
+            joined = (first + second).lower()
+            if joined not in searched:
+                also.append(AlsoSearched(f"{first} {second}", (joined,), "compound"))
+                compounds.append((joined,))
+    expanded.phrases.extend(map(" ".join, compounds))
+    pairs += _names(parsed.words)
+    if _DIGIT.search(parsed.words):
+        pairs += analysis.quantities(expanded.words)
     phrases = tuple(filter(None, map(readings, map(analysis.found_words, expanded.phrases))))
     asked = tuple(loose)
     if required:
@@ -183,7 +211,7 @@ def read_query(
             if not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
-        pairs=tuple(dict.fromkeys(map(readings, [*pairs, *_names(parsed.words)]))),
+        pairs=tuple(dict.fromkeys(map(readings, pairs))),
         asked=asked,
         marked=wanted.union(*chain(*phrases)),
         rules=_rules_of(searched, languages),
@@ -191,6 +219,14 @@ def read_query(
         meaning=parsed.meaning,
         did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector is not None else None,
     )
+
+
+def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
+    """Return whether passages have a word with a dash before it, or do not have it at all."""
+    if lookups.is_known(sign_name(f"-{word}")):
+        return True
+    forms = chain(*map(_FORMS[languages].__getitem__, analysis.found_words(word)))
+    return not any(map(lookups.is_known, chain(*forms)))
 
 
 def _names(text: str) -> list[list[str]]:
@@ -201,6 +237,22 @@ def _names(text: str) -> list[list[str]]:
     names = [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
     return [analysis.found_words(name)[:_LONGEST_PHRASE] for name in alone]
+
+
+def _joined_neighbours(
+    typed: Sequence[str], telling: Mapping[str, bool], lookups: Lookups, languages: Languages
+) -> list[tuple[str, str]]:
+    """Return the neighbours of a query that passages have as one word: web hook, log in."""
+    neighbours = []
+    for pair in islice(pairwise(typed), _MOST_LOOKED_UP):
+        first, second = pair
+        joined = (first + second).lower()  # no capitals, or it would be a name of several words
+        if joined.isalpha() and len(first) > 1 < len(second) and (first in telling or second in telling):
+            for language in languages:
+                if any(map(lookups.is_known, TERMS[language][joined])):
+                    neighbours.append(pair)
+                    break
+    return neighbours
 
 
 class _Expanded(NamedTuple):
@@ -248,10 +300,23 @@ def folded_words(text: str) -> tuple[str, ...]:
     return tuple(map(fold, analysis.found_words(text)))
 
 
-class _Corrector(dict[str, tuple[str, ...]]):
-    """What each word of one query may have been meant to be, the likeliest first; nothing for one that is known.
+class _Substitute(NamedTuple):
+    """Words to search for instead of a word that no passage has."""
 
-    Each word is looked up once, and a few of them are corrected at most.
+    words: tuple[str, ...]  # the likeliest first
+    reason: str
+    is_split: bool = False  # all of the words, side by side, instead of any
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Return the words as they are reported."""
+        return (" ".join(self.words),) if self.is_split else self.words
+
+
+class _Corrector(dict[str, _Substitute | None]):
+    """Substitutes for the words of one query; None for a word that passages have.
+
+    Each word is looked up once, and a few of them are replaced at most.
     """
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
@@ -259,15 +324,42 @@ class _Corrector(dict[str, tuple[str, ...]]):
         self._languages = languages
         self._corrected = 0
 
-    def __missing__(self, word: str) -> tuple[str, ...]:
-        found: tuple[str, ...] = ()
+    def __missing__(self, word: str) -> _Substitute | None:
+        substitute = None
         if self._corrected < _MOST_CORRECTED and len(self) < _MOST_LOOKED_UP:
             terms = chain(*_FORMS[self._languages][word])
-            if not any(map(self._lookups.is_known, terms)) and not self._lookups.is_word(word):
-                found = tuple(self._lookups.corrections(word))
-        self[word] = found
-        self._corrected += bool(found)
-        return found
+            if not any(map(self._lookups.is_known, terms)):
+                substitute = self._substitute(word)
+        self[word] = substitute
+        self._corrected += substitute is not None
+        return substitute
+
+    def _is_known(self, word: str) -> bool:
+        return any(map(self._lookups.is_known, chain(*_FORMS[self._languages][word])))
+
+    def _substitute(self, word: str) -> _Substitute | None:
+        """Return two words that stand side by side, compounds, words with few edits or two words anywhere: the first.
+
+        A name with capitals within is none of these, and a word of the model's vocabulary is no mistake.
+        """
+        if not word.isalpha() or not word[1:].islower() or analysis.is_spaceless(word):
+            return None
+        splits = self._splits(word)
+        for halves in splits:
+            if self._lookups.has_phrase(halves):
+                return _Substitute(halves, "compound", is_split=True)
+        if compounds := self._lookups.compounds(word):
+            return _Substitute(tuple(compounds), "compound")
+        if not self._lookups.is_word(word) and (corrections := self._lookups.corrections(word)):
+            return _Substitute(tuple(corrections), "correction")
+        return next((_Substitute(halves, "compound", is_split=True) for halves in splits), None)
+
+    def _splits(self, word: str) -> list[tuple[str, str]]:
+        """Return the ways to split a word into two that passages have, those with the longest shorter half first."""
+        places = range(_SHORTEST_HALF, len(word) - _SHORTEST_HALF + 1) if len(word) <= _LONGEST_SPLIT else ()
+        halves = [(word[:place], word[place:]) for place in places]
+        pairs = [each for each in halves if all(map(self._is_known, each))]
+        return sorted(pairs, key=lambda each: -min(map(len, each)))
 
     def proposal(self, text: str, parsed: ParsedQuery, kept: set[str]) -> str | None:
         """Return a query with the likeliest correction in place of each word that has one; None where none has.
@@ -277,14 +369,19 @@ class _Corrector(dict[str, tuple[str, ...]]):
         """
         kept = kept.union(*map(analysis.found_words, parsed.excluded))
 
-        def correct(found: re.Match[str]) -> str:
-            word = found[0]
-            if word in kept or not self[word]:
-                return word
-            return self[word][0].capitalize() if word[:1].isupper() else self[word][0]
+        typed = [word for word in analysis.found_words(text) if word not in kept]
+        substitutes = dict(zip(typed, map(self.__getitem__, typed), strict=True))
+        corrections = {
+            word: each.words[0] for word, each in substitutes.items() if each and each.reason == "correction"
+        }
+        if not corrections:
+            return None
 
-        are_mistaken = [word not in kept and bool(self[word]) for word in analysis.found_words(text)]
-        return words(text).sub(correct, text) if any(are_mistaken) else None
+        def correct(match: re.Match[str]) -> str:
+            correction = corrections.get(match[0], match[0])
+            return correction.capitalize() if match[0][:1].isupper() and match[0] in corrections else correction
+
+        return words(text).sub(correct, text)
 
 
 def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
@@ -317,15 +414,16 @@ def _rules_of(found: Iterable[str], languages: Languages) -> Rules:
 
 def _telling(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
-) -> tuple[dict[str, bool], list[tuple[str, str]]]:
+) -> tuple[dict[str, bool], list[Sequence[str]]]:
     """Return the words that are no stop words, or all, and whether each may be corrected; and pairs that tell, too."""
     # of names with signs, which count as well, and are as they are
-    parts = [part for word in filter(has_sign, typed) for part in analysis.words_within(word)]
-    telling = analysis.are_telling([*typed, *parts], passages, text)
+    names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
+    name_words = [inner for name in names for inner in analysis.words_within(name)]
+    telling = analysis.are_telling([*typed, *name_words], passages, text)
     all_count = or_stop_words and not any(telling)
-    found = dict(zip([*typed, *parts], telling, strict=True))
-    chosen = {word: word not in parts for word, counts in found.items() if counts or all_count}
-    return chosen, analysis.telling_pairs(typed, telling[: len(typed)])
+    found = dict(zip([*typed, *name_words], telling, strict=True))
+    chosen = {word: word not in name_words for word, counts in found.items() if counts or all_count}
+    return chosen, list(analysis.telling_pairs(typed, telling[: len(typed)]))
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:

@@ -24,7 +24,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from indexer.generation.lexical.analysis import bare_words, fold, fold_case, has_sign, is_spaceless, words_within
+from indexer.generation.lexical.analysis import bare_words, has_sign, is_spaceless, words_within
+from indexer.generation.lexical.letters import fold, fold_case
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet, read_arrays
 from indexer.records import SEPARATOR
@@ -33,12 +34,14 @@ WORDS: dict[str, npt.DTypeLike] = {
     "word-lengths.npy": np.uint8, "word-counts.npy": np.uint32, "word-folded.npy": np.uint16,
     "word-written.npy": np.uint16,
 }  # fmt: skip
-_SHORTEST, _LONGEST = 3, 24  # letters of a word; names and numbers are not corrected
+_SHORTEST, _LONGEST = 3, 40  # letters of a word; names and numbers are not corrected
 _ONE_EDIT, _TWO_EDITS = 4, 8  # letters from which so many may be wrong
 _MOST_WORDS = 1 << 19  # the most frequent ones
 _FREQUENT = 1 << 16  # of these, those in which two edits are looked for
 _MOST_COUNTED = 1 << 21  # spellings counted at a time while a generation is written
 _MOST_CORRECTIONS = 3  # of a word
+_SHORTEST_STEM, _LONGEST_ENDING = 4, 3  # letters of a word looked for in compounds, and behind it
+_MOST_COMPOUNDS = 8
 _MANY = 10_000  # words from which a rare correction must begin as the word does
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
@@ -136,6 +139,44 @@ class Vocabulary:
                 return sorted(found, key=_likelihood)[:_MOST_CORRECTIONS]
         return []
 
+    def compounds(self, stem: str, *, with_any: bool) -> list[Correction]:
+        """Return up to eight words that begin or end with another, in most passages first.
+
+        Behind a stem at the end of a word, an ending of at most three letters may follow.
+
+        Args:
+            stem: the word, folded and stemmed; one of fewer than four letters is within too many others.
+            with_any: whether the rest may be any letters, as in languages that write compounds as one word; else it
+                must be a word itself.
+        """
+        if len(stem) < _SHORTEST_STEM or not _is_word(stem):
+            return []
+        letters = _letters(stem)
+        mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))
+        first = int(np.searchsorted(self._lengths, len(stem) + _SHORTEST))
+        longer = np.flatnonzero((self._masks[first:] & mask) == mask) + first
+        compounds = dict[str, Correction]()
+        for ending in range(-1, _LONGEST_ENDING + 1):  # -1: the stem begins the word
+            starts = self._starts[longer].astype(np.int64)
+            lengths = self._lengths[longer].astype(np.int64)
+            offsets = np.zeros_like(starts) if ending < 0 else lengths - len(stem) - ending
+            has_room = offsets >= (_SHORTEST if ending >= 0 else 0)
+            numbers, places = longer[has_room], (starts + offsets)[has_room]
+            for letter in letters.tolist():
+                is_same = self._folded[places] == letter
+                numbers, places = numbers[is_same], places[is_same] + 1
+            for number in numbers.tolist():
+                start, end = int(self._starts[number]), int(self._starts[number + 1])
+                word = self._folded[start:end].tobytes().decode("utf-16-le", "replace")
+                rest = word[len(stem) :] if ending < 0 else word[: len(word) - len(stem) - ending]
+                if with_any or self._has(rest):
+                    written = self._written[start:end].tobytes().decode("utf-16-le", "replace")
+                    compounds[word] = Correction(written, 0, int(self._counts[number]))
+        return sorted(compounds.values(), key=_likelihood)[:_MOST_COMPOUNDS]
+
+    def _has(self, word: str) -> bool:
+        return len(word) >= _SHORTEST and any(each.edits == 0 for each in self._within(word, 0))
+
     def _within(self, word: str, most: int) -> Iterator[Correction]:
         """Yield the words that differ from a word in at most so many edits."""
         letters = _letters(word)
@@ -155,13 +196,14 @@ class Vocabulary:
             yield Correction(text, int(edits[near]), int(self._counts[places[near]]))
 
 
-def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], word: str, *is_allowed: Any) -> list[Correction]:
-    """Return the likeliest of what several `Vocabulary.corrections` return, as one of them all would."""
+def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: Any, **options: Any) -> list[Correction]:
+    """Merge the results of one method of several `Vocabulary`: the same as a vocabulary of all passages returns."""
+    returned = [look_up(*call, **options) for look_up in vocabularies]
     passages = Counter[tuple[int, str]]()
-    for each in chain(*(corrections(word, *is_allowed) for corrections in vocabularies)):
+    for each in chain(*returned):
         passages[each.edits, each.word] += each.passages
-    found = (Correction(word, edits, count) for (edits, word), count in passages.items())
-    return sorted(found, key=_likelihood)[:_MOST_CORRECTIONS]
+    merged = (Correction(word, edits, count) for (edits, word), count in passages.items())
+    return sorted(merged, key=_likelihood)[: max(map(len, returned), default=0)]
 
 
 def _is_word(folded: str) -> bool:

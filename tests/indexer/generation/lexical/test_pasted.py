@@ -1,0 +1,66 @@
+"""Pasted tracebacks and logs, of which the telling lines are read."""
+
+import pytest
+
+from indexer.generation.lexical.lexical_query import parse_query, read_query
+from indexer.generation.lexical.pasted import telling_lines
+from tests.linear import check_linear, repeated
+
+PYTHON = (
+    "Traceback (most recent call last):\n"
+    + "".join(f'  File "/srv/app/{n}.py", line {n}, in run\n    return call(context, payload)\n' for n in range(9))
+    + "KeyError: 'harbour'\n"
+)
+JAVA = (
+    'Exception in thread "main" org.example.StartException: cannot start\n'
+    + "".join(f"\tat org.example.Main.run{n}(Main.java:{n})\n" for n in range(20))
+    + "Caused by: java.net.UnknownHostException: smtp.example.org\n"
+    + "".join(f"\tat java.net.Address.lookup{n}(Address.java:{n})\n" for n in range(9))
+    + "\t... 12 more\n"
+)
+LOG = "".join(f"2026-03-01 12:00:{n} INFO worker {n} waits for a job of the queue\n" for n in range(10, 30))
+
+
+@pytest.mark.parametrize(
+    ("pasted", "first"),
+    [
+        (PYTHON, "KeyError: 'harbour'"),
+        (PYTHON.replace("\n", ""), "KeyError: 'harbour'"),
+        (JAVA, "Caused by: java.net.UnknownHostException: smtp.example.org"),
+        (JAVA.replace("\n", " "), "Caused by: java.net.UnknownHostException: smtp.example.org"),
+        (f"{LOG}2026-03-01 12:00:31 ERROR disk quota exceeded\n{LOG}", "2026-03-01 12:00:31 ERROR disk quota exceeded"),
+    ],
+)
+def test_the_error_is_read_first(pasted: str, first: str) -> None:
+    telling = telling_lines(pasted)
+    assert telling.partition("\n")[0] == first
+    assert "context" not in telling
+    assert len(telling) < len(pasted) / 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "KeyError: 'harbour'",
+        "how do I mend an error",
+        LOG,
+        "I rebuild the index each night.\nSometimes there is an error that I do not understand.\n\n"
+        "- I tried to restart\n- I tried again\n\nThe machine has eight cores, and the folder is on a network drive, "
+        "which may matter. What "
+        "could I do about it, and where would I look first of all?",
+    ],
+)
+def test_other_texts_are_read_whole(text: str) -> None:
+    assert telling_lines(text) == text
+
+
+def test_quotes_and_dashes_of_a_traceback_are_no_syntax() -> None:
+    query = read_query(JAVA)
+    assert query.required == ()
+    assert query.excluded == ()
+    assert parse_query(JAVA).meaning == telling_lines(JAVA)
+
+
+def test_long_texts_take_linear_time() -> None:
+    for piece in ("  at a.b(", "\t", " x", "Error: ", "aError", "a.Error.", "#1 "):
+        check_linear(telling_lines, repeated(piece), 1 << 17)
