@@ -1,7 +1,7 @@
 """HTML to a tree of plain objects, however deep: that of libxml2 ends at a depth of 2,048, its events do not."""
 
 import weakref
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from types import SimpleNamespace
 
@@ -120,6 +120,22 @@ class HtmlTree:
         return (refresh_in(next(metas, "")) or (1, ""))[0] == 0
 
 
+def _show_shadow_roots(elements: Sequence[Element]) -> None:
+    """Put what is in declarative shadow roots in the place of their hosts' children, and these into its slots."""
+    for root in reversed(elements):  # the innermost first
+        host = root.parent
+        if root.name != "template" or "shadowrootmode" not in root.attributes or host is None:
+            continue
+        light = [node for node in host.children if node is not root]
+        for slot in root.elements():
+            if slot.name == "slot":
+                name = slot.get("name")
+                nodes = [node for node in light if name == (node.get("slot") if isinstance(node, Element) else "")]
+                is_filled = any(isinstance(node, Element) or not node.isspace() for node in nodes)
+                slot.name, slot.children = "span", nodes if is_filled else slot.children
+        root.name, root.attributes, host.children = "div", {}, [root]
+
+
 def parse_html(markup: str) -> HtmlTree:
     """Parse HTML as it comes, broken or not; text without any markup is a page too.
 
@@ -164,6 +180,8 @@ def parse_html(markup: str) -> HtmlTree:
     parser = etree.HTMLParser(target=target, huge_tree=True, no_network=True, encoding="utf-8")
     try:
         etree.fromstring(markup.encode("utf-8", "replace"), parser)
+        if "shadowrootmode" in markup:
+            _show_shadow_roots(elements)
         return tree
     finally:  # the parser and its target, which live until the garbage collector comes, keep nothing of the page
         tree, elements, within = HtmlTree(), [], []

@@ -11,7 +11,8 @@ from indexer.decoding import decode, fold
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, parse_html
-from indexer.read.html.noise import DEEP, drop_trail, is_noise, unfold
+from indexer.read.html.noise import DEEP, drop_trail, is_noise
+from indexer.read.html.panels import unfold
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction

@@ -1,18 +1,11 @@
-"""Which elements of a page are not its text, and what it shows after a click, made plain before it is read.
-
-That are tabs, accordions, carousels, and their titles. A panel is known by the control that names it, by the title
-before it, or by the siblings that are like it; menus, dialogs, tooltips and messages are none. All looks into an
-element end after a few hundred nodes.
-"""
+"""Tell which elements of a page are not its text. All looks into an element end after a few hundred nodes."""
 
 import re
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
-from indexer import notes
 from indexer.decoding import fold
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 
@@ -51,6 +44,8 @@ _ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 _IN_LINES = frozenset(
     "a abbr b bdi cite code dfn em i kbd mark q ruby s small span strong sub sup time u var wbr".split()
 )
+_NAMING_LINES = _TITLES | {"td", "th"}
+_FLOW_LINES = frozenset({"p", "li", "dd"})
 _BUTTON = 30  # characters of a button
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -105,8 +100,11 @@ def is_noise(tag: Element) -> bool:
         return bool(controls or tag.get("for")) and all("disabled" not in node.attributes for node in controls)
     # a summary that opens and closes a part of the page, which is open already, and says only that
     is_open = tag.parent is not None and "open" in tag.parent.attributes
-    is_brief = len((tag.short_text(_BUTTON) or "").split()) in (1, 2, 3)
-    return is_open and is_brief and not holds(tag, HEADINGS | _CODE | {"div", "p", "a"})
+    return is_open and _is_brief(tag) and not holds(tag, HEADINGS | _CODE | {"div", "p", "a"})
+
+
+def _is_brief(tag: Element) -> bool:
+    return len((tag.short_text(_BUTTON) or "").split()) in (1, 2, 3)
 
 
 def _is_contents(tag: Element) -> bool:
@@ -162,7 +160,7 @@ def texts(
 def is_permalink(link: Element) -> bool:
     """Return whether a link into the page has no words, and so leads to where it stands."""
     sign = link.short_text(_BUTTON)
-    if sign is None or _WORD.search(sign):
+    if sign is None or _WORD.search(sign) or sign.lstrip()[:1] == "(":  # an operator
         return False
     return sign.strip() in _PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
 
@@ -173,9 +171,23 @@ def _is_control(link: Element) -> bool:
     if "href" not in attributes:
         return "onclick" in attributes and not _is_in_sentence(link)
     href = attributes["href"]
-    if href.startswith("javascript:") or (href == "#" and "onclick" in attributes):
+    if href.startswith("javascript:"):
+        return not (_is_in_sentence(link) or _is_alone(link))
+    if href == "#" and "onclick" in attributes:
         return not _is_in_sentence(link)
     return is_permalink(link)
+
+
+def _is_alone(link: Element) -> bool:
+    """Return whether a link is all that a line says, and the line says more than a button, or names something."""
+    line = link
+    for parent in link.parents(3):
+        if any(node is not line and not (isinstance(node, str) and node.isspace()) for node in parent.children):
+            return False
+        line = parent
+        if line.name not in _IN_LINES:
+            break
+    return line.name in _NAMING_LINES or (line.name in _FLOW_LINES and len(_WORD.findall(link.text())) > 3)
 
 
 def _is_in_sentence(link: Element) -> bool:
@@ -196,7 +208,8 @@ def text_within(tag: Element) -> list[Element | str]:
     """Return the children of one of `AROUND`, without the short links and badges beside a heading or code."""
     children = tag.children
     if tag.name in _TITLES:
-        return [node for node in children if isinstance(node, str) or not _is_beside(node)]
+        words = [place for place, node in enumerate(children) if not _is_beside(node)] or [0]
+        return children[words[0] : words[-1] + 1]
     if len(children) > 12:
         return children
     names = {node.name for node in children if isinstance(node, Element)}
@@ -210,8 +223,10 @@ def text_within(tag: Element) -> list[Element | str]:
     return [node for node in children if isinstance(node, str) or not _is_badge(node)]
 
 
-def _is_beside(tag: Element) -> bool:
-    """Return whether an element of a title is a link in brackets beside its words, such as "[edit]"."""
+def _is_beside(tag: Element | str) -> bool:
+    """Return whether a node at an end of a title is a link in brackets, such as "[edit]", or white space."""
+    if isinstance(tag, str):
+        return tag.isspace()
     text = (tag.short_text(_BUTTON) or "").strip()
     return text[:1] == "[" and text[-1:] == "]" and text[1:-1].isalpha() and len(text) > 4 and _has_link(tag)
 
@@ -241,49 +256,105 @@ def is_folded(tag: Element) -> bool:
     return "style" in attributes and _FOLDED_STYLE.search(attributes["style"]) is not None
 
 
-_TITLED = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
-_BEFORE_PANELS = HEADINGS | {"dt", "button", "summary", "input"}
-_PANELS = frozenset(
-    "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
-)
-_NAMING = frozenset("button a label li summary input option".split())  # elements that may open what they name
-_CONTROLS = frozenset({"a", "button", "label"})  # elements that may be controls without saying so
-_NO_IDS = frozenset({"", "true", "false"})
-_MARKS = frozenset(
-    "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
-)
-_ROLES_AROUND = frozenset({"tab", "tablist", "button", "switch"})  # of elements that may hold more than a control
-_EXPANDING = frozenset({"aria-expanded", "aria-controls"})
-_TOGGLES = ("data-toggle", "data-bs-toggle")
-_POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})  # what such a toggle opens, but no text
-_POPUP = re.compile(
+POPUP = re.compile(
     r"(?:^|[\s_-])(?:modal|dialog|popup|popover|tooltip|dropdown-menu|submenu|lightbox|overlay|offcanvas|toast|cookies?|"
     r"consent|spinner|loader|loading|error|success|invalid)(?:[\s_-]|$)",
     re.IGNORECASE,
 )
-_FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
-_ROLES_OF_FURNITURE = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
-_PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
-_QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
 _TITLE_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
-_TITLE = 200  # characters of what stands before a panel
+_TITLE = 200  # characters of what stands at an end of a page, apart from its text
+_RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())  # of links
+_LINKS_AT_ENDS = 12  # looked at, to see whether the same lead elsewhere at both ends of a page
+_NO_BARS = _TITLES | {"body", "code", "pre", "form"}
+_IN_FOOTERS = frozenset({"address", "small", "font"})  # elements that may be a footer without saying so
 
 
-def unfold(tree: HtmlTree) -> None:
-    """Show the panels of a page, and make their titles text."""
-    elements = [tag for tag in tree.elements if tag.depth < DEEP]
-    marked = [tag for tag in elements if tag.name in _CONTROLS or not _MARKS.isdisjoint(tag.attributes)]
-    hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    if hidden:
-        _show_panels(tree, hidden)
-    controls = [element for element in marked if _is_opener(element)]
-    for element in controls:  # a heading is no control, nor is what holds headings or panels
-        inside = element.elements(LOOKED_AT) if element.get("role") in _ROLES_AROUND else ()
-        is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
-        if is_around or element.name in _TITLED:
-            element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
-    if controls:
-        _read_titles(controls, {tag.anchor: tag for tag in reversed(elements) if "id" in tag.attributes})
+def drop_furniture(tree: HtmlTree) -> None:
+    """Empty what is furniture by its place or its neighbours: bars of links, the last line, messages of controls."""
+    _drop_bars(tree)
+    for element in tree.elements:
+        attributes = element.attributes
+        name = element.name
+        if name in _IN_FOOTERS or ("id" in attributes and attributes["id"] == "footer") or "footer" in classes(element):
+            if element.short_text(_TITLE) is not None and _ends_page(element):
+                element.children = []
+        elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
+            if _is_brief(element):
+                element.children = []
+        elif "class" in attributes and _is_popup_named(attributes["class"]) and _is_beside_icon(element):
+            element.children = []
+        elif "id" in attributes and not element.children and element.parent is not None:  # filled by a script
+            for state in _states_beside(element, element.parent.tags):
+                state.children = []
+
+
+def _drop_bars(tree: HtmlTree) -> None:
+    """Empty short lines of links of which several are marked as navigation, or which stand at both ends of the page."""
+    links = [tag for tag in tree.elements if "href" in tag.attributes and tag.depth < DEEP]
+    marked = {link.get("href") for link in links if _is_relation(link)}
+    links = [link for link in links if link.name == "a"]
+    ends = {id(link) for link in (*links[:_LINKS_AT_ENDS], *links[-_LINKS_AT_ENDS:])}
+    bars: dict[int, Element] = {}  # by id
+    for link in links:
+        if id(link) in ends or link.get("href") in marked:
+            bar = next(reversed([*takewhile(_is_bar, link.parents(6))]), None)
+            bars |= {id(bar): bar} if bar is not None else {}
+    targets = {key: {tag.get("href") for tag in bar.elements() if tag.name == "a"} for key, bar in bars.items()}
+    for key, bar in bars.items():
+        here = {target for target in targets[key] if not target.startswith("#")}
+        again = max((len(here & other) for place, other in targets.items() if place != key), default=0)
+        is_bare = not any(_LETTER.search(text) for text, is_link in first_texts(bar) if not is_link)
+        if len(targets[key] & marked) > 1 or (is_bare and again > 1 and 2 * again >= len(here)):
+            bar.children = []
+
+
+def _is_relation(link: Element) -> bool:
+    return "accesskey" in link.attributes or not _RELATIONS.isdisjoint(link.get("rel").lower().split())
+
+
+def _is_bar(tag: Element) -> bool:
+    """Return whether a short element has nothing but links, and a word at most before each."""
+    if tag.name in _NO_BARS or tag.short_text(_TITLE + 100) is None or holds(tag, _NO_BARS):
+        return False
+    words = sum(len(_WORD.findall(text)) for text, is_link in first_texts(tag) if not is_link)
+    return words <= sum(node.name == "a" for node in tag.elements())
+
+
+def _ends_page(tag: Element) -> bool:
+    """Return whether no words follow an element, and it stands outside of the main part."""
+    for around in (tag, *tag.parents()):
+        parent = around.parent
+        if around.name in ("main", "article", "section", "td", "li"):
+            return False
+        siblings = parent.children if parent is not None else []
+        for node in reversed(siblings):
+            if node is around:
+                break
+            if _LETTER.search(node if isinstance(node, str) else node.text()):
+                return False
+    return True
+
+
+@lru_cache(maxsize=4_096)
+def _is_popup_named(value: str) -> bool:
+    return POPUP.search(value) is not None
+
+
+def _is_beside_icon(tag: Element) -> bool:
+    """Return whether an element is a few words that begin with, or stand after, an element without any."""
+    if tag.short_text(_LABEL) is None or holds(tag, ("a", *_PAGE_PARTS)) or tag.parent is None:
+        return False
+    before = next((other for other, node in pairwise(tag.parent.tags) if node is tag), None)
+    first = next((node for node in tag.children if not isinstance(node, str) or not node.isspace()), None)
+    return any(isinstance(node, Element) and not node.text().strip() for node in (before, first))
+
+
+def _states_beside(place: Element, siblings: Sequence[Element]) -> list[Element]:
+    """Return the siblings of an empty element of which a script shows one: with ids, like each other, of few words."""
+    others = [tag for tag in siblings if tag is not place]
+    alike = len({(tag.name, classes(tag)) for tag in others}) == 1 and all("id" in tag.attributes for tag in others)
+    is_state = alike and len(others) in (2, 3, 4) and all(map(_is_brief, others))
+    return others if is_state and not any(holds(tag, ("a",)) for tag in others) else []
 
 
 def drop_trail(tree: HtmlTree) -> None:
@@ -304,138 +375,3 @@ def drop_trail(tree: HtmlTree) -> None:
                 parent.children = [child for child in parent.children if child is not element]
                 return
         node = parent
-
-
-def _is_opener(element: Element) -> bool:
-    attributes = element.attributes
-    if element.name in ("button", "label") or "onclick" in attributes or not _EXPANDING.isdisjoint(attributes):
-        return True
-    href = attributes.get("href", "") if element.name == "a" else ""
-    leads_nowhere = href == "#" or href.startswith("javascript:")
-    return leads_nowhere or attributes.get("role") in _ROLES_AROUND or any(name in attributes for name in _TOGGLES)
-
-
-def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
-    shown = _named_by_controls(tree, {name for element in hidden for name in _ids_of(element)})
-    folded = {id(element) for element in hidden}
-    panels: list[Element] = []
-    prose: set[int] = set()
-    for parent in {id(element.parent): element.parent for element in hidden}.values():
-        children = parent.tags if parent is not None else []
-        open_ones = [child for child in children if id(child) not in folded]
-        kinds = {kind for child in open_ones for kind in _kinds(child)}
-        texts = {_beginning(child) for child in open_ones} if kinds else set()
-        before: Element | None = None
-        for child in children:
-            if id(child) not in folded:
-                before = child
-                continue
-            text = _beginning(child)
-            words = len(_WORD.findall(text))
-            if not words or _is_popup(child) or _PLACEHOLDER.search(text):
-                continue
-            role = child.get("role")
-            is_panel = role == "tabpanel" or child.get("hidden") == "until-found"
-            if not is_panel and is_menu(child):
-                continue
-            if words >= 20 and not is_panel:
-                prose.add(id(child))
-            is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
-            is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
-            is_titled = before is not None and words >= 5 and _is_title(before)  # a message says less
-            if is_panel or is_like_open_ones or is_titled or not shown.isdisjoint(_ids_of(child)):
-                panels.append(child)
-                texts.add(text)
-    if not prose <= {id(panel) for panel in panels}:
-        notes.add("hidden text that nothing on the page shows was left out")
-    for panel in panels:
-        panel.attributes = {name: value for name, value in panel.attributes.items() if name not in HIDING}
-
-
-def _ids_of(panel: Element) -> set[str]:
-    values = {value for key, value in panel.attributes.items() if key == "id" or key.startswith("data-")}
-    return (values - _NO_IDS) | {f".{name}" for name in classes(panel)}
-
-
-def _kinds(element: Element) -> set[tuple[str, str]]:
-    said = classes(element) or (_NO_IDS if element.name in ("tr", "li", "dd") else ())
-    return {(element.name, name) for name in said}
-
-
-def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:
-    """Return those of the names that are in a control which opens no popup."""
-    shown: set[str] = set()
-    for element in tree.elements if names else ():
-        attributes = element.attributes
-        if attributes and (element.name in _NAMING or _is_opener(element)):
-            named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & names
-            if named and not _opens_popup(element):
-                shown |= named
-    return shown
-
-
-def _ids_in(key: str, value: str) -> Iterable[str]:
-    if key == "aria-controls" or key.startswith("data-"):
-        return [part.removeprefix("#") for part in value.split()] if len(value) < _TITLE else ()
-    if key == "onclick" or (key == "href" and value.startswith("javascript:")):
-        return _QUOTED.findall(value)
-    return (value[1:],) if key == "href" and value.startswith("#") else ()
-
-
-def _opens_popup(control: Element) -> bool:
-    attributes = control.attributes
-    if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
-        return True
-    return any(tag.name in _FURNITURE or tag.get("role") in _ROLES_OF_FURNITURE for tag in control.parents())
-
-
-def _is_popup(element: Element) -> bool:
-    if element.name in _FURNITURE or _POPUP.search(f"{element.get('class')} {element.get('id')}"):
-        return True
-    return element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes
-
-
-def _beginning(element: Element) -> str:
-    return " ".join(" ".join(text for text, _ in first_texts(element)).split())
-
-
-def _is_title(element: Element) -> bool:
-    """Return whether an element is, or only holds, a heading or a control."""
-    if "onclick" in element.attributes:
-        return True
-    inside = element.elements(NEAR) if element.short_text(_TITLE) is not None else ()
-    return any(tag.name in _BEFORE_PANELS or tag.get("role") in ("button", "tab") for tag in (element, *inside))
-
-
-def _read_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
-    """Make text of the controls that are all the words of a title, or that stand before panels of text like others."""
-    following: dict[int, Element] = {}  # by the id of an element, the one after it
-    for parent in {id(control.parent): control.parent for control in controls}.values():
-        following |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
-    alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
-    for control in controls:
-        if control.name in _TITLED or control.get("role") == "tablist" or not _LETTER.search(_beginning(control)):
-            continue
-        title = next((parent for parent in control.parents() if parent.name in _TITLED), None)
-        panel = following.get(id(control))
-        is_opener = not _EXPANDING.isdisjoint(control.attributes)
-        if is_opener:
-            named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
-            panel = next((element for element in named if element is not None), panel)
-        if title is not None:
-            if not any(_LETTER.search(text) for text, _ in texts(title.children, is_noise, LOOKED_AT)):
-                _make_text(control, "span")  # all the words of the title
-        elif control.get("role") == "tab" or _opens_popup(control):
-            continue
-        elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
-            alike[control.name, classes(control), panel.name, classes(panel), is_opener].append(control)
-    openers = [control for key, some in alike.items() if len(some) > 1 or key[-1] for control in some]
-    said = Counter(_beginning(control) for control in openers)
-    for control in openers:
-        if said[_beginning(control)] == 1:  # others say only what they do
-            _make_text(control, "p")
-
-
-def _make_text(control: Element, name: str) -> None:
-    control.name = name
-    control.attributes = {key: value for key, value in control.attributes.items() if key == "id"}

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 
 from indexer.decoding import fold
-from indexer.read.html.html_tree import Element
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
+from indexer.read.html.noise import classes, holds
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Section, Whole
 
@@ -25,6 +26,8 @@ _OFTEN = 3  # times that a label says the same on one page
 _TAIL = 20  # characters of such a link
 _LIST_SHARE = 0.5  # of the text of a long list inside links above which it is a list of links
 _LISTED = frozenset({"li", "tr", "dt", "dd"})
+_ROWS = frozenset({"tr", "dt", "dd"})
+_SIGNATURE = re.compile(r"[^\W\d_]|\(\)|[:=*&{}]|->")  # outside the links of a line
 _FLOW = frozenset({"p", "li", "dd", "dt", "blockquote", "figcaption", "caption", "tr", "pre", "summary"})
 
 
@@ -40,10 +43,16 @@ class Block:
     linked: int = 0  # of these, characters inside links
     tail: tuple[str, str] | None = None  # text and target of the link that ends it
     head: str | None = None  # of a table row: the row above it that names the columns, or nothing
+    bare: str = ""  # text outside its links, if it has any
 
     def is_linked(self, share: float) -> bool:
         """Return whether more than this share of it leads elsewhere."""
         return self.linked > share * self.length
+
+    @property
+    def is_pointer(self) -> bool:
+        """Return whether it is only links; a signature has words or signs between those of its types."""
+        return self.linked > _LINK_SHARE * self.length and not _SIGNATURE.search(self.bare)
 
 
 @dataclass(slots=True)
@@ -53,6 +62,7 @@ class Line:
     pieces: list[str] = field(default_factory=list)
     length: int = 0  # characters of text
     linked: int = 0  # of these, characters inside links
+    bare: list[str] = field(default_factory=list)  # pieces outside links
     anchor: str | None = None  # the nearest id before it
     link_start: int = 0  # place in the pieces
     tail: tuple[str, str] | None = None  # text and target of the link that ends it so far
@@ -61,7 +71,8 @@ class Line:
         """Return its text as a block."""
         text = "".join(self.pieces)
         shown = fold(text) if BREAK not in text else "\n".join(filter(None, map(fold, text.split(BREAK))))
-        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, tail=self.tail)
+        bare = " ".join(self.bare) if self.linked else ""
+        return Block(shown, kind, self.anchor, length=self.length, linked=self.linked, tail=self.tail, bare=bare)
 
 
 @dataclass(slots=True)
@@ -107,9 +118,9 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
     said = Counter(block.text for block in linked if len(block.text) <= _LABEL)
 
     def is_label(block: Block) -> bool:
-        if len(block.text) > _LABEL or not block.linked or not block.is_linked(_LINK_SHARE):
+        if len(block.text) > _LABEL or not block.is_pointer:
             return False
-        return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind != "tr")
+        return block.kind not in _FLOW or (said[block.text] >= _OFTEN and block.kind not in _ROWS)
 
     kept = [[block for block in part.blocks if not is_label(block)] for part in parts]
     _cut_tails([block for blocks in kept for block in blocks])
@@ -121,7 +132,8 @@ def text_of(parts: Sequence[SectionDraft], *, is_mostly_links: bool = False) -> 
         part.blocks = []
         for is_listed, some in groupby(blocks, key=lambda block: block.kind in _LISTED):
             run = list(some)
-            leading, length = sum(item.linked for item in run), sum(item.length for item in run)
+            pointers = run if is_mostly_links else [item for item in run if item.is_pointer]
+            leading, length = sum(item.linked for item in pointers), sum(item.length for item in run)
             if not is_listed or length <= longest or leading <= share * length:
                 part.blocks += run
         if is_mostly_links:
@@ -149,7 +161,7 @@ def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> No
     for blocks in kept[:first]:
         blocks[:] = [block for block in blocks if len(block.text) > _SHORT or not block.is_linked(_LIST_SHARE)]
     for blocks in reversed(kept):
-        while blocks and blocks[-1].kind not in _LISTED | _FLOW and blocks[-1].is_linked(_LINK_SHARE):
+        while blocks and blocks[-1].kind not in _LISTED | _FLOW and blocks[-1].is_pointer:
             if len(blocks[-1].text) > _SHORT:
                 return
             blocks.pop()
@@ -169,8 +181,8 @@ def _with_headings(parts: Sequence[SectionDraft]) -> list[SectionDraft]:
         ends = first and first is not part and not filled and len(part.path) == len(first.path) == 1 and first.blocks
         if part.blocks:
             filled.append(part)
-        elif not (title is None or is_above or title.is_linked(_LIST_SHARE) or ends):
-            filled.append(SectionDraft(part.path[:-1], part.anchor, blocks=[title], resumes=True))
+        elif not (title is None or is_above or title.is_pointer or ends):
+            filled.append(SectionDraft(part.path[:-1], part.anchor, title=title, blocks=[title], resumes=True))
         elif not is_above:
             continue
         below = part.path
@@ -190,7 +202,9 @@ def join_parts(parts: Sequence[SectionDraft]) -> tuple[Section, ...]:
             continue
         is_short = size < _SHORT
         path = part.list_path if is_short and not part.resumes and part.list_path is not None else part.path
-        home = homes.get(path) if part.resumes and is_short else None
+        home = homes.get(path) if part.resumes and is_short and part.title is None else None
+        if part.title is not None and joined and joined[-1].path[: len(path)] == path:
+            home = joined[-1]  # a heading alone stands behind the text before it
         if home is None and joined and joined[-1].path == path and (part.resumes or path != part.path):
             home = joined[-1]
         if home is None:
@@ -220,6 +234,7 @@ class _HtmlCell:
 class Row:
     """A table row while it is being filled."""
 
+    tag: Element
     anchor: str | None  # the nearest id before it, or the first in it
     is_own: bool = False  # whether that is in it
     group: Element | None = None  # the part of the table around it, beyond which no cell spans
@@ -247,6 +262,11 @@ def table_lines(rows: Sequence[Row]) -> Iterator[tuple[Row, str, str]]:
     The blocks of an only cell are lines. Rows that name the columns together are one line.
     """
     grid = _grid(rows)
+    if any("(" in texts for texts in grid):  # a signature that is laid out in cells
+        for row in rows[1:]:
+            rows[0].length, rows[0].linked = rows[0].length + row.length, rows[0].linked + row.linked
+        yield rows[0], " ".join(text for texts in grid for text in texts if text), ""
+        return
     heads = _heads(rows, grid)
     head, place = "", 0
     while place < len(grid):
@@ -313,3 +333,52 @@ def _line(texts: Sequence[str]) -> str:
 def _span(tag: Element, name: str, of_zero: int) -> int:
     digits = _DIGITS.match(tag.attributes[name]) if name in tag.attributes else None
     return min(int(digits[1]) or of_zero, _LONGEST_SPAN) if digits else 1
+
+
+_NAMES_OF_ROLES = {  # of elements with a role in a table
+    "table": "table", "grid": "table", "treegrid": "table", "row": "tr", "cell": "td", "gridcell": "td",
+    "columnheader": "th", "rowheader": "th",
+}  # fmt: skip
+
+_NOT_IN_CELLS = HEADINGS | {"pre", "ul", "ol", "dl", "table"}
+_WIDEST = 6  # columns of a grid without rows
+
+
+def name_grids(tree: HtmlTree) -> None:
+    """Make tables of elements that say that they are, and of grids whose cells have classes that come again in turn."""
+    for element in tree.elements:
+        attributes = element.attributes
+        if "role" in attributes:
+            element.name = _NAMES_OF_ROLES.get(attributes["role"], element.name)
+        if element.name == "div" and len(element.children) >= 4:
+            _make_rows(element)
+
+
+def _make_rows(grid: Element) -> None:
+    cells = grid.tags
+    if len(cells) < 4 or not all(cell.name == "div" and "class" in cell.attributes for cell in cells):
+        return
+    names = [classes(cell) for cell in cells]
+    width = next((place for place in range(2, _WIDEST + 1) if _is_width(names, place)), 0)
+    is_text = any(isinstance(node, str) and not node.isspace() for node in grid.children)
+    if not width or is_text or any(holds(cell, _NOT_IN_CELLS) for cell in cells):
+        return
+    named = frozenset.intersection(*names[:width]).difference(*names[width:])  # a class of the first row alone
+    grid.name, grid.children = "table", []
+    for place in range(0, len(cells), width):
+        row = Element("tr", {}, grid)
+        row.children = [*cells[place : place + width]]
+        grid.children.append(row)
+        for cell in cells[place : place + width]:
+            cell.name = "th" if named and not place else "td"
+
+
+def _is_width(names: Sequence[frozenset[str]], width: int) -> bool:
+    """Return whether cells of these classes have one of their own in each column of so many."""
+    if len(names) % width or len(names) < 2 * width:
+        return False
+    for column in range(width):
+        others = (some for place, some in enumerate(names) if place % width != column)
+        if not frozenset.intersection(*names[column::width]).difference(*others):
+            return False
+    return True

@@ -5,11 +5,12 @@ their own (a setting in a manual, a function in an API reference), because that 
 """
 
 import re
+from collections.abc import Sequence
 
 from indexer.decoding import fold
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element
-from indexer.read.html.noise import AROUND, classes, holds, is_noise, is_permalink, text_within
+from indexer.read.html.noise import AROUND, DEEP, NEAR, classes, is_noise, is_permalink, text_within
 from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
 
@@ -21,7 +22,8 @@ _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
 _SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
-_NOT_A_GRID = HEADINGS | {"table", "pre"}  # a table around one is layout
+_OF_A_TABLE = frozenset({"th", "caption", "thead"})  # elements that no table for layout has
+_LAYOUT_ROLES = frozenset({"presentation", "none"})
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _DEEPEST = 10  # names in the path above a term
@@ -52,7 +54,8 @@ class Walker:
         self._near_is_block = False
         self._last_anchor: str | None = None  # last id, whatever stands between
         self._definitions: list[SectionDraft] = []  # sections in which the open <dl>s stand
-        self._tables: list[tuple[SectionDraft, list[Row] | None]] = []  # open ones, with their rows unless for layout
+        # open ones, with their rows unless for layout, and the ids of elements that are headings among the rows
+        self._tables: list[tuple[SectionDraft, list[Row] | None, set[int]]] = []
         self._rows: list[Row] = []  # open ones
         self._note_anchor(root)
         todo: list[Element | str | tuple[Element]] = list(reversed(root.children))
@@ -122,9 +125,13 @@ class Walker:
             self._term = tag
             self._own_anchor = tag.anchor
         elif name == "table":
-            self._tables.append((self._parts[-1], None if holds(tag, _NOT_A_GRID) else []))
-        elif name == "tr" and self._tables and self._tables[-1][1] is not None:
-            self._rows.append(Row(self._last_anchor, tag.anchor is not None, tag.parent))
+            self._tables.append((self._parts[-1], *_rows_of(tag)))
+        elif name == "tr" and self._tables and (rows := self._tables[-1][1]) is not None:
+            if id(tag) in self._tables[-1][2]:
+                self._write_rows(rows, self._tables[-1][0])
+                rows.clear()
+                return
+            self._rows.append(Row(tag, self._last_anchor, tag.anchor is not None, tag.parent))
         elif name in ("td", "th") and self._rows:
             self._rows[-1].open_cell(tag)
 
@@ -155,18 +162,22 @@ class Walker:
         elif name == "dl":
             self._resume(self._definitions.pop())
         elif name == "table":
-            home, rows = self._tables.pop()
-            for row, text, head in table_lines(rows or ()):
-                if row.is_own and not self._rows and row.cells:
-                    first = fold(" ".join(row.cells[0].blocks))[:_TERM_LENGTH].strip()
-                    if _WORD.search(first):
-                        path = (*home.path[:_DEEPEST], first)
-                        self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
-                self._write(Block(text, "tr", row.anchor, length=row.length, linked=row.linked, head=head))
-                self._tight = "\n" not in text
+            home, rows, _ = self._tables.pop()
+            self._write_rows(rows or (), home)
             self._resume(home)
-        elif name == "tr" and self._rows and self._tables and (rows := self._tables[-1][1]) is not None:
+        elif name == "tr" and self._rows and self._rows[-1].tag is tag and (rows := self._tables[-1][1]) is not None:
             rows.append(self._rows.pop())
+
+    def _write_rows(self, rows: Sequence[Row], home: SectionDraft) -> None:
+        """Write rows of a table that stands in the section `home`."""
+        for row, text, head in table_lines(rows):
+            if row.is_own and not self._rows and row.cells:
+                first = fold(" ".join(row.cells[0].blocks))[:_TERM_LENGTH].strip()
+                if _WORD.search(first):
+                    path = (*home.path[:_DEEPEST], first)
+                    self._parts.append(SectionDraft(path, row.anchor, list_path=home.path))
+            self._write(Block(text, "tr", row.anchor, length=row.length, linked=row.linked, head=head))
+            self._tight = "\n" not in text
 
     def _add(self, text: str) -> None:
         line = self._line
@@ -177,7 +188,11 @@ class Walker:
         line.tail = None
         if not line.length:
             line.anchor = self._last_anchor
-        linked = length if self._links else 0
+        if self._links:
+            linked = length
+        else:
+            linked = 0
+            line.bare.append(text)
         self.text_length += length
         self.link_length += linked
         line.length += length
@@ -286,3 +301,28 @@ class Walker:
         if self._parts[-1].list_path is not None and self._parts[-1] is not home:
             self._parts.append(SectionDraft(home.path, None, list_path=home.list_path, resumes=True, defined=True))
         self._tight = False
+
+
+def _rows_of(table: Element) -> tuple[list[Row] | None, set[int]]:
+    """Return a list for the rows of a table, None if it is for layout, and the ids of rows that are only a heading."""
+    headings: set[int] = set()
+    if table.get("role") in _LAYOUT_ROLES:
+        return None, headings
+    has_names = has_code = False
+    rows = 0
+    for node in table.elements(5_000 if table.depth < DEEP else NEAR):
+        name = node.name
+        if name in HEADINGS:
+            row = next((parent for parent in node.parents() if parent.name == "tr"), table)
+            if len(row.tags) > 1:
+                return None, headings
+            headings.add(id(row))
+        elif name == "pre":
+            has_code = True
+            if "\n" in node.text().strip():
+                return None, headings
+        elif name == "table" and not has_names:
+            return None, headings
+        has_names |= name in _OF_A_TABLE
+        rows += name == "tr"
+    return (None if has_code and rows < 2 else []), headings

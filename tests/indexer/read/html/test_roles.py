@@ -58,7 +58,7 @@ def test_a_long_list_of_links_goes_and_what_the_page_is_about_stays() -> None:
 
 def test_a_heading_with_nothing_under_it_is_a_line_of_the_text() -> None:
     markup = "<h1>T</h1><p>Text.</p><h2>Methods</h2><h3>fn one()</h3><h3>fn two()</h3><h2>Contents</h2><nav>x</nav>"
-    assert sections(markup)[-1] == (("T", "Methods"), None, "fn one()\n\nfn two()")
+    assert sections(markup) == [(("T",), None, "Text."), (("T", "Methods"), None, "fn one()\n\nfn two()\n\nContents")]
 
 
 def test_a_page_that_leads_to_another_at_once_has_no_text() -> None:

@@ -1,0 +1,244 @@
+"""Show what a page shows after a click, before it is read: tabs, accordions, carousels, and their titles.
+
+A panel is known by the control that names it, by the title before it, or by the siblings that are like it; menus,
+dialogs, tooltips and messages are none.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from indexer import notes
+from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
+from indexer.read.html.noise import (
+    DEEP,
+    HIDING,
+    LOOKED_AT,
+    NEAR,
+    NOISE_ROLES,
+    POPUP,
+    classes,
+    drop_furniture,
+    first_texts,
+    holds,
+    is_folded,
+    is_menu,
+    is_noise,
+    texts,
+)
+from indexer.read.html.parts import name_grids
+
+_WORD = re.compile(r"\w+")
+_LETTER = re.compile(r"[^\W\d_]")
+_TITLED = HEADINGS | {"dt", "summary", "th", "legend", "caption"}  # elements whose only words may be a control
+_BEFORE_PANELS = HEADINGS | {"dt", "button", "summary", "input"}
+_PANELS = frozenset(
+    "div section article li dd dl tr tbody ul ol table p pre figure blockquote details fieldset".split()
+)
+_NAMING = frozenset("button a label li summary input option".split())  # elements that may open what they name
+_CONTROLS = frozenset({"a", "button", "label"})  # elements that may be controls without saying so
+_NO_IDS = frozenset({"", "true", "false"})
+_MARKS = frozenset(
+    "hidden aria-hidden style role aria-expanded aria-controls data-toggle data-bs-toggle onclick".split()
+)
+_ROLES_AROUND = frozenset({"tab", "tablist", "button", "switch"})  # of elements that may hold more than a control
+_EXPANDING = frozenset({"aria-expanded", "aria-controls"})
+_TOGGLES = ("data-toggle", "data-bs-toggle")
+_POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})  # what such a toggle opens, but no text
+_FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
+_ROLES_OF_FURNITURE = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
+_PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
+_QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
+_BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
+_CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
+_SENTENCE = 6  # words of a button that says more than what it does
+_TITLE = 200  # characters of what stands before a panel
+
+
+def unfold(tree: HtmlTree) -> None:
+    """Show the panels of a page, and make their titles text."""
+    drop_furniture(tree)
+    name_grids(tree)
+    elements = [tag for tag in tree.elements if tag.depth < DEEP]
+    marked = [tag for tag in elements if tag.name in _CONTROLS or not _MARKS.isdisjoint(tag.attributes)]
+    hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
+    if hidden:
+        _show_panels(tree, hidden)
+    controls = [element for element in marked if _is_opener(element)]
+    for element in controls:  # a heading is no control, nor is what holds headings or panels
+        inside = element.elements(LOOKED_AT) if element.get("role") in _ROLES_AROUND else ()
+        is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
+        if is_around or element.name in _TITLED:
+            element.attributes = {name: value for name, value in element.attributes.items() if name != "role"}
+    contents = [control for control in controls if _is_content(control)]
+    for control in contents:
+        _make_text(control, "div")
+        control.children = [node for child in control.children for node in (child, " ")]
+    controls = [control for control in controls if control.name != "div" or control not in contents]
+    if controls:
+        _name_panels(controls)
+        _read_titles(controls, {tag.anchor: tag for tag in reversed(elements) if "id" in tag.attributes})
+
+
+def _is_opener(element: Element) -> bool:
+    attributes = element.attributes
+    if element.name in ("button", "label") or "onclick" in attributes or not _EXPANDING.isdisjoint(attributes):
+        return True
+    href = attributes.get("href", "") if element.name == "a" else ""
+    leads_nowhere = href == "#" or href.startswith("javascript:")
+    return leads_nowhere or attributes.get("role") in _ROLES_AROUND or any(name in attributes for name in _TOGGLES)
+
+
+def _is_content(control: Element) -> bool:
+    """Return whether a button holds a heading, code, several texts of which one is a block, or a sentence."""
+    if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
+        return False
+    pieces = [text for text, _ in first_texts(control) if _WORD.search(text)]
+    is_sentence = sum(len(_WORD.findall(text)) for text in pieces) >= _SENTENCE
+    is_titled = any(parent.name in _TITLED for parent in control.parents(4))
+    holds_blocks = len(pieces) > 1 and holds(control, _BLOCKS_IN_BUTTONS)
+    return not is_titled and (is_sentence or holds_blocks or holds(control, _CONTENT_IN_BUTTONS))
+
+
+def _name_panels(controls: Sequence[Element]) -> None:
+    """Write the names of tabs before the panels that follow them, as many as there are names."""
+    tabs = [control for control in controls if control.name == "label" or control.get("role") == "tab"]
+    for bar in {id(tab.parent): tab.parent for tab in tabs}.values():
+        siblings = bar.parent.tags if bar is not None and bar.parent is not None else []
+        after = next((following for tag, following in pairwise(siblings) if tag is bar), None)
+        names = [tag.text() for tag in tabs if tag.parent is bar]
+        panels = after.tags if after is not None else []
+        if after is None or len(names) < 2 or len(names) != len(panels):
+            continue
+        after.children = []
+        for name, panel in zip(names, panels, strict=True):
+            title = Element("p", {}, after)
+            title.children = [name]
+            after.children += [title, panel]
+
+
+def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
+    shown = _named_by_controls(tree, {name for element in hidden for name in _ids_of(element)})
+    folded = {id(element) for element in hidden}
+    panels: list[Element] = []
+    prose: set[int] = set()
+    for parent in {id(element.parent): element.parent for element in hidden}.values():
+        children = parent.tags if parent is not None else []
+        open_ones = [child for child in children if id(child) not in folded]
+        kinds = {kind for child in open_ones for kind in _kinds(child)}
+        texts = {_beginning(child) for child in open_ones} if kinds else set()
+        before: Element | None = None
+        for child in children:
+            if id(child) not in folded:
+                before = child
+                continue
+            text = _beginning(child)
+            words = len(_WORD.findall(text))
+            if not words or _is_popup(child) or _PLACEHOLDER.search(text):
+                continue
+            role = child.get("role")
+            is_panel = role == "tabpanel" or child.get("hidden") == "until-found"
+            if not is_panel and is_menu(child):
+                continue
+            if words >= 20 and not is_panel:
+                prose.add(id(child))
+            is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
+            is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
+            is_titled = before is not None and words >= 5 and _is_title(before)  # a message says less
+            if is_panel or is_like_open_ones or is_titled or not shown.isdisjoint(_ids_of(child)):
+                panels.append(child)
+                texts.add(text)
+    if not prose <= {id(panel) for panel in panels}:
+        notes.add("hidden text that nothing on the page shows was left out")
+    for panel in panels:
+        panel.attributes = {name: value for name, value in panel.attributes.items() if name not in HIDING}
+
+
+def _ids_of(panel: Element) -> set[str]:
+    values = {value for key, value in panel.attributes.items() if key == "id" or key.startswith("data-")}
+    return (values - _NO_IDS) | {f".{name}" for name in classes(panel)}
+
+
+def _kinds(element: Element) -> set[tuple[str, str]]:
+    said = classes(element) or (_NO_IDS if element.name in ("tr", "li", "dd") else ())
+    return {(element.name, name) for name in said}
+
+
+def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:
+    """Return those of the names that are in a control which opens no popup."""
+    shown: set[str] = set()
+    for element in tree.elements if names else ():
+        attributes = element.attributes
+        if attributes and (element.name in _NAMING or _is_opener(element)):
+            named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & names
+            if named and not _opens_popup(element):
+                shown |= named
+    return shown
+
+
+def _ids_in(key: str, value: str) -> Iterable[str]:
+    if key == "aria-controls" or key.startswith("data-"):
+        return [part.removeprefix("#") for part in value.split()] if len(value) < _TITLE else ()
+    if key == "onclick" or (key == "href" and value.startswith("javascript:")):
+        return _QUOTED.findall(value)
+    return (value[1:],) if key == "href" and value.startswith("#") else ()
+
+
+def _opens_popup(control: Element) -> bool:
+    attributes = control.attributes
+    if attributes.get("aria-haspopup", "false") != "false" or any(attributes.get(key) in _POPUPS for key in _TOGGLES):
+        return True
+    return any(tag.name in _FURNITURE or tag.get("role") in _ROLES_OF_FURNITURE for tag in control.parents())
+
+
+def _is_popup(element: Element) -> bool:
+    if element.name in _FURNITURE or POPUP.search(f"{element.get('class')} {element.get('id')}"):
+        return True
+    return element.get("role") in NOISE_ROLES or "aria-modal" in element.attributes
+
+
+def _beginning(element: Element) -> str:
+    return " ".join(" ".join(text for text, _ in first_texts(element)).split())
+
+
+def _is_title(element: Element) -> bool:
+    """Return whether an element is, or only holds, a heading or a control."""
+    if "onclick" in element.attributes:
+        return True
+    inside = element.elements(NEAR) if element.short_text(_TITLE) is not None else ()
+    return any(tag.name in _BEFORE_PANELS or tag.get("role") in ("button", "tab") for tag in (element, *inside))
+
+
+def _read_titles(controls: Sequence[Element], ids: Mapping[str | None, Element]) -> None:
+    """Make text of the controls that are all the words of a title, or that stand before panels of text like others."""
+    following: dict[int, Element] = {}  # by the id of an element, the one after it
+    for parent in {id(control.parent): control.parent for control in controls}.values():
+        following |= {id(tag): after for tag, after in pairwise(parent.tags if parent is not None else ())}
+    alike: dict[tuple[object, ...], list[Element]] = defaultdict(list)
+    for control in controls:
+        if control.name in _TITLED or control.get("role") == "tablist" or not _LETTER.search(_beginning(control)):
+            continue
+        title = next((parent for parent in control.parents() if parent.name in _TITLED), None)
+        panel = following.get(id(control))
+        is_opener = not _EXPANDING.isdisjoint(control.attributes)
+        if is_opener:
+            named = (ids.get(name) for key, value in control.attributes.items() for name in _ids_in(key, value))
+            panel = next((element for element in named if element is not None), panel)
+        if title is not None:
+            if not any(_LETTER.search(text) for text, _ in texts(title.children, is_noise, LOOKED_AT)):
+                _make_text(control, "span")  # all the words of the title
+        elif control.get("role") == "tab" or _opens_popup(control):
+            continue
+        elif panel is not None and panel.name in _PANELS and not _is_popup(panel) and not is_menu(panel):
+            alike[control.name, classes(control), panel.name, classes(panel), is_opener].append(control)
+    openers = [control for key, some in alike.items() if len(some) > 1 or key[-1] for control in some]
+    said = Counter(_beginning(control) for control in openers)
+    for control in openers:
+        if said[_beginning(control)] == 1:  # others say only what they do
+            _make_text(control, "p")
+
+
+def _make_text(control: Element, name: str) -> None:
+    control.name = name
+    control.attributes = {key: value for key, value in control.attributes.items() if key == "id"}

@@ -1,0 +1,77 @@
+"""Rows of references stay rows; controls that hold text are read, and bars, messages and last lines are not."""
+
+import pytest
+
+from indexer.read.html.main_content import extract
+from tests.indexer.read.html.test_main_content import text
+from tests.indexer.read.html.test_unfold import PROSE, page
+
+GRID = "".join(
+    f'<div class="type alt{row}"><a href=t>Type{row}</a></div><div class="name alt{row}"><a href=n>get{row}</a></div>'
+    for row in range(2)
+)
+READ = {
+    "a table by its roles": (
+        "<div role=table><div role=row><b role=columnheader>Field</b><b role=columnheader>Type</b></div>"
+        "<div role=row><span role=cell><a href=a>lamp</a></span><span role=cell><a href=b>Lamp</a></span></div></div>",
+        "Field | Type\nlamp | Lamp",
+    ),
+    "a grid by its classes": (f"<div>{GRID}</div>", "Type0 | get0\nType1 | get1"),
+    "headings among rows": (
+        "<table><tr><td colspan=2><h3>Readers</h3><tr><td><a href=a>Buffer</a><td><a href=b>open</a>(path)</table>",
+        "Buffer | open(path)",
+    ),
+    "a signature in cells": (
+        "<table><tr><td>int tie<td>(<td>Rope<td>rope,</tr><tr><td><td><td>int<td>turns<td>)</table>",
+        "int tie ( Rope rope, int turns )",
+    ),
+    "code in rows": ("<table><tr><td><pre>-a</pre><td>all<tr><td><pre>-b</pre><td>best</table>", "-a | all\n-b | best"),
+    "a signature of links": ("<div>static <a href=x>TideTable</a> <a href=y>standard</a></div>", "static TideTable st"),
+    "an operator": ('<dl><dt><a href="#plus">(+)</a> :: Tide</dt><dd>Adds.</dl>', "(+) :: Tide"),
+    "a button that holds an operation": ("<button><b>GET</b><code>/ships</code></button>", "GET /ships"),
+    "a button that asks": ("<button>How long does it take to moor?</button>", "How long does it take"),
+    "names of tabs": (
+        "<div><input type=radio id=a><label for=a>Unix</label><input type=radio id=b><label for=b>Windows</label></div>"
+        "<div><div><pre>sh</pre></div><div><pre>cmd</pre></div></div>",
+        "Unix\n\nsh\n\nWindows\n\ncmd",
+    ),
+    "a link that runs a script": ('<p><a href="javascript:;">What to do when it is dark</a></p>', "What to do"),
+    "a shadow root": (
+        "<x-a><template shadowrootmode=open><p>Root, <slot></slot><slot name=b>none</slot></template>"
+        "one<i slot=b>two</i></x-a>",
+        "Root, onetwo",
+    ),
+}
+BAR = "<p>[<a href=a.html>NO</a>] [<a href=b.html>NO</a>]</p>"
+FURNITURE = {
+    "links by their relations": "<div>Next: <a rel=next href=n>NO</a>, Up: <a accesskey=u href=u>NO</a></div>",
+    "a note of a copy button": "<span><i class=icon></i><span class=tooltip>NO</span></span>",
+    "a status": "<div aria-live=polite>NO</div>",
+    "states of a search": "<div><div id=out></div><p id=s1>NO</p><p id=s2>NO</p></div>",
+    "buttons": "<button><div>NO</div></button><button>NO</button>",
+    "an inert template": "<template><p>NO</p></template>",
+}
+
+
+@pytest.mark.parametrize(("markup", "expected"), READ.values(), ids=READ)
+def test_rows_and_controls_that_hold_text_are_read(markup: str, expected: str) -> None:
+    assert expected in text(page(markup))
+
+
+@pytest.mark.parametrize("markup", FURNITURE.values(), ids=FURNITURE)
+def test_bars_and_messages_are_left_out(markup: str) -> None:
+    found = text(page(markup))
+    assert "NO" not in found
+    assert "harbour office" in found
+
+
+def test_the_same_links_at_both_ends_and_the_last_line_are_left_out() -> None:
+    last = "<hr><address>NO, made with <a href=https://t.test>a tool</a></address>"
+    found = text(f"{BAR}<h1>T</h1>{PROSE}<p>Read <a href=c>more</a>.</p>{BAR}{last}")
+    assert found.endswith("Read more.")
+    assert "NO" not in found
+
+
+def test_a_heading_without_text_stands_behind_what_is_before_it() -> None:
+    found = extract("<h1>T</h1><h2>A</h2><p>one<h4>B</h4><p>two<h3>Empty</h3><h2>C</h2><p>three").sections
+    assert [section.text for section in found] == ["one", "two\n\nEmpty", "three"]
