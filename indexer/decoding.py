@@ -32,6 +32,7 @@ _ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
 _MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
 _NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # no characters of windows-1252, and letters of DOS
+_NOT_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _LETTER = re.compile(rb"[A-Za-z]")
 _JAPANESE = re.compile(rb"\x1b\$[@B]")
 _REPLACEMENT = "\ufffd".encode()  # in UTF-8
@@ -69,6 +70,11 @@ def is_binary(body: bytes, charset: str | None) -> bool:
         return False
     name = _declared(body, charset, markup=False)
     return name is None or not name.startswith(("utf-16", "utf-32"))
+
+
+def has_only_text(body: bytes) -> bool:
+    """Return whether bytes are a text: they have no control characters that no text has, or a byte order mark."""
+    return body.startswith(tuple(mark for mark, _ in _MARKS)) or _NOT_TEXT.search(body) is None
 
 
 def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:

@@ -23,7 +23,16 @@ from urllib.parse import quote
 from indexer.decoding import decode_names
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, closed_paths, has_list
-from indexer.read.formats import ATTACHMENTS, CONTAINER, MAIL, OCR_OFF, content_type_of, reader_of, refusal_of
+from indexer.read.formats import (
+    ATTACHMENTS,
+    CONTAINER,
+    MAIL,
+    OCR_OFF,
+    content_type_of,
+    reader_of,
+    refusal_of,
+    type_by_content,
+)
 from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Item, Page, Skip
 
@@ -75,12 +84,14 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
             for answer, body in answers:
                 name = str(answer.get("name"))
                 url = f"{page.url}!/{quote(name, safe='/', errors='replace')}"
-                content_type = content_type_of(name)
+                content_type = type_by_content(name, body)
                 if skipped := answer.get("skipped"):
                     yield Skip(url, str(skipped))
                 elif failed := answer.get("failed"):
                     yield Failure(url, str(failed))
-                elif url in urls or content_type is None:
+                elif content_type is None:
+                    yield Skip(url, refusal_of(name, is_by_name=True))
+                elif url in urls:
                     yield Skip(url, "already read")
                 else:
                     urls.add(url)

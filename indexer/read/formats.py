@@ -1,8 +1,11 @@
 """Which kinds of documents are read, by media type and by the end of a name, as `formats.toml` has them."""
 
+import re
 import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from indexer.decoding import has_only_text
 
 _READERS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
 _KINDS = {reader: table.get("types", {}) for reader, table in _READERS.items()}
@@ -25,6 +28,12 @@ FUNCTIONS = {  # below `indexer.read`: the module and function that read what st
 TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
+_DATA_TYPES = {".json": "application/openapi+json"} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
+_BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
+_JSON_VERSION = re.compile(rb"\"(?:openapi|swagger)\"\s{0,9}:\s{0,9}\"[23]\.")
+_YAML_VERSION = re.compile(
+    rb"^(?:\xef\xbb\xbf)?[\"']?(?:openapi|swagger)[\"']?[ \t]{0,9}:[ \t]{0,9}[\"']?[23]\.", re.MULTILINE
+)
 IMAGE_TYPES = frozenset(_KINDS[SCANS])
 
 
@@ -34,11 +43,28 @@ def content_type_of(name: str) -> str | None:
     return _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
 
 
-def refusal_of(name: str, no_images: str = OCR_OFF) -> str:
-    """Say why a file is not read, by the end of its name, or by `no_images` if it is an image; empty if it is read."""
-    content_type = content_type_of(name)
+def type_by_content(name: str, body: bytes) -> str | None:
+    """Return the media type of a file: by its name, or by its content if it has no suffix or may be OpenAPI."""
+    suffix = PurePosixPath(name.lower()).suffix
+    if suffix in _DATA_TYPES:
+        return _DATA_TYPES[suffix] if is_openapi(body) else None
+    return content_type_of(name) or ("text/plain" if not suffix and body and has_only_text(body) else None)
+
+
+def is_openapi(body: bytes) -> bool:
+    """Return whether JSON or YAML has the key that OpenAPI documents begin with, in whatever order."""
+    return (_JSON_VERSION if body.lstrip(_BEFORE_JSON).startswith(b"{") else _YAML_VERSION).search(body) is not None
+
+
+def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False) -> str:
+    """Say why a file is not read, by the end of its name, or by `no_images` if it is an image; empty if it is read.
+
+    With `is_by_name`, files that only their content could tell are refused too.
+    """
+    content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:
-        return f"file type {PurePosixPath(name).suffix.lower() or 'without suffix'} is not read"
+        may_be_read = not is_by_name and (not suffix or suffix in _DATA_TYPES)
+        return "" if may_be_read else f"file type {suffix or 'without suffix'} is not read"
     return f"an image: {no_images}" if no_images and content_type in IMAGE_TYPES else ""
 
 

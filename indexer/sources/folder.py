@@ -21,7 +21,7 @@ from indexer.errors import ParseError, SourceError
 from indexer.generation.manifest import BUILDING, GENERATIONS, LOCK
 from indexer.read.access_list import FILE, NOBODY, closed_paths, read_list
 from indexer.read.container import with_parts
-from indexer.read.formats import content_type_of, refusal_of
+from indexer.read.formats import refusal_of, type_by_content
 from indexer.records import NOTHING_STATED, Failure, Item, Page, Readers, Skip
 from indexer.source_context import SourceContext
 
@@ -262,13 +262,16 @@ class _FolderReading:
                 body = opened.read(max_bytes + 1)
         except OSError as error:
             return self._failure(file.path, error)
+        content_type = type_by_content(file.path.name, body)
+        if content_type is None:
+            return Skip(url, refusal_of(file.path.name, is_by_name=True))
         if len(body) > max_bytes:
             return Failure(url, f"larger than {max_bytes:,} bytes")
         return Page(
             url=url,
             source=self._context.source,
             body=body,
-            content_type=content_type_of(file.path.name) or "",
+            content_type=content_type,
             last_modified=formatdate(status.st_mtime, usegmt=True),
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
             stated=NOTHING_STATED._replace(access=file.access),

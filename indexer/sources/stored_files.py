@@ -10,7 +10,7 @@ from urllib.parse import quote
 from indexer.config import link_of
 from indexer.errors import SourceError
 from indexer.read.access_list import LISTED, closed_paths, has_list
-from indexer.read.formats import content_type_of, refusal_of
+from indexer.read.formats import content_type_of, refusal_of, type_by_content
 from indexer.records import Failure, Known, Page, Skip
 from indexer.source_context import SourceContext
 
@@ -83,7 +83,9 @@ class StoredFiles:
             if self._closed and has_list(name, self._closed):
                 reason: str | None = LISTED
             else:
-                reason = file.refusal or (refusal_of(name, self._context.no_images) if is_typed else "")
+                is_by_name = has_media_types or file.size > self._limits.max_bytes
+                refusal = refusal_of(name, self._context.no_images, is_by_name=is_by_name) if is_typed else ""
+                reason = file.refusal or refusal
                 reason = reason or self._limits.scope.refusal(f"file:///{quote(file.path)}")
             if reason:
                 yield Skip(self.url(file.path), reason)
@@ -105,9 +107,12 @@ class StoredFiles:
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
         return [Known(replace(record, source=self._source), kept=reason) for record in records]
 
-    def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page:
-        """Return the page of a file, with the media type of its name, or else the one given."""
-        content_type = content_type_of(file.path.decode("utf-8", "replace")) or content_type
+    def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
+        """Return the page of a file, with the media type of its name or content, or else the one given."""
+        name = file.path.decode("utf-8", "replace")
+        content_type = content_type_of(name) or content_type or type_by_content(name, body) or ""
+        if not content_type:
+            return Skip(self.url(file.path), refusal_of(name, is_by_name=True))
         return Page(
             url=self.url(file.path),
             source=self._source,

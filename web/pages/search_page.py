@@ -35,11 +35,14 @@ ALSO = 3  # addresses of the same passage that are shown
 HEADINGS = {"source": "Source", "language": "Language", "content_type": "Kind", "path": "Folder", "version": "Version"}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _KINDS = {
+    "AsciiDoc": "text/asciidoc text/x-asciidoc",
     "Book": "application/epub+zip",
     "E-mail": "message/rfc822",
     "JSON": "application/json",
     "Markdown": "text/markdown text/mdx",
     "Notebook": "application/x-ipynb+json",
+    "OpenAPI": "application/openapi+json application/openapi+yaml application/vnd.oai.openapi "
+    "application/vnd.oai.openapi+json",
     "PDF": "application/pdf",
     "Slides": f"{_OFFICE}.presentationml.presentation",
     "Table": f"application/vnd.ms-excel application/vnd.oasis.opendocument.spreadsheet {_OFFICE}.spreadsheetml.sheet "

@@ -15,21 +15,34 @@ from indexer.errors import ParseError
 from indexer.read.access_list import begins_with_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.html.main_content import extract
+from indexer.read.markup import asciidoc
 from indexer.read.markup.markdown import render
 from indexer.read.tables import column_names, find_head
 from indexer.records import COLUMNS, Extraction, Section
 
 _BULLETS = frozenset("- * + • ◦ ▪ ‣".split())  # alone on a line: an empty list item
-_TITLE_LENGTH = 100  # characters of the first line that may be the title
+_TITLE_LENGTH = 100  # characters
+_TITLE_WITHIN = 2_000  # characters
+_FRAME = " \t#=-*~_+|/"  # signs around a title, above and below it
 
 
 def read_plain(body: bytes, charset: str | None) -> Extraction:
     """Read a plain text file."""
-    lines = tidy(decode(body, charset, markup=False)).split("\n")
+    source = decode(body, charset, markup=False)
+    if asciidoc.is_asciidoc(source):
+        return asciidoc.read(body, charset)
+    lines = tidy(source).split("\n")
     text = clean("\n".join(line for line in lines if line.lstrip() not in _BULLETS))
-    first = text.partition("\n")[0].strip(" \t#=-*")
-    title = first if len(first) <= _TITLE_LENGTH and re.match(r"\w", first) else None
-    return Extraction(title, (Section((), None, text),) if text else ())
+    return Extraction(_title_of(text), (Section((), None, text),) if text else ())
+
+
+def _title_of(text: str) -> str | None:
+    """Return the first line of words if it is a title: one that no paragraph, list or program begins with."""
+    lines = [line.strip(_FRAME) for line in text[:_TITLE_WITHIN].split("\n")]
+    place = next((place for place, line in enumerate(lines) if line), 0)
+    first, below = lines[place], lines[place + 1 : place + 2]
+    is_apart = not any(below) and not first.endswith((",", ";", ":", "{"))
+    return first if is_apart and len(first) <= _TITLE_LENGTH and re.match(r"\w", first) else None
 
 
 _DEFINES = re.compile(

@@ -40,19 +40,24 @@ def test_readable_files_come_in_sorted_order(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
-    for name in ("pic.png", "README", ".secret.txt", "caf\udce9.txt"):
+    for name in ("pic.png", "README", ".secret.txt", "caf\udce9.txt", "data.json", "notes.old"):
         (tmp_path / name).write_text("x")
+    (tmp_path / "program").write_bytes(b"\x7fELF\x00")
+    (tmp_path / "large").write_bytes(b"\x00" * 1001)
     (tmp_path / "big.txt").write_bytes(b"x" * 1001)
     (tmp_path / "fits.txt").write_bytes(b"x" * 1000)
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git" / "config.txt").write_text("x")
     items = read(tmp_path)
-    assert {name for name, item in items.items() if isinstance(item, Page)} == {"fits.txt", "caf%E9.txt"}
+    assert {name for name, item in items.items() if isinstance(item, Page)} == {"fits.txt", "caf%E9.txt", "README"}
     assert isinstance(read(tmp_path / "fits.txt")["fits.txt"], Page), "a file is a source, too"
     assert reasons(items) == {
         "big.txt": "larger than 1,000 bytes",
         "pic.png": "an image: OCR is off",
-        "README": "file type without suffix is not read",
+        "program": "file type without suffix is not read",
+        "large": "file type without suffix is not read",
+        "data.json": "file type .json is not read",
+        "notes.old": "file type .old is not read",
         ".secret.txt": "hidden",
         ".git": "hidden",
     }
