@@ -1,13 +1,30 @@
-"""Read what Markdown's dialects add to its blocks: tags of templates and components, directives, boxes, containers.
+"""Read the blocks that Markdown's dialects add: directives, boxes, containers, properties, grid tables, blocks of JSON.
 
-Tags are shortcodes of Hugo, tags of Liquid and Jinja, comments of all of them, and of MDX the components and
-expressions. What stands between an opening and a closing tag is Markdown like the rest.
+Text between an opening and a closing tag is Markdown like the rest. A block without a known name keeps its title and
+its content; its marks are dropped.
+
+| dialect | blocks | within lines |
+|---|---|---|
+| GitHub | alerts `> [!NOTE]`, task lists, tables | footnotes, `:emoji:`, ids by heading |
+| MkDocs, pymdownx | `!!! note "Title"`, `=== "Tab"`, `--8<--`, `/// box` | `++ctrl+c++`, `{++new++}`, `^^new^^` |
+| kramdown, Jekyll | `{:toc}`, `{::comment}`, `*[ABBR]: long form` | `{: .class}`, `{% tag %}`, `{{ value }}` |
+| Pandoc, Quarto | grid tables, `::: {.note title="…"}`, `#| option` in cells | `[span]{.class}`, `^[note]`, `H~2~O` |
+| MyST | directives of backticks and colons, `% comment`, `(target)=`, `+++` | roles `` {ref}`text` `` |
+| Hugo, mdBook | `{{< shortcode "Title" >}}`, `{{#include x}}`, TOML front matter | shortcodes |
+| MDX (Docusaurus, Mintlify, Fumadocs …) | components, `:::tip[Title]`, imports | `{/* comment */}`, `{:js}` |
+| VitePress | `::: code-group`, `<<< @/file`, `// [!code ++]` in code | components, `{{ value }}` |
+| DocFX, Microsoft Learn | tabs `# [Title](#tab/id)`, `:::row:::`, `> [!div class]` | `[!INCLUDE[x](y)]`, `<xref:uid>` |
+| Obsidian, Logseq | callouts, `%%comment%%`, `key:: value`, `#+BEGIN_TIP` | `[[page]]`, `^block-id`, `==marked==` |
+| ReadMe | `[block:parameters]` with JSON | `<<variable>>` |
 """
 
+import json
 import re
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from docutils.parsers.rst.tableparser import GridTableParser, TableMarkupError
+from docutils.statemachine import StringList
 from markdown_it.rules_block import StateBlock
 from markdown_it.rules_block.fence import fence, make_fence_rule
 from markdown_it.rules_block.html_block import html_block
@@ -15,145 +32,7 @@ from markdown_it.token import Token
 
 from indexer import notes
 from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, to_html
-
-IS_MDX = "is_mdx"  # key of the parser's environment: whether there are expressions in braces
-_LONGEST = 4_000  # characters of a tag
-_LONGEST_COMMENT = 20_000
-_BUDGET = 20_000_000  # characters looked at in vain for the ends of tags, in one document
-_SHOWN = (  # arguments that are shown to readers
-    "title subtitle label header heading headline caption summary description question answer alt alt-text alt_text "
-    "text content message tooltip tabName filename file"
-).split()
-_ARGUMENT = r"(?:^|[\s{,(])[\"']?(?:%s)[\"']?\s{0,9}[:=]\s{0,9}\{?\s{0,9}(?:\"([^\"]+)\"|'([^']+)'|`([^`]+)`)"
-_SHOWN_ARGUMENT = re.compile(_ARGUMENT % "|".join(_SHOWN))
-_NAME_ARGUMENT = re.compile(_ARGUMENT % "value|name")  # the label of a tab that has no other
-_ITEMS = re.compile(r"\bitems=\{?\s{0,9}\[([^\[\]]*)\]")  # labels of several tabs
-_QUOTED = re.compile(r"\"([^\"]+)\"|'([^']+)'|`([^`]+)`")
-_NAME = re.compile(r"[\s<%/-]*([\w.-]*)")
-_PATH = re.compile(r"[^\s/\\]*+[/\\]\S*|\S+\.\w{2,5}|[^\s$#]*+[$#]\S*")
-_COMPONENT = re.compile(r"</?[A-Z][\w.]*(?=[\s/>])|</?>")
-_ELEMENT = re.compile(r"</?([a-z][\w-]*)(?=[\s/>])")
-_TAG_PART = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|[{}<>]")
-_END_BLOCK = {kind: re.compile(rf"\{{%-?\s{{0,9}}end{kind}\s{{0,9}}-?%\}}") for kind in ("raw", "comment")}
-_ESCAPED = re.compile(r"\{\{([<%])/\*([^{}]*)\*/([>%])\}\}|\\(\{\{#)")
-_PLAIN_ATTRIBUTE = re.compile(r"\s[\w:-]+=(?:\"[^\"]*\"|'[^']*')")
-
-Environment = MutableMapping[str, Any]
-Tag = tuple[int, str]  # where it ends, and the words in it that a reader sees
-
-
-def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return the tag, comment or expression that begins at a place of a text and ends before `end`, or None.
-
-    `environment` is the parser's; it counts what was looked at in vain, so that hostile texts take linear time.
-    """
-    opening = source[start : start + 3]
-    if opening.startswith("{{"):
-        close = _find(source, "}}", start + 2, end, environment)
-        if close < 0:
-            return None
-        tag = source[start : close + 2]
-        if _ESCAPED.fullmatch(tag):
-            return close + 2, unescaped(tag)
-        if tag[2] in "<%":
-            return close + 2, shown_words(tag[3:-3], is_positional=True)
-        said = _first(_QUOTED.match(tag[2:-2].strip(" -")))  # a text that is perhaps translated
-        return close + 2, "" if _PATH.fullmatch(said) else said
-    if opening.startswith("{%"):
-        close = _find(source, "%}", start + 2, end, environment)
-        if close < 0:
-            return None
-        inside, after = source[start + 2 : close], close + 2
-        name = _NAME.match(inside)
-        kind = name[1] if name else ""
-        if kind in ("raw", "comment"):
-            if ending := _END_BLOCK[kind].search(source, after, min(end, after + _LONGEST_COMMENT)):
-                return ending.end(), source[after : ending.start()] if kind == "raw" else ""
-            _spend(environment, _LONGEST_COMMENT)
-        return after, shown_words(inside, is_positional=not kind.startswith(("end", "include", "link", "post_url")))
-    closer = ""  # of a comment
-    if opening.startswith("{#") and opening[2:] in (" ", "-", "\n", "#"):
-        closer = "#}"
-    elif opening == "{/*":
-        closer = "*/}"
-    elif opening.startswith("%%") and not source[start - 1 : start].strip():
-        closer = "%%"
-    if closer:
-        close = _find(source, closer, start + len(closer), end, environment, _LONGEST_COMMENT)
-        return None if close < 0 else (close + len(closer), "")
-    is_expression = opening.startswith("{") and environment.get(IS_MDX)
-    component = _COMPONENT.match(source, start)
-    if not is_expression and not component:
-        return None
-    is_whole = component and component[0][-1] == ">"
-    close = component.end() if component and is_whole else _balanced(source, start, end, environment)
-    if close < 0:
-        return None
-    inside = source[start + 1 : close - 1]
-    return close, _first(_QUOTED.fullmatch(inside.strip())) if is_expression else shown_words(inside)
-
-
-def element_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
-    """Return where an HTML tag with values in braces ends, and the tag without these; None if there is none."""
-    found = _ELEMENT.match(source, start)
-    close = _balanced(source, start, end, environment) if found else -1
-    if found is None or close < 0:
-        return None
-    return close, f"{found[0]}{''.join(_PLAIN_ATTRIBUTE.findall(source[start:close]))}>"
-
-
-def shown_words(inside: str, *, is_positional: bool = False) -> str:
-    """Return the arguments of a tag that a reader sees; `is_positional`: one without a name may be a title."""
-    name = _NAME.match(inside)
-    is_tab = name is not None and "tab" in name[1].lower()
-    found = [_first(one) for one in _SHOWN_ARGUMENT.finditer(inside)]
-    if is_tab and not found:
-        found = [_first(one) for one in _NAME_ARGUMENT.finditer(inside)]
-    if is_tab and (items := _ITEMS.search(inside)):
-        found += [_first(one) for one in _QUOTED.finditer(items[1])]
-    if is_positional and not found and name is not None:
-        said = _first(_QUOTED.match(inside[name.end() :].lstrip()))
-        found = [said] if (" " in said or said[:1].isupper()) and not _PATH.fullmatch(said) else []
-    return ", ".join(" ".join(one.split()) for one in found)
-
-
-def unescaped(code: str) -> str:
-    """Return code in which escaped tags are written as a reader sees them."""
-    return _ESCAPED.sub(lambda one: one[4] or f"{{{{{one[1]}{one[2]}{one[3]}}}}}", code) if "{{" in code else code
-
-
-def _find(source: str, closer: str, start: int, end: int, environment: Environment, most: int = _LONGEST) -> int:
-    close = source.find(closer, start, min(end, start + most)) if _spend(environment, 0) else -1
-    if close < 0:
-        _spend(environment, most)
-    return close
-
-
-def _balanced(source: str, start: int, end: int, environment: Environment) -> int:
-    """Return the end of an expression or tag, whose braces are balanced; -1 where it has none."""
-    if not _spend(environment, 0):
-        return -1
-    is_tag = source[start] == "<"
-    depth = 0
-    for part in _TAG_PART.finditer(source, start + is_tag, min(end, start + _LONGEST)):
-        sign = part[0]
-        depth += (sign == "{") - (sign == "}")
-        if is_tag and depth <= 0 and sign in "<>":
-            return part.end() if sign == ">" else -1
-        if depth <= 0 and sign == "}" and not is_tag:
-            return part.end()
-    _spend(environment, 50 * _LONGEST)
-    return -1
-
-
-def _spend(environment: Environment, characters: int) -> bool:
-    environment["budget"] = environment.get("budget", _BUDGET) - characters
-    return bool(environment["budget"] >= 0)
-
-
-def _first(found: re.Match[str] | None) -> str:
-    return next((group for group in found.groups() if group is not None), "") if found else ""
-
+from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, shown_words, tag_at, unescaped
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
@@ -171,15 +50,29 @@ ESM = re.compile(
     r"export\s+default\s+(?:[({]|(?:async\s+)?(?:function|class)\b|[\w$]+[(;]?)|export\s*[{*]",
     re.MULTILINE,
 )
-_LINES = re.compile(  # what stands alone on a line and is no text: targets, includes
-    r"\([\w:./ -]+\)=$|(?P<include>;?-+8<-+(?:$|[ ].*)|<<<[ ]*[@./].*|\{\{#\w[^{}]*\}\}$)"
+_MARK_LINE = re.compile(  # targets, separators, comments; includes; definitions of abbreviations; properties
+    r"\([\w:./ -]+\)=|(?:\+\+\+|\^\^\^)(?:[ ].*)?|#\+(?:begin|end)_\w+.*|\^|(?P<comment>%(?:[ ].*)?)|"
+    r"(?P<include>;?-+8<-+(?:[ ].*)?|<<<[ ]*[@./].*|\{\{#\w[^{}]*\}\})|"
+    r"(?:\*\[(?P<abbreviation>[^\[\]]+)\]:|(?P<property>[^\W\d][\w./-]*)::)(?:[ ]+(?P<value>.*))?",
+    re.IGNORECASE,
 )
+_MACHINE_VALUE = re.compile(r"[\da-f-]{36}|true|false|\d*", re.IGNORECASE)
 _INCLUDE = re.compile(r"\s*+(?:\{\{#[^{}\n]*\}\}\s*|-+8<-+[ ].*)?")
 _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", "mustache", "html", "text", "txt"})
 _HIGHLIGHT = re.compile(r"\{(?:\{[<%]|%)-?[ ]*(highlight|codeblock|code-block)(?:[ ]++[\"']?([\w+-]*+))?[^{}\n]*+\}+$")
 _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*$"
+_CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|(?:[ ]*(?:\w+-)?(?:cap|title|filename):[ ]*[\"']?(.*?)[\"']?$)?")
+_HIGHLIGHTER_NOTE = re.compile(  # a comment for the highlighter, and its line if it stands alone
+    r"(?P<line>^[ \t]*+)?(?:[ \t]*+(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\]\n]*\]|"
+    r"highlight-(?:next-line|start|end)\b|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
+    re.MULTILINE,
+)
 _PARSES_WITHIN = re.compile(r"\smarkdown(?:=|[\s>]|$)")
-_LONGEST_MODULE = 400  # lines of an import or export
+_MAX_MODULE_LINES = 400  # lines of an import or export
+_JSON_BLOCK = re.compile(r"\[block:[\w-]+\]")
+_JSON_CELL = re.compile(r"(h|\d{1,4})-(\d{1,4})")
+_GRID_RULE = re.compile(r"\+(?::?[-=]+:?\+)+")
+_MAX_GRID = 100_000  # characters of a grid table
 
 _colon_fence = make_fence_rule(markers=(":",), disallow_marker_in_info=())
 
@@ -201,15 +94,42 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
     opening.hidden = closing.hidden = is_hidden
 
 
-def _within(state: StateBlock, start: int, end: int, indent: int = 0) -> None:
+def _push_blocks(state: StateBlock, text: str) -> None:
+    """Write a text of its own as the blocks that it has."""
+    inner = StateBlock(text, state.md, state.env, state.tokens)
+    inner.level = state.level + 1
+    state.md.block.tokenize(inner, 0, inner.lineMax)
+
+
+def _push_code(state: StateBlock, code: str, language: str) -> None:
+    token = state.push("fence", "code", 0)
+    token.info, token.markup, token.content = language, "```", unescaped(code)
+
+
+def _push_table(state: StateBlock, head: Iterable[Sequence[Any]], body: Iterable[Sequence[Any]]) -> None:
+    """Write rows of cells, each (rows spanned beyond its own, columns likewise, Markdown), or None."""
+    state.push("table_open", "table", 1)
+    for rows, tag in ((head, "th"), (body, "td")):
+        for row in rows:
+            state.push("tr_open", "tr", 1)
+            for more_rows, more_columns, text in filter(None, row):
+                cell = state.push(f"{tag}_open", tag, 1)
+                cell.attrs = {"rowspan": more_rows + 1, "colspan": more_columns + 1}
+                _push_blocks(state, text)
+                state.push(f"{tag}_close", tag, -1)
+            state.push("tr_close", "tr", -1)
+    state.push("table_close", "table", -1)
+
+
+def _tokenize_lines(state: StateBlock, start: int, end: int, indent: int = 0) -> None:
     """Parse lines as blocks of their own; those of a box may be indented."""
-    before, state.lineMax = state.lineMax, end
+    line_max, state.lineMax = state.lineMax, end
     state.level += 1
     state.blkIndent += indent
     state.md.block.tokenize(state, start, end)
     state.blkIndent -= indent
     state.level -= 1
-    state.lineMax = before
+    state.lineMax = line_max
 
 
 def read_fence(
@@ -233,21 +153,24 @@ def read_fence(
             _push_text(state, "" if _FILE.fullmatch(argument) else argument)
             lines = token.content.split("\n")[:-1]
             first = len(lines) - len(_without_options(lines))
-            _within(state, start + 1 + first, start + 1 + len(lines))
+            _tokenize_lines(state, start + 1 + first, start + 1 + len(lines))
         state.line = after
         return True
     if directive:
         language = directive[2] if directive[2].isalnum() else ""
         token.content = "\n".join(_without_options(token.content.split("\n")))
     lines = token.content.split("\n")
-    if language not in _SHOWS_TEMPLATES and token.content.strip() and all(map(_INCLUDE.fullmatch, lines)):
+    if language == "=html":
+        state.push("html_block", "", 0).content = token.content
+    elif language not in _SHOWS_TEMPLATES and token.content.strip() and all(map(_INCLUDE.fullmatch, lines)):
         notes.add("a file that Markdown includes was left out")
     else:
         label = _BRACKETED.match(info)
-        title = shown_words(f" {info}") or (label[1] if label else "")
-        _push_text(state, title, is_literal=True)
-        state.tokens.append(token)
-    token.info, token.content = language, unescaped(token.content)
+        _push_text(state, shown_words(f" {info}") or (label[1] if label else ""), is_literal=True)
+        while option := _CELL_OPTION.match(lines[0]):
+            _push_text(state, option[1] or "", is_literal=True)
+            del lines[0]
+        _push_code(state, _HIGHLIGHTER_NOTE.sub("", "\n".join(lines)), language)
     return True
 
 
@@ -284,27 +207,31 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def read_box(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a box or tab of MkDocs: a line of signs with a title, and what is indented below."""
-    found = _BOX.fullmatch(_line_at(state, start, "!?="))
-    if found is None or silent:
-        return found is not None
-    kind, title = found["kind"] or "", found["title"]
+    """Read a box or tab of MkDocs: a line of signs with a title, and the indented lines below."""
+    box = _BOX.fullmatch(_line_at(state, start, "!?="))
+    if box is None or silent:
+        return box is not None
+    kind, title = box["kind"] or "", box["title"]
     _push_text(state, "".join(kind.split()[:1]).capitalize() if title is None else title)
     state.line = start + 1
     inner = state.skipEmptyLines(state.line)
     if inner < end and state.sCount[inner] - state.blkIndent >= 4:
-        _within(state, inner, end, indent=4)
+        _tokenize_lines(state, inner, end, indent=4)
     return True
 
 
-def read_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Leave out a line that is no text."""
-    found = _LINES.match(_line_at(state, start, "(;-<{"))
-    if found is not None and not silent:
-        if found["include"]:
-            notes.add("a file that Markdown includes was left out")
-        state.line = start + 1
-    return found is not None
+def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a line that is a mark, an abbreviation or a property: only the last two are text."""
+    match = None if state.is_code_block(start) else _MARK_LINE.fullmatch(_line_at(state, start))
+    if match is None or silent:
+        return match is not None and match["comment"] is None  # a line of a paragraph may begin with a percent sign
+    name, value = match["abbreviation"] or match["property"], match["value"] or ""
+    if match["include"]:
+        notes.add("a file that Markdown includes was left out")
+    elif name and (match["abbreviation"] or not ("." in name or _MACHINE_VALUE.fullmatch(value))):
+        _push_text(state, f"{name}: {value}")
+    state.line = start + 1
+    return True
 
 
 def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -312,7 +239,7 @@ def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if state.level or state.sCount[start] or not ESM.match(state.src, state.bMarks[start], state.eMarks[start]):
         return False
     depth, line = 0, start
-    end = min(end, start + (1 if state.env.get("unclosed_module") else _LONGEST_MODULE))
+    end = min(end, start + (1 if state.env.get("unclosed_module") else _MAX_MODULE_LINES))
     while line < end and (depth > 0 or not state.isEmpty(line)):
         text = _line_at(state, line)
         if line > start and depth <= 0 and not ESM.match(text) and not text.startswith((".", "}", ")", "]")):
@@ -320,25 +247,30 @@ def read_module(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         depth += sum(map(text.count, "([{")) - sum(map(text.count, ")]}"))
         line += 1
     state.env["unclosed_module"] = depth > 0
-    state.line = start + 1 if depth > 0 else line  # brackets that nobody closes do not swallow the text
+    state.line = start + 1 if depth > 0 else line  # unclosed brackets must not swallow the text
     return True
 
 
 def read_highlight(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read a block of code between tags of a template."""
-    found = _HIGHLIGHT.match(_line_at(state, start, "{"))
-    if found is None or state.env.get("unclosed"):
+    opening = _HIGHLIGHT.match(_line_at(state, start, "{"))
+    if opening is None:
         return False
-    ending = re.compile(_HIGHLIGHT_END % found[1])
-    for line in range(start + 1, end):
-        if ending.match(state.src, state.bMarks[line], state.eMarks[line]):
-            token = state.push("fence", "code", 0)
-            token.info, token.markup = found[2] or "", "```"
-            token.content = unescaped(state.getLines(start + 1, line, state.sCount[start], True))
-            state.line = line + 1
-            return True
-    state.env["unclosed"] = True
-    return False
+    line = _closing_line(state, start, end, re.compile(_HIGHLIGHT_END % opening[1]), "unclosed")
+    if not line:
+        return False
+    _push_code(state, state.getLines(start + 1, line, state.sCount[start], True), opening[2] or "")
+    state.line = line + 1
+    return True
+
+
+def _closing_line(state: StateBlock, start: int, end: int, closing: re.Pattern[str], key: str) -> int:
+    """Return the first line below `start` that matches, or 0; `key` in the environment stops further searches."""
+    for line in range(start + 1, 0 if state.env.get(key) else end):
+        if closing.match(state.src, state.bMarks[line], state.eMarks[line]):
+            return line
+    state.env[key] = True
+    return 0
 
 
 def _go_past(state: StateBlock, start: int, place: int, end: int) -> None:
@@ -348,32 +280,99 @@ def _go_past(state: StateBlock, start: int, place: int, end: int) -> None:
 
 
 def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read lines that are nothing but tags, which may span empty lines."""
+    """Read lines of nothing but tags, which may span empty lines."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[end - 1]
-    words: list[str] = []
+    texts: list[str] = []
     if not _line_at(state, start, "{<%"):
         return False
     while place < limit and state.src[place] != "\n":
         tag = tag_at(state.src, place, limit, state.env)
         if tag is None:
             return False
-        words.append(tag[1])
+        texts.append(tag[1])
         place = state.skipSpaces(tag[0])
     _go_past(state, start, place, end)
-    for said in words:
-        _push_text(state, said, is_literal=True)
+    for text in texts:
+        _push_text(state, text, is_literal=True)
     return True
 
 
 def read_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Read HTML; where Markdown is parsed within it, only its tags."""
     line = "" if silent else _line_at(state, start, "<")
-    found = _ELEMENT.match(line + "\n")
+    tag = ELEMENT.match(line + "\n")
     has_markdown = state.env.get(IS_MDX) or _PARSES_WITHIN.search(line.partition(">")[0] + ">")
-    if not found or found[1] in ("script", "style", "pre", "textarea") or not has_markdown:
+    if not tag or tag[1] in ("script", "style", "pre", "textarea") or not has_markdown:
         return html_block(state, start, end, silent)
     place = state.bMarks[start] + state.tShift[start]
     element = element_at(state.src, place, state.eMarks[end - 1], state.env)
     _go_past(state, start, element[0] if element else place, end)
     _push_text(state, state.getLines(start, state.line, state.blkIndent, False).strip(), is_hidden=True)
+    return True
+
+
+def read_json_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a block of ReadMe: its title, text, code, captions and table, which are values of JSON."""
+    if not _JSON_BLOCK.fullmatch(_line_at(state, start, "[")):
+        return False
+    line = _closing_line(state, start, end, re.compile(r"[ \t]*\[/block\][ \t]*$"), "unclosed_json")
+    try:
+        fields = json.loads(state.getLines(start + 1, line, 0, True), strict=False) if line and not silent else None
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(fields, dict):
+        return silent and line > 0
+    state.line = line + 1
+    if "level" in fields:
+        fields["title"] = f"{'#' * (2 if fields['level'] == 2 else 3)} {fields.get('title')}"
+    images = [image for image in fields.get("images") or () if isinstance(image, dict)]
+    for value in (fields.get(name) for name in ("title", "body", "caption", "text")):
+        _push_blocks(state, value if isinstance(value, str) else "")
+    for image in images:
+        _push_text(state, str(image.get("caption") or ""))
+    state.push("html_block", "", 0).content = str(fields.get("html") or "")
+    for code in fields.get("codes") or ():
+        if isinstance(code, dict):
+            _push_text(state, str(code.get("name") or ""), is_literal=True)
+            _push_code(state, str(code.get("code")), str(code.get("language") or "").partition("|")[0])
+    cells = fields.get("data")
+    if isinstance(cells, dict):
+        places = {key: match for key in cells if (match := _JSON_CELL.fullmatch(key))}
+        rows: dict[int, dict[int, str]] = {}
+        for key, match in places.items():
+            rows.setdefault(-1 if match[1] == "h" else int(match[1]), {})[int(match[2])] = str(cells[key])
+        head = [(0, 0, text) for _, text in sorted(rows.pop(-1, {}).items())]
+        _push_table(
+            state,
+            [head] if head else [],
+            ([(0, 0, text) for _, text in sorted(rows[row].items())] for row in sorted(rows)),
+        )
+    return True
+
+
+def read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a grid table of Pandoc, whose cells are Markdown."""
+    if silent or not _GRID_RULE.fullmatch(_line_at(state, start, "+")):
+        return False
+    line = start
+    lines: list[str] = []
+    while line < end and (text := _line_at(state, line))[:1] in ("+", "|"):
+        is_rule = _GRID_RULE.fullmatch(text)
+        lines.append(re.sub("(?<=[+]):|:(?=[+])", "=" if "=" in text else "-", text) if is_rule else text)
+        line += 1
+    width = max(map(len, lines))
+    if width * len(lines) > _MAX_GRID:
+        return False
+    heads = [place for place, text in enumerate(lines) if text.startswith("+=")]
+    for place in heads if heads[:1] == [0] else heads[1:]:  # without names of columns, or with a foot
+        lines[place] = lines[place].replace("=", "-")
+    try:
+        _, head, body = GridTableParser().parse(StringList([text.ljust(width) for text in lines]))
+    except (TableMarkupError, AssertionError):
+        return False
+    state.line = line
+    _push_table(
+        state,
+        *([[cell and (cell[0], cell[1], "\n".join(cell[3])) for cell in row] for row in rows] for rows in (head, body)),
+    )
     return True

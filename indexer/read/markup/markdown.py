@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import emoji
 import yaml
 from markdown_it import MarkdownIt
-from markdown_it.common.utils import escapeHtml
+from markdown_it.common.utils import escapeHtml, normalizeReference
 from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
@@ -22,6 +22,7 @@ from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote.index import footnote_def
 
+from indexer import notes
 from indexer.decoding import decode, visible
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
@@ -29,25 +30,38 @@ from indexer.read.access_list import ACCESS, NOBODY, readers_of, statements, sta
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.read.markup import blocks
-from indexer.read.markup.blocks import ESM, IS_MDX, Environment, element_at, tag_at
+from indexer.read.markup.blocks import ESM
 from indexer.read.markup.restructured import shown_text
+from indexer.read.markup.tags import IS_MDX, Environment, element_at, shown_words, tag_at
 from indexer.records import Declared, Extraction, Readers
 
-_ATTRIBUTES = re.compile(r"\{(:?)([^{}\n]{0,300})\}")
-_ATTRIBUTE = re.compile(r"[#.][\w:.-]+|[\w:-]+=(?:\"[^\"]*\"|'[^']*'|[^\s\"'{}]+)|-")
-_ATTRIBUTE_WORDS = re.compile(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
+_ATTRIBUTES = re.compile(r"\{(:?)([^{}]{0,1000})\}")
+_ATTRIBUTE = re.compile(r"[#.][\w:.-]+|[\w:-]+=(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"'{}]+)|-")
+_ATTRIBUTE_WORDS = re.compile(r"(?:[^\s\"']|\"(?:[^\"\\]|\\.)*\"|'[^']*')+")
 _ROLE = re.compile(r"\{([A-Za-z][\w:+-]{0,60})\}(`+)([^`]+)\2(?!`)|:([A-Za-z][\w:+-]{0,60}):`([^`]+)`")
 _EMOJI = re.compile(r"(?<![^\W_]):[\w+][\w+-]{0,60}:(?!\w)")
 _ICON = re.compile(r":[a-z][a-z0-9]*(?:-[a-z0-9_]+)+:")
-_WIKI_LINK = re.compile(r"!?\[\[(?!\s)([^\[\]\n|]{1,300})(?:\\?\|([^\[\]\n]{1,300}))?\]\](?![(\[])")
+_WIKI_LINK = re.compile(r"(?<!\[)!?\[\[(?!\s)([^\[\]\n|]{1,300})(?:\\?\|([^\[\]\n]{1,300}))?\]\](?![(\[])")
 _PICTURE = re.compile(r"\.(?:png|jpe?g|gif|svg|webp|avif|bmp|mp4|webm|mp3|pdf)(?:#.*)?", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,100})\]")
 _INLINE_NOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
 _LABELLED = re.compile(r"!?\[([^\[\]\n]{0,300})\](?=[({])")
 _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)")
 _FORMULA = re.compile(r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))")
-_PAIR = re.compile(  # marked, lowered or raised text
-    r"(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
+_CRITIC = re.compile(  # changes and remarks: the new text is read
+    r"\{(?:\+\+([^{}]{1,1000}?)\+\+|==([^{}]{1,1000}?)==|~~[^{}]{0,1000}?~>([^{}]{0,1000}?)~~|--[^{}]{1,1000}?--"
+    r"|>>[^{}]{1,1000}?<<)\}"
+)
+_KEYS = re.compile(r"(?<![\w+])\+\+([\w\"'<-][^+`\n]{0,60}(?:\+[^+`\n]{1,60}){0,9})(?<!\s)\+\+(?![\w+])")
+_BLOCK_ID = re.compile(r"\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)")
+_BANG = re.compile(r"\[!([\w-]+)(?:\|[^\[\]\n]*)?\](?:[+-](?=\s|$))?[ \t]*([^\n]*)(\n|$)")
+_EXTENSION = re.compile(r"\[!([\w-]+)[ \t]*(\[[^\[\]\n]*\]\([^()\n]*\)|[^\[\]\n]{1,300})\](?:\{[^{}\n]*\})?")
+_TARGET = re.compile(
+    r"<(?:<(?:glossary:)?([\w][\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.:-]*:)?#?([^\s<>?]+)[^\s<>]*)>"
+)
+_TYPED_CODE = re.compile(r"(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)")
+_PAIR = re.compile(  # marked, new, lowered or raised text
+    r"\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
     r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
 )
 _emojize = emoji.emojize
@@ -70,9 +84,6 @@ def _read_mark(state: StateInline, silent: bool) -> bool:
     else:
         return False
     if not silent:
-        if mark.html:
-            token = state.push("html_inline", "", 0)
-            token.content, token.meta = mark.html, {"footnote": mark.footnote}
         if mark.text:
             state.push("text", "", 0).content = mark.text
         if mark.span:
@@ -80,6 +91,9 @@ def _read_mark(state: StateInline, silent: bool) -> bool:
             state.pos, state.posMax = mark.span
             state.md.inline.tokenize(state)
             state.posMax = most
+        if mark.html:
+            token = state.push("html_inline", "", 0)
+            token.content, token.meta = mark.html, {"footnote": mark.footnote}
     state.pos = mark.end
     return True
 
@@ -104,11 +118,11 @@ def _role(found: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _attribute_list(found: re.Match[str], environment: Environment) -> _Mark | None:
-    """Leave out attributes that follow something, or end or begin a line."""
+    """Leave out attributes that follow something, or end or begin a line; the words of a picture or link stay."""
     before, after = found.string[max(0, found.start() - 1) : found.start()], found.string[found.end() : found.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
     is_list = _attributes_in(found) is not None and (found[1] or not is_apart)
-    return _Mark(found.end()) if is_list else None
+    return _Mark(found.end(), shown_words(f" {found[2]}") if before == ")" else "") if is_list else None
 
 
 def _emoji_name(found: re.Match[str], environment: Environment) -> _Mark | None:
@@ -119,11 +133,43 @@ def _emoji_name(found: re.Match[str], environment: Environment) -> _Mark | None:
 
 
 def _wiki_link(found: re.Match[str], environment: Environment) -> _Mark | None:
-    target, label = found[1], found[2] or ""
+    target, label = found[1].partition("#^")[0], found[2] or ""
+    if normalizeReference(target) in environment.get("references", ()):
+        return None
     if found[0][0] == "!" and _PICTURE.search(target):
         return _Mark(found.end(), "" if label.rstrip("px").isdigit() else label)
     is_contents = target.strip("_").lower() == "toc"
     return _Mark(found.end(), "" if is_contents else (label or target.strip("#^").replace("#", " ")))
+
+
+def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
+    if title.start():
+        return None
+    text = title[2].strip() or title[1].replace("-", " ").capitalize()
+    return _Mark(title.end(), "" if title[2].strip() else text, "<br>" if title[3] else "", title.span(2))
+
+
+def _extension(found: re.Match[str], environment: Environment) -> _Mark | None:
+    """Read `[!NAME text]`, and leave out `[!NAME[label](file)]`, addresses and attributes."""
+    text = found[2].strip()
+    if text.startswith("["):
+        notes.add("a file that Markdown includes was left out")
+    return _Mark(found.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", text) else text)
+
+
+def _keys(found: re.Match[str], environment: Environment) -> _Mark | None:
+    """Read keys such as `ctrl+alt+arrow-up`, or inserted text."""
+    if " " in found[1].strip("\"'") and found[1][0] not in "\"'":
+        return _Mark(found.end(), span=found.span(1))
+    return _Mark(found.end(), "+".join(key.strip("\"'").replace("-", " ").title() for key in found[1].split("+")))
+
+
+def _block_id(found: re.Match[str], environment: Environment) -> _Mark | None:
+    return _Mark(found.end()) if not found.string[: found.start()][-1:].strip() else None
+
+
+def _span(found: re.Match[str], environment: Environment) -> _Mark:
+    return _Mark(found.end(), span=found.span(found.lastindex)) if found.lastindex else _Mark(found.end())
 
 
 def _footnote(found: re.Match[str], environment: Environment) -> _Mark | None:
@@ -143,24 +189,32 @@ def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
 _Rule = tuple[re.Pattern[str], Callable[[re.Match[str], Environment], _Mark | None]]
 _TAGS: _Rule = re.compile("[{<%]"), _tag
 _ROLES: _Rule = _ROLE, _role
-_PAIRS: _Rule = _PAIR, lambda found, _: _Mark(found.end(), span=found.span(found.lastindex or 0))
+_PAIRS: _Rule = _PAIR, _span
+_TARGETS: _Rule = _TARGET, lambda target, _: _Mark(target.end(), target[1] or target[2])
 _LINKS: tuple[_Rule, ...] = (_WIKI_LINK, _wiki_link), (_LABELLED, _labelled)
 _RULES: dict[str, tuple[_Rule, ...]] = {
-    "{": (_ROLES, _TAGS, (_ATTRIBUTES, _attribute_list)),
-    "<": (_TAGS,),
+    "{": ((_CRITIC, _span), _ROLES, _TAGS, (_ATTRIBUTES, _attribute_list)),
+    "<": (_TARGETS, _TAGS),
     "%": (_TAGS,),
     ":": (_ROLES, (_EMOJI, _emoji_name)),
-    "[": ((_FOOTNOTE, _footnote), *_LINKS),
+    "[": ((_FOOTNOTE, _footnote), (_BANG, _alert), (_EXTENSION, _extension), *_LINKS),
     "!": _LINKS,
-    "^": ((_INLINE_NOTE, lambda found, _: _Mark(found.end(), " ", span=(found.start() + 1, found.end()))), _PAIRS),
+    "^": (
+        (_INLINE_NOTE, lambda found, _: _Mark(found.end(), " ", span=(found.start() + 1, found.end()))),
+        _PAIRS,
+        (_BLOCK_ID, _block_id),
+    ),
+    "+": ((_KEYS, _keys),),
+    "`": ((_TYPED_CODE, lambda code, _: _Mark(code.end(), html=f"<code>{escapeHtml(code[1])}</code>")),),
     "$": ((_FORMULA, lambda found, _: _Mark(found.end(), html=escapeHtml(found[1] or found[2]))),),
     **dict.fromkeys("~=", (_PAIRS,)),
 }
 
 
-_ALERT = re.compile(r"\[!([\w-]+)\][+-]?[ \t]*([^\n]*)(\n|$)")
+_CONTENTS = re.compile(r"\[toc\]|[^\n]*\n?\{:[ ]?(?:[^{}]*\s)?toc\b[^{}]*\}", re.IGNORECASE)
 _TASK = re.compile(r"\[[ xX/-]\](?=\s|$)")
-_HEADING_COMMENT = re.compile(r"\{/\*\s*#([\w-]+)\s*\*/\}$")
+_HEADING_ID = re.compile(r"[ ](?:\{/\*\s*#([\w-]+)\s*\*/\}|\[#([\w-]+)\]|\[!?toc\])$")
+_TAB = re.compile(r"\[(.*)\]\(#tab/.*\)")
 
 
 def _parser(*, is_mdx: bool) -> MarkdownIt:
@@ -174,9 +228,9 @@ def _parser(*, is_mdx: bool) -> MarkdownIt:
     ruler.at("fence", blocks.read_fence, everywhere)
     ruler.at("html_block", blocks.read_html, {"alt": ["paragraph", "reference", "blockquote"]})
     ruler.before("reference", "footnote_def", footnote_def, {"alt": ["paragraph", "reference"]})
-    for rule in (blocks.read_box, blocks.read_colons, blocks.read_line):
+    for rule in (blocks.read_box, blocks.read_colons, blocks.read_mark_line, blocks.read_json_block):
         ruler.before("fence", rule.__name__, rule, everywhere)
-    for rule in (blocks.read_module, blocks.read_highlight, blocks.read_tags):
+    for rule in (blocks.read_module, blocks.read_highlight, blocks.read_tags, blocks.read_grid):
         ruler.before("fence", rule.__name__, rule)
     parser.core.ruler.before("inline", "before_inline", _before_inline)
     parser.core.ruler.push("footnotes", _place_footnotes)
@@ -193,24 +247,23 @@ def _before_inline(state: StateCore) -> None:
         opening, outer = tokens[place - 1], tokens[place - 2].type if place > 1 else ""
         if opening.type == "heading_open":
             token.content = _without_id(opening, token.content)
+            if tab := _TAB.fullmatch(token.content):
+                opening.type, opening.tag, tokens[place + 1].tag, token.content = "paragraph_open", "p", "p", tab[1]
         elif opening.type == "paragraph_open":
-            if outer == "list_item_open":
-                token.content = _TASK.sub("", token.content, count=1) if token.content[0] == "[" else token.content
-            elif outer == "blockquote_open" and (alert := _ALERT.match(token.content)):
-                title = alert[2].strip() or alert[1].replace("-", " ").capitalize()
-                token.content = f"{title}{'  ' if alert[3] else ''}{token.content[alert.start(3) :]}"
-            elif token.content in ("[TOC]", "[toc]"):
+            if _CONTENTS.fullmatch(token.content):
                 token.content = ""
+            elif outer == "list_item_open":
+                token.content = _TASK.sub("", token.content, count=1)
             elif outer == "heading_close" and (attributes := _ATTRIBUTES.fullmatch(token.content)) and attributes[1]:
                 token.content = _without_id(tokens[place - 4], token.content)
 
 
 def _without_id(heading: Token, content: str) -> str:
     """Return a heading without the attributes at its end; their id becomes that of the heading."""
-    begin = content.rfind("{")
+    begin = max(content.rfind("{"), content.rfind(" [") + 1)
     attributes = _attributes_in(_ATTRIBUTES.fullmatch(content, begin) if begin >= 0 else None)
-    if comment := _HEADING_COMMENT.match(content, begin):
-        attributes = [f"#{comment[1]}"]
+    if comment := _HEADING_ID.match(content, begin - 1):
+        attributes = [f"#{anchor}" for anchor in comment.groups() if anchor]
     if attributes is None:
         return content
     for one in attributes:
@@ -280,12 +333,14 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
     end, is_toml = 0, False
     with suppress(ValueError, RecursionError):
         if found := _YAML.match(text):
-            front, end = found[1] or "", found.end()
+            front = found[1] or ""
             try:
                 # the loader without any types: nothing to construct, no merge keys to multiply; aliases share
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= _LONGEST else {}  # noqa: S506 - safer
             except yaml.YAMLError:  # such as "title: Part 1: Cats", which people do write
-                fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)}
+                fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
+            is_front = isinstance(fields, dict) or not front.strip() or any(statements(visible(front)))
+            end = found.end() if is_front else 0  # a slip in an access list must not make it text
         elif found := _TOML.match(text):
             front, end, is_toml = found[1] or "", found.end(), True
             fields = tomllib.loads(front) if len(front) <= _LONGEST else {}
@@ -342,7 +397,7 @@ class Rendered(NamedTuple):
 def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extraction:
     """Read a Markdown text."""
     rendered = render(decode(body, charset, markup=False), is_mdx=is_mdx)
-    found = extract(rendered.html)
+    found = extract(f"<body><main>{rendered.html}</main></body>")
     return Extraction(rendered.title or found.title, found.sections, rendered.declared)
 
 
