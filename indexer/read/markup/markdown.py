@@ -47,22 +47,20 @@ _FOOTNOTE = re.compile(r"\[\^([^\[\]\s]{1,100})\]")
 _INLINE_NOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
 _LABELLED = re.compile(r"!?\[([^\[\]\n]{0,300})\](?=[({])")
 _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)")
-_FORMULA = re.compile(r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))")
-_CRITIC = re.compile(  # changes and remarks: the new text is read
-    r"\{(?:\+\+([^{}]{1,1000}?)\+\+|==([^{}]{1,1000}?)==|~~[^{}]{0,1000}?~>([^{}]{0,1000}?)~~|--[^{}]{1,1000}?--"
-    r"|>>[^{}]{1,1000}?<<)\}"
-)
+_ALERT = re.compile(r"\[!([\w-]+)(?:\|[^\[\]\n]*)?\](?:[+-](?=\s|$))?[ \t]*([^\n]*)(\n|$)")
+_EXTENSION = re.compile(r"\[!(?:[\w-]+)[ \t]*(\[[^\[\]\n]*\]\([^()\n]*\)|[^\[\]\n]{1,300})\](?:\{[^{}\n]*\})?")
 _KEYS = re.compile(r"(?<![\w+])\+\+([\w\"'<-][^+`\n]{0,60}(?:\+[^+`\n]{1,60}){0,9})(?<!\s)\+\+(?![\w+])")
-_BLOCK_ID = re.compile(r"\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)")
-_BANG = re.compile(r"\[!([\w-]+)(?:\|[^\[\]\n]*)?\](?:[+-](?=\s|$))?[ \t]*([^\n]*)(\n|$)")
-_EXTENSION = re.compile(r"\[!([\w-]+)[ \t]*(\[[^\[\]\n]*\]\([^()\n]*\)|[^\[\]\n]{1,300})\](?:\{[^{}\n]*\})?")
-_TARGET = re.compile(
-    r"<(?:<(?:glossary:)?([\w][\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.:-]*:)?#?([^\s<>?]+)[^\s<>]*)>"
+_LITERAL = re.compile(  # formulas, and code with its language
+    r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
+    r"|(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)"
 )
-_TYPED_CODE = re.compile(r"(?<!`)`([^`\n]+)\{:[\w.-]+\}`(?!`)")
-_PAIR = re.compile(  # marked, new, lowered or raised text
-    r"\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
+_PAIR = re.compile(  # marked, lowered, raised or inserted text; critic marks; targets, variables; ids of blocks
+    r"(?<![\w=])==(?=[^\s=])((?:[^`\n=]{1,200}+|=(?!=)|`[^`\n]{1,60}+`){1,20}+(?<!\s))==(?![\w=])"
     r"|(?<![~/])~(?![~/])([^\s~`]{1,100})~(?![~/\d])|(?<!\^)\^(?!\^)([^\s^`]{1,100})\^(?!\^)"
+    r"|\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<!\S)\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)"
+    r"|\{(?:\+\+([^{}]{1,1000}?)\+\+|==([^{}]{1,1000}?)==|~~[^{}]{0,1000}?~>([^{}]{0,1000}?)~~|--[^{}]{1,1000}?--"
+    r"|>>[^{}]{1,1000}?<<)\}"
+    r"|<(?:<(?:glossary:)?(\w[\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.:-]*:)?#?([^\s<>?]+)[^\s<>]*)>"
 )
 _emojize = emoji.emojize
 _emojize(":tada:", language="alias")  # its table is a file, and readers open none
@@ -145,31 +143,22 @@ def _wiki_link(found: re.Match[str], environment: Environment) -> _Mark | None:
 def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
     if title.start():
         return None
-    text = title[2].strip() or title[1].replace("-", " ").capitalize()
-    return _Mark(title.end(), "" if title[2].strip() else text, "<br>" if title[3] else "", title.span(2))
+    kind = "" if title[2].strip() else title[1].replace("-", " ").capitalize()
+    return _Mark(title.end(), kind, "<br>" if title[3] else "", title.span(2))
 
 
-def _extension(found: re.Match[str], environment: Environment) -> _Mark | None:
+def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
     """Read `[!NAME text]`, and leave out `[!NAME[label](file)]`, addresses and attributes."""
-    text = found[2].strip()
-    if text.startswith("["):
+    if mark[1].startswith("["):
         notes.add("a file that Markdown includes was left out")
-    return _Mark(found.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", text) else text)
+    return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())
 
 
-def _keys(found: re.Match[str], environment: Environment) -> _Mark | None:
+def _keys(keys: re.Match[str], environment: Environment) -> _Mark | None:
     """Read keys such as `ctrl+alt+arrow-up`, or inserted text."""
-    if " " in found[1].strip("\"'") and found[1][0] not in "\"'":
-        return _Mark(found.end(), span=found.span(1))
-    return _Mark(found.end(), "+".join(key.strip("\"'").replace("-", " ").title() for key in found[1].split("+")))
-
-
-def _block_id(found: re.Match[str], environment: Environment) -> _Mark | None:
-    return _Mark(found.end()) if not found.string[: found.start()][-1:].strip() else None
-
-
-def _span(found: re.Match[str], environment: Environment) -> _Mark:
-    return _Mark(found.end(), span=found.span(found.lastindex)) if found.lastindex else _Mark(found.end())
+    if " " in keys[1].strip("\"'") and keys[1][0] not in "\"'":
+        return _Mark(keys.end(), span=keys.span(1))
+    return _Mark(keys.end(), "+".join(key.strip("\"'").replace("-", " ").title() for key in keys[1].split("+")))
 
 
 def _footnote(found: re.Match[str], environment: Environment) -> _Mark | None:
@@ -189,24 +178,20 @@ def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
 _Rule = tuple[re.Pattern[str], Callable[[re.Match[str], Environment], _Mark | None]]
 _TAGS: _Rule = re.compile("[{<%]"), _tag
 _ROLES: _Rule = _ROLE, _role
-_PAIRS: _Rule = _PAIR, _span
-_TARGETS: _Rule = _TARGET, lambda target, _: _Mark(target.end(), target[1] or target[2])
+_PAIRS: _Rule = _PAIR, lambda pair, _: _Mark(pair.end(), span=pair.span(pair.lastindex) if pair.lastindex else None)
+_LITERALS: _Rule = _LITERAL, lambda text, _: _Mark(text.end(), html=escapeHtml(text[text.lastindex or 0]))
 _LINKS: tuple[_Rule, ...] = (_WIKI_LINK, _wiki_link), (_LABELLED, _labelled)
+_NOTE: _Rule = _INLINE_NOTE, lambda note, _: _Mark(note.end(), " ", span=(note.start() + 1, note.end()))
 _RULES: dict[str, tuple[_Rule, ...]] = {
-    "{": ((_CRITIC, _span), _ROLES, _TAGS, (_ATTRIBUTES, _attribute_list)),
-    "<": (_TARGETS, _TAGS),
+    "{": (_PAIRS, _ROLES, _TAGS, (_ATTRIBUTES, _attribute_list)),
+    "<": (_PAIRS, _TAGS),
     "%": (_TAGS,),
     ":": (_ROLES, (_EMOJI, _emoji_name)),
-    "[": ((_FOOTNOTE, _footnote), (_BANG, _alert), (_EXTENSION, _extension), *_LINKS),
+    "[": ((_FOOTNOTE, _footnote), (_ALERT, _alert), (_EXTENSION, _extension), *_LINKS),
     "!": _LINKS,
-    "^": (
-        (_INLINE_NOTE, lambda found, _: _Mark(found.end(), " ", span=(found.start() + 1, found.end()))),
-        _PAIRS,
-        (_BLOCK_ID, _block_id),
-    ),
+    "^": (_NOTE, _PAIRS),
     "+": ((_KEYS, _keys),),
-    "`": ((_TYPED_CODE, lambda code, _: _Mark(code.end(), html=f"<code>{escapeHtml(code[1])}</code>")),),
-    "$": ((_FORMULA, lambda found, _: _Mark(found.end(), html=escapeHtml(found[1] or found[2]))),),
+    **dict.fromkeys("$`", (_LITERALS,)),
     **dict.fromkeys("~=", (_PAIRS,)),
 }
 
