@@ -20,9 +20,13 @@ its content; its marks are dropped.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import Any
 
+import yaml
 from docutils.parsers.rst.tableparser import GridTableParser, TableMarkupError
 from docutils.statemachine import StringList
 from markdown_it.rules_block import StateBlock
@@ -32,7 +36,7 @@ from markdown_it.token import Token
 
 from indexer import notes
 from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, to_html
-from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, shown_words, tag_at, unescaped
+from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, is_text, shown_words, tag_at, unescaped
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
@@ -61,7 +65,8 @@ _INCLUDE = re.compile(r"\s*+(?:\{\{#[^{}\n]*\}\}\s*|-+8<-+[ ].*)?")
 _SHOWS_TEMPLATES = frozenset({"", "md", "markdown", "mdx", "handlebars", "hbs", "mustache", "html", "text", "txt"})
 _HIGHLIGHT = re.compile(r"\{(?:\{[<%]|%)-?[ ]*(highlight|codeblock|code-block)(?:[ ]++[\"']?([\w+-]*+))?[^{}\n]*+\}+$")
 _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*$"
-_CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|(?:[ ]*(?:\w+-)?(?:cap|title|filename):[ ]*[\"']?(.*?)[\"']?$)?")
+_CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|[ ]?")
+_MAX_OPTIONS = 4_000  # characters
 _HIGHLIGHTER_NOTE = re.compile(  # a comment for the highlighter, and its line if it stands alone
     r"(?P<line>^[ \t]*+)?(?:[ \t]*+(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\]\n]*\]|"
     r"highlight-(?:next-line|start|end)\b|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
@@ -106,18 +111,16 @@ def _push_code(state: StateBlock, code: str, language: str) -> None:
     token.info, token.markup, token.content = language, "```", unescaped(code)
 
 
-def _push_table(state: StateBlock, head: Iterable[Sequence[Any]], body: Iterable[Sequence[Any]]) -> None:
-    """Write rows of cells, each (rows spanned beyond its own, columns likewise, Markdown), or None."""
+def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) -> None:
+    """Write rows: a tag, and cells of further rows spanned, further columns spanned and Markdown."""
     state.push("table_open", "table", 1)
-    for rows, tag in ((head, "th"), (body, "td")):
-        for row in rows:
-            state.push("tr_open", "tr", 1)
-            for more_rows, more_columns, text in filter(None, row):
-                cell = state.push(f"{tag}_open", tag, 1)
-                cell.attrs = {"rowspan": more_rows + 1, "colspan": more_columns + 1}
-                _push_blocks(state, text)
-                state.push(f"{tag}_close", tag, -1)
-            state.push("tr_close", "tr", -1)
+    for tag, cells in rows:
+        state.push("tr_open", "tr", 1)
+        for more_rows, more_columns, text in cells:
+            state.push(f"{tag}_open", tag, 1).attrs = {"rowspan": more_rows + 1, "colspan": more_columns + 1}
+            _push_blocks(state, text)
+            state.push(f"{tag}_close", tag, -1)
+        state.push("tr_close", "tr", -1)
     state.push("table_close", "table", -1)
 
 
@@ -167,11 +170,20 @@ def read_fence(
     else:
         label = _BRACKETED.match(info)
         _push_text(state, shown_words(f" {info}") or (label[1] if label else ""), is_literal=True)
-        while option := _CELL_OPTION.match(lines[0]):
-            _push_text(state, option[1] or "", is_literal=True)
-            del lines[0]
-        _push_code(state, _HIGHLIGHTER_NOTE.sub("", "\n".join(lines)), language)
+        options = [_CELL_OPTION.sub("", line, count=1) for line in takewhile(_CELL_OPTION.match, lines)]
+        for caption in _captions("\n".join(options)):
+            _push_text(state, caption, is_literal=True)
+        _push_code(state, _HIGHLIGHTER_NOTE.sub("", "\n".join(lines[len(options) :])), language)
     return True
+
+
+def _captions(options: str) -> Iterator[str]:
+    """Yield the captions, titles and descriptions among the options of a cell, which are YAML."""
+    with suppress(yaml.YAMLError, RecursionError):
+        fields = yaml.load(options[:_MAX_OPTIONS], Loader=yaml.BaseLoader)  # noqa: S506 - constructs no objects
+        for name, value in fields.items() if isinstance(fields, dict) else ():
+            if isinstance(value, str) and is_text(str(name), value):
+                yield value
 
 
 def _without_options(lines: Sequence[str]) -> Sequence[str]:
@@ -320,33 +332,23 @@ def read_json_block(state: StateBlock, start: int, end: int, silent: bool) -> bo
         fields = json.loads(state.getLines(start + 1, line, 0, True), strict=False) if line and not silent else None
     except (ValueError, RecursionError):
         return False
-    if not isinstance(fields, dict):
+    if not isinstance(fields, dict) or not all(isinstance(code, dict) for code in fields.get("codes") or ()):
         return silent and line > 0
     state.line = line + 1
-    if "level" in fields:
-        fields["title"] = f"{'#' * (2 if fields['level'] == 2 else 3)} {fields.get('title')}"
+    if isinstance(level := fields.get("level"), int):
+        fields["title"] = f"{'#' * level} {fields.get('title')}"
     images = [image for image in fields.get("images") or () if isinstance(image, dict)]
-    for value in (fields.get(name) for name in ("title", "body", "caption", "text")):
-        _push_blocks(state, value if isinstance(value, str) else "")
-    for image in images:
-        _push_text(state, str(image.get("caption") or ""))
+    for text in (*map(fields.get, ("title", "body", "caption", "text")), *(image.get("caption") for image in images)):
+        _push_blocks(state, text if isinstance(text, str) else "")
     state.push("html_block", "", 0).content = str(fields.get("html") or "")
     for code in fields.get("codes") or ():
-        if isinstance(code, dict):
-            _push_text(state, str(code.get("name") or ""), is_literal=True)
-            _push_code(state, str(code.get("code")), str(code.get("language") or "").partition("|")[0])
-    cells = fields.get("data")
-    if isinstance(cells, dict):
-        places = {key: match for key in cells if (match := _JSON_CELL.fullmatch(key))}
-        rows: dict[int, dict[int, str]] = {}
-        for key, match in places.items():
-            rows.setdefault(-1 if match[1] == "h" else int(match[1]), {})[int(match[2])] = str(cells[key])
-        head = [(0, 0, text) for _, text in sorted(rows.pop(-1, {}).items())]
-        _push_table(
-            state,
-            [head] if head else [],
-            ([(0, 0, text) for _, text in sorted(rows[row].items())] for row in sorted(rows)),
-        )
+        _push_text(state, str(code.get("name") or ""), is_literal=True)
+        _push_code(state, str(code.get("code")), str(code.get("language") or "").partition("|")[0])
+    data = fields.get("data")
+    places = filter(None, map(_JSON_CELL.fullmatch, data if isinstance(data, dict) else ()))
+    cells = sorted((int(place[1].replace("h", "-1")), int(place[2]), place[0]) for place in places)
+    rows = ((row, [(0, 0, str(data[key])) for _, _, key in group]) for row, group in groupby(cells, itemgetter(0)))
+    _push_table(state, (("td" if row >= 0 else "th", texts) for row, texts in rows))
     return True
 
 
@@ -371,8 +373,6 @@ def read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     except (TableMarkupError, AssertionError):
         return False
     state.line = line
-    _push_table(
-        state,
-        *([[cell and (cell[0], cell[1], "\n".join(cell[3])) for cell in row] for row in rows] for rows in (head, body)),
-    )
+    rows = [*(("th", row) for row in head), *(("td", row) for row in body)]
+    _push_table(state, ((tag, [(*cell[:2], "\n".join(cell[3])) for cell in filter(None, row)]) for tag, row in rows))
     return True

@@ -154,7 +154,7 @@ def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
     return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())
 
 
-def _keys(keys: re.Match[str], environment: Environment) -> _Mark | None:
+def _pressed_keys(keys: re.Match[str], environment: Environment) -> _Mark | None:
     """Read keys such as `ctrl+alt+arrow-up`, or inserted text."""
     if " " in keys[1].strip("\"'") and keys[1][0] not in "\"'":
         return _Mark(keys.end(), span=keys.span(1))
@@ -190,7 +190,7 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
     "[": ((_FOOTNOTE, _footnote), (_ALERT, _alert), (_EXTENSION, _extension), *_LINKS),
     "!": _LINKS,
     "^": (_NOTE, _PAIRS),
-    "+": ((_KEYS, _keys),),
+    "+": ((_KEYS, _pressed_keys),),
     **dict.fromkeys("$`", (_LITERALS,)),
     **dict.fromkeys("~=", (_PAIRS,)),
 }

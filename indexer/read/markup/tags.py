@@ -13,8 +13,8 @@ _MAX_TAG = 4_000  # characters
 _MAX_COMMENT = 20_000  # characters
 _BUDGET = 20_000_000  # characters that one document may have searched in vain
 _SHOWN = frozenset(
-    "title subtitle label header heading headline caption summary desc description question answer alt alt-text "
-    "alt_text text content message tooltip term name children tabName filename file fig-cap tbl-cap fig-alt".split()
+    "title subtitle label header heading headline caption cap summary desc description question answer alt alt_text "
+    "text content message tooltip term name children tabName filename file".split()
 )
 _TITLES = _SHOWN - {"name", "header"}  # the other two name fields, too
 _MACHINE = re.compile(  # names of arguments for the browser or the build
@@ -118,8 +118,6 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
     """
     match = _NAME.match(inside)
     name = match[1].lower() if match else ""
-    if name.endswith("icon"):
-        return ""
     arguments = list(_ARGUMENT.finditer(inside))
     values = {argument["name"]: _value(argument) for argument in arguments}
     names = {key for key, value in values.items() if key not in _TITLES and _IDENTIFIER.fullmatch(value)}
@@ -127,7 +125,8 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
     if "type" in names and not name.startswith("include") and not all(map(_MACHINE.fullmatch, names - {"type"})):
         words = list(_field_words(inside, arguments))
     else:
-        words = [_value(argument) for argument in arguments if not argument["plain"] and _is_text(argument)]
+        arguments = [argument for argument in arguments if argument["name"] != "name" or not name.endswith("icon")]
+        words = [value for argument in arguments if is_text(argument["name"], value := _value(argument))]
     if "tab" in name and not words:
         words = [value for key, value in values.items() if key in ("value", "name")]
     if "tab" in name and (items := _ITEMS.search(inside)):
@@ -161,9 +160,10 @@ def _value(argument: re.Match[str]) -> str:
     return next((value for value in argument.group("double", "single", "template", "plain") if value is not None), "")
 
 
-def _is_text(argument: re.Match[str]) -> bool:
-    name = argument["name"]
-    return name in _SHOWN or (_MACHINE.fullmatch(name) is None and _SENTENCE.match(_value(argument)) is not None)
+def is_text(name: str, value: str) -> bool:
+    """Return whether an argument is text, by its name or because it is a sentence."""
+    shown = name.rpartition("-")[2] in _SHOWN
+    return shown or (_MACHINE.fullmatch(name) is None and _SENTENCE.match(value) is not None)
 
 
 def unescaped(code: str) -> str:
