@@ -373,6 +373,6 @@ def read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     except (TableMarkupError, AssertionError):
         return False
     state.line = line
-    rows = [*(("th", row) for row in head), *(("td", row) for row in body)]
+    rows: list[tuple[str, list[Any]]] = [*(("th", row) for row in head), *(("td", row) for row in body)]
     _push_table(state, ((tag, [(*cell[:2], "\n".join(cell[3])) for cell in filter(None, row)]) for tag, row in rows))
     return True
