@@ -30,8 +30,8 @@ MARKDOWN = [
     "<script>\n", "{: .a}\n", "> [!A]\n", "http://a.b ", "```{a}\n", '--8<-- "a"\n', "{% highlight a %}\n", "日本",
     "{% comment %}", "- a\n  - b\n", "a\n=\n", "==a ", "==`", "~a^b", "- {a: &x [*x]}\n", "<A b={", "| a ",
     "| a | b |\n|---|---|\n| 1 | 2 |\n\n", "[block:a]\n", '[block:a]\n{"body": "', "+--+\n", "+--+--+\n| a| b|\n",
-    "{++", "{~~a", "++a", "{::comment}", "a:: b\n", "[!a", "<xref:", "<<a ", "^^a ", "% a\n", "*[a]: b\n", "```{r}\n#| a: b\n",
-    "```\n// [!code", "{a=", "[#a] ",
+    "{++", "{~~a", "++a", "{::comment}", "a:: b\n", "[!a", "<xref:", "<<a ", "^^a ", "% a\n", "*[a]: b\n",
+    "```{r}\n#| a: b\n", "```\n// [!code", "{a=", "[#a] ",
 ]  # fmt: skip
 PIECES: dict[str, list[str]] = {
     "markdown": MARKDOWN,
