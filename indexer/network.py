@@ -26,13 +26,13 @@ def proxy_for(url: str, setting: str) -> str | None:
 
 
 def unused_proxy(url: str, setting: str) -> str:
-    """Return what to add to the error of a connection: that the environment has a proxy, which is not used."""
+    """Return a hint for a connection error where the environment names a proxy and the setting does not."""
     is_unused = not setting and proxy_for(url, ENVIRONMENT)
     return "; the proxy in the environment is used only with --http-proxy environment" if is_unused else ""
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return what checks certificates: the authorities of this machine, or of SSL_CERT_FILE, and those of certifi."""
+    """Trust the authorities of this machine, or of SSL_CERT_FILE, and those of certifi."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

@@ -240,7 +240,7 @@ class Settings:
     )
     insights: int = setting(
         0,
-        "days for which what people ask, and what became of it, is kept on this machine; 0 = nothing is kept",
+        "days to keep searches, and the hits that were opened, on this machine; 0 = keep nothing",
         group="insights",
         limits=(0, 3650),
         bare="90",

@@ -27,7 +27,7 @@ from indexer.urls import normalise
 _ADDRESSES, _ADDRESSES_PER_PAGE = 100_000, 4  # addresses remembered of a site, and more for each page of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
 _MAX_MOVES = 3  # sites that start pages redirect to
-_COLLECTION = "/llms-full.txt"  # which may repeat all pages of a site, and is read last
+_COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
 _VIEW = "another view of a page that is read"
 _MISTAKEN = "its canonical address has another text, or cannot be read: indexed under its own"
 
@@ -42,7 +42,7 @@ class _Due(NamedTuple):
 class _Outcome:
     """The pages that one address led to."""
 
-    visits: tuple[Visit, ...]  # in order
+    visits: tuple[Visit, ...]
     alias: Page | None = None  # page that named the first as its canonical address, of which only the links count
 
 
@@ -224,7 +224,7 @@ class _Crawl:
 
     def _repeats(self, due: _Due, visit: Visit, page: Page) -> str:
         """Return why a page is left out that has only text of others; empty if it does not."""
-        if page.noindex or not due.referrer or page.content_hash in self._followed:
+        if page.noindex or page.content_hash in self._followed:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
             return "the text of the other pages again"
@@ -296,7 +296,7 @@ class _Crawl:
         return _Outcome((named.of(url),), page)
 
     def _read_canonical(self, url: str) -> Visit:
-        """Read a page that others name as their canonical address, once for all that are read meanwhile."""
+        """Read the page at a canonical address, once for all threads that need it at the same time."""
         with self._canonicals_lock:
             future = self._canonicals.get(url)
             is_first = future is None

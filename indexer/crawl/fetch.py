@@ -67,10 +67,9 @@ class Fetcher:
         self._limits = limits
         self._sessions = sessions or {}  # by origin
         self._backend = GuardedBackend(allow_private=limits.allow_private)
-        # a proxy may be where its user likes
         self._proxy_backend = GuardedBackend(allow_private=True, deadline=self._backend.deadline)
         self._tls, self._pools_lock = tls_context(), threading.Lock()
-        self._pools: dict[str | None, httpcore.ConnectionPool] = {}  # by proxy
+        self._pool_of_proxy: dict[str | None, httpcore.ConnectionPool] = {}
         self._timeouts = dict.fromkeys(("read", "write", "pool"), limits.timeout)
         self._timeouts["connect"] = min(limits.timeout, _CONNECT)
         self._headers = {
@@ -90,7 +89,7 @@ class Fetcher:
 
     def close(self) -> None:
         """Close the connections."""
-        for pool in self._pools.values():
+        for pool in self._pool_of_proxy.values():
             pool.close()
 
     def follow(self, site: str) -> None:
@@ -202,7 +201,7 @@ class Fetcher:
             raise Unavailable(str(error)) from error
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
-        """Return the connections that an address is fetched over, once it is checked what a proxy is asked for."""
+        """Return the connections for an address. Raises NotWanted if a proxy would have to fetch a private one."""
         proxy, parts = proxy_for(url, self._limits.http_proxy), urlsplit(url)
         allowed = self._backend.allow_private
         if proxy is not None and allowed is not True:
@@ -212,9 +211,9 @@ class Fetcher:
                 unknown = f"only the proxy can resolve {parts.hostname}, which may be private"
                 raise NotWanted(f"{unknown}; allow it with --allow-private") from error
         with self._pools_lock:
-            if proxy not in self._pools:
-                self._pools[proxy] = self._make_pool(proxy)
-            return self._pools[proxy]
+            if proxy not in self._pool_of_proxy:
+                self._pool_of_proxy[proxy] = self._make_pool(proxy)
+            return self._pool_of_proxy[proxy]
 
     def _make_pool(self, proxy: str | None) -> httpcore.ConnectionPool:
         most, via, backend = self._limits.concurrency + 1, None, self._backend

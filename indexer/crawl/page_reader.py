@@ -1,4 +1,4 @@
-"""Reads one page of a site, and what leads on from it: redirects, refreshes, scripts, sessions and directives."""
+"""Read one page of a site, by its redirects, refreshes, scripts, session and robots directives."""
 
 import secrets
 import threading
@@ -70,7 +70,7 @@ class PageReader:
         self._missing_lock = threading.Lock()
 
     def abort(self) -> None:
-        """Stop all that is being fetched or read."""
+        """Stop all fetchers and readers."""
         self._fetcher.abort()
         self._renderer.close()
         self._readers.close()

@@ -26,13 +26,13 @@ _SCATTER = 0x9E3779B1  # CRC keeps neighbours together
 _SAME_TEXT, _SAME_LINKS = 0.8, 0.95  # shares that are in another page, if both are one document
 _MAX_OWN, _MAX_OWN_SHARE = 8, 0.25  # shingles in which two answers for missing pages may differ: they repeat addresses
 _SHORT_PATH = 3  # characters; shorter ones may be words
-_MIN_VOTES, _VOTE_AGAINST = 3, -2  # from three views on, further addresses of their pattern are not fetched
+_MIN_VOTES, _VOTE_AGAINST = 3, -2
 _SUFFIX, _SUFFIXES = re.compile(r"(?<=.)\.[A-Za-z]\w{0,9}$"), re.compile(r"(\.[A-Za-z]\w{0,9}){0,2}")
 _AS_WRITTEN = frozenset({"plain", "restructured"})  # readers of text that is compared with its marks
 
 
 def text_of(page: Page) -> str:
-    """Return the text of a page as far as it has been read: empty if it has not."""
+    """Return the text of a page; empty if it has not been read."""
     if page.reading is None:
         reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
         return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _AS_WRITTEN else ""
@@ -93,18 +93,18 @@ class SiteTexts:
 
     def __init__(self, earlier: PreviousGeneration) -> None:
         self._earlier = earlier
-        self._texts: dict[str, Sample] = {}  # by address
+        self._texts: dict[str, Sample] = {}
         self._links: dict[str, Sample] = {}
-        self._by_name: dict[str, str] = {}  # addresses by their path without suffixes
-        self._votes: dict[str, int] = {}  # for patterns
-        self._patterns: set[str] = set()  # with enough votes
+        self._url_by_name: dict[str, str] = {}
+        self._votes: dict[str, int] = {}
+        self._view_patterns: set[str] = set()  # whose addresses are not fetched any more
 
     def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
         """Remember the shingles and links of a page that is indexed."""
         if text:
             self._texts[url] = Sample.of(text)
         self._links[url] = _sample_links(links)
-        self._by_name.setdefault(_name(url), url)
+        self._url_by_name.setdefault(_name(url), url)
 
     def has(self, url: str, text: Collection[int]) -> bool:
         """Return whether a page has a text, by its shingles; True if either is not known."""
@@ -115,17 +115,17 @@ class SiteTexts:
         """Return whether a page is only another view of its referrer, or of a page with the same name."""
         if not text:
             return False
-        own, originals = Sample.of(text), {referrer, self._by_name.get(_name(page.url), "")} - {"", page.url}
+        own, originals = Sample.of(text), {referrer, self._url_by_name.get(_name(page.url), "")} - {"", page.url}
         is_same = any(self._is_view_of(page, own, original) for original in originals)
         pattern = view_pattern(referrer, page.url) if referrer else None
         if pattern is not None and (is_same or pattern in self._votes):
             self._votes[pattern] = self._votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
-            (self._patterns.add if self._votes[pattern] >= _MIN_VOTES else self._patterns.discard)(pattern)
+            (self._view_patterns.add if self._votes[pattern] >= _MIN_VOTES else self._view_patterns.discard)(pattern)
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
         """Return whether an address is made from that of its referrer as the views of other pages are."""
-        return bool(self._patterns) and view_pattern(referrer, url) in self._patterns
+        return bool(self._view_patterns) and view_pattern(referrer, url) in self._view_patterns
 
     def is_collection(self, text: Collection[int]) -> bool:
         """Return whether a text repeats those of most pages, as a file for language models does."""

@@ -116,6 +116,17 @@ def test_redirects_lead_nowhere_else(site: Site, sentinel: Site, target: str, do
             items(site.url + start)
 
 
+def test_a_public_start_page_does_not_lead_to_this_machine(
+    site: Site, sentinel: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permission for all private addresses is for hosts of the user's own."""
+    site.routes["/"] = redirect(f"{sentinel.url}/")
+    monkeypatch.setattr(guard, "is_public", lambda address: str(address) == "127.0.0.2")
+    monkeypatch.setattr("indexer.crawl.fetch.is_public", guard.is_public)
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1, which is not public"):
+        items(site.url, CrawlLimits(allow_private=True))
+
+
 @pytest.mark.parametrize(
     "body",
     [

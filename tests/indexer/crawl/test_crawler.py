@@ -1,7 +1,9 @@
 """One site: which pages are found, in which order, and what is left out."""
 
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,7 @@ from indexer.errors import ConfigError, SourceError
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.reading import _Unique
-from tests.indexer.server import Reply, Site, page, redirect, send
+from tests.indexer.server import Reply, Site, page, redirect, send, trusted_tls
 
 
 def run(site: Site, limits: CrawlLimits, start: str = "/") -> tuple[list[str], dict[str, str], dict[str, str]]:
@@ -234,3 +236,49 @@ def test_a_crawl_asks_for_nothing_that_is_left_out(site: Site) -> None:
         "/docs/away": "redirect to a page that is excluded by --include",
     }
     assert "/blog" not in site.hits
+
+
+@pytest.fixture
+def other() -> Iterator[Site]:
+    made = Site("127.0.0.3")
+    made.pages(index=link("/a"), a="a")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("has_rules", [False, True])
+def test_a_start_page_that_redirects_to_another_host(site: Site, other: Site, has_rules: bool) -> None:
+    site.routes["/docs"] = redirect(f"{other.url}/", 301)
+    if has_rules:
+        site.routes["/robots.txt"] = redirect(f"{other.url}/robots.txt", 301)
+        other.routes["/robots.txt"] = "User-agent: *\nDisallow: /a\n"
+    items = {item.url: item for item in crawl(SourceContext(f"{site.url}/docs", CrawlLimits(allow_private=True)))}
+    start = items[f"{other.url}/"]
+    assert isinstance(start, Page)
+    assert start.note.startswith(f"{site.url} redirects to {other.url}, which was read")
+    assert type(items[f"{other.url}/a"]) is (Skip if has_rules else Page)
+    assert len(items) == 2
+
+
+def test_a_start_page_that_redirects_to_a_login_of_another_host(site: Site, other: Site) -> None:
+    site.routes["/"] = redirect(f"{other.url}/login")
+    other.pages(login="<form><input type=password name=p></form>")
+    with pytest.raises(SourceError, match="which asks for a password"):
+        list(crawl(SourceContext(site.url, CrawlLimits(allow_private=True))))
+
+
+def test_hosts_that_redirect_to_each_other(site: Site, other: Site) -> None:
+    site.routes["/"], other.routes["/"] = redirect(f"{other.url}/"), redirect(f"{site.url}/")
+    with pytest.raises(SourceError, match="cannot read"):
+        list(crawl(SourceContext(site.url, CrawlLimits(allow_private=True))))
+
+
+def test_links_without_tls_of_a_site_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(tls=trusted_tls(tmp_path, monkeypatch, "localhost"))
+    plain = site.url.replace("https", "http")
+    site.pages(index=link(f"{plain}/a", "/b", "/c"), a=canonical(f"{plain}/a", "a"), c="c")
+    site.routes["/b"] = redirect(f"{plain}/d")
+    site.routes["/c"] = f'<meta http-equiv="refresh" content="0; url={plain}/e">'
+    site.routes |= {"/d": "d", "/e": "e"}
+    assert run(site, CrawlLimits(allow_private=True)) == (["/", "/a", "/d", "/e"], {}, {})
+    site.close()

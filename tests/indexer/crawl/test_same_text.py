@@ -138,6 +138,15 @@ def test_views_that_all_pages_have_are_not_fetched(site: Site, work: Work) -> No
     assert skipped(report) == {"another view of a page that is read": 30}
 
 
+def test_a_sitemap_of_pages_and_their_sources(site: Site, work: Work) -> None:
+    brewery(site)
+    site.routes["/robots.txt"] = "Sitemap: /all.txt\n"
+    site.routes["/all.txt"] = Reply("\n".join(f"{site.url}/{n}\n{site.url}/{n}.md" for n in TEXTS).encode(), 200, PLAIN)
+    site.routes |= {f"/{n}.md": Reply(f"# {n}\n\n{text}".encode(), 200, MARKDOWN) for n, text in TEXTS.items()}
+    work.build(site.url)
+    assert work.paths(site) == PAGES
+
+
 def test_files_for_language_models_repeat_the_pages(site: Site, work: Work) -> None:
     brewery(site, more='<a href="/llms-full.txt">for models</a> <a href="/llms.txt">list</a>')
     site.routes["/llms-full.txt"] = Reply("\n\n".join(f"# {n}\n\n{t}" for n, t in TEXTS.items()).encode(), 200, PLAIN)
