@@ -50,7 +50,7 @@ class _FormatSection(NamedTuple):
     decimals: int = 0  # digits behind it that are written even where they are zero
 
 
-def shown(value: Value, code: str = GENERAL) -> str:
+def format_value(value: Value, code: str = GENERAL) -> str:
     """Return a value as a workbook shows it with the format of its cell."""
     if isinstance(value, float):  # the usual case first
         return _plain(value) if code == GENERAL else _number(value, code)
@@ -58,7 +58,7 @@ def shown(value: Value, code: str = GENERAL) -> str:
         return value
     if isinstance(value, bool):
         return str(value).upper()
-    return shown(float(value), code) if isinstance(value, int) else _dated(value, code)
+    return format_value(float(value), code) if isinstance(value, int) else _dated(value, code)
 
 
 def _plain(value: float) -> str:

@@ -19,8 +19,8 @@ from python_calamine import CalamineError, CalamineWorkbook, PasswordError, Shee
 from indexer import notes
 from indexer.errors import ParseError
 from indexer.read.files.text import rows_to_text
-from indexer.read.office.number_formats import BUILT_IN, GENERAL, shown
-from indexer.read.office.zipped import OLE, Package, main_part, properties, refuse_ole
+from indexer.read.office.number_formats import BUILT_IN, GENERAL, format_value
+from indexer.read.office.package import OLE, Package, document_properties, main_part, refuse_ole
 from indexer.records import Declared, Extraction, Section
 
 _MOST_CELLS = 5_000_000  # a sheet
@@ -57,7 +57,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
     package = Package(body)
     if _MANIFEST in package and _ENCRYPTED.search(package.read(_MANIFEST)):
         raise ParseError("encrypted: it opens only with a password")
-    title, declared = properties(package)
+    title, declared = document_properties(package)
     if _CONTENT in package:
         sheets = _ods_sheets(package.xml(_CONTENT))
     else:
@@ -239,10 +239,10 @@ def _shown_rows(values: Any, west: int, formats: Iterator[tuple[int, dict[int, s
         while -1 < place < number:
             place, codes = next(formats, (-1, {}))
         if place != number:
-            yield [value if isinstance(value, str) else shown(value) for value in row]
+            yield [value if isinstance(value, str) else format_value(value) for value in row]
         else:
             yield [
-                value if isinstance(value, str) else shown(value, codes.get(column, GENERAL))
+                value if isinstance(value, str) else format_value(value, codes.get(column, GENERAL))
                 for column, value in enumerate(row, west)
             ]
 

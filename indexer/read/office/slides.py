@@ -3,7 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-from indexer.read.office.zipped import DRAWN, M, Package, children, drawn, linear, main_part, properties, readable
+from indexer.read.office.package import (
+    DRAWN,
+    M,
+    Package,
+    children,
+    document_properties,
+    drawing_texts,
+    equation_text,
+    main_part,
+    readable,
+)
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Extraction, Section
 
@@ -47,7 +57,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
         label = f"Slide {number}"
         text = "\n\n".join(block for block in blocks if block.strip())
         sections.append(Section((f"{label}: {title}" if title else label,), f"slide={number}", text or title))
-    name_of_deck, declared = properties(package)
+    name_of_deck, declared = document_properties(package)
     return Extraction(name_of_deck, tuple(sections), declared)
 
 
@@ -64,7 +74,7 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
         elif child.tag == f"{_A}tbl":
             yield "", _table(child)
         elif child.tag in DRAWN:
-            yield from (("", [text]) for text in drawn(child, package, relations))
+            yield from (("", [text]) for text in drawing_texts(child, package, relations))
         else:
             yield from _blocks(child, package, relations)
 
@@ -102,6 +112,6 @@ def _words(node: Any) -> Iterator[str]:
         elif child.tag == f"{_A}br":
             yield "\n"
         elif child.tag.startswith(M):
-            yield linear(child)
+            yield equation_text(child)
         else:
             yield from _words(child)

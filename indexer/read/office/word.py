@@ -14,8 +14,20 @@ from lxml import etree
 
 from indexer import notes
 from indexer.read.html.main_content import extract
-from indexer.read.office import zipped
-from indexer.read.office.zipped import DRAWN, M, Package, W, children, drawn, linear
+from indexer.read.office.package import (
+    DELETED,
+    DRAWN,
+    M,
+    Package,
+    W,
+    children,
+    document_properties,
+    drawing_texts,
+    equation_text,
+    main_part,
+    readable,
+    text_of_symbol,
+)
 from indexer.records import Extraction
 
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
@@ -36,11 +48,11 @@ _SIGNS = {
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a DOCX file; raises ParseError."""
     package = Package(body)
-    main = zipped.main_part(package, "word/document.xml")
+    main = main_part(package, "word/document.xml")
     walker = _Walker(package, main)
     markup = "".join([*walker.letterhead(), *walker.blocks(package.xml(main))])
     markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader drops it
-    title, declared = zipped.properties(package)
+    title, declared = document_properties(package)
     extraction = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or extraction.title, extraction.sections, declared)
 
@@ -91,7 +103,7 @@ class _Walker:
             elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
                 notes.add("a document inside a document was not read")
             elif child.tag == f"{M}oMathPara":
-                yield f"<p>{escape(linear(child))}</p>"
+                yield f"<p>{escape(equation_text(child))}</p>"
             else:  # body, content controls, insertions, notes
                 yield from self.blocks(child)
         if self._carried:
@@ -111,7 +123,7 @@ class _Walker:
             return f"<p>{text}</p>{following}"
         frame = properties.find(f"{W}framePr")
         is_large_letter = frame is not None and frame.get(f"{W}dropCap", "none") != "none"
-        if is_large_letter or any(properties.find(f"{W}rPr/{mark}") is not None for mark in zipped.DELETED):
+        if is_large_letter or any(properties.find(f"{W}rPr/{mark}") is not None for mark in DELETED):
             self._carried = text
             return following
         outline = _value(properties.find(f"{W}outlineLvl"))
@@ -161,7 +173,7 @@ class _Walker:
             if tag == _TEXT and is_shown:
                 text = child.text or ""
                 fonts = None if text.isascii() else node.find(f"{W}rPr/{W}rFonts")
-                yield escape(zipped.readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
+                yield escape(readable(text, fonts.get(f"{W}ascii", "") if fonts is not None else ""))
             elif tag == _RUN and is_shown:
                 properties, hidden = child.find(f"{W}rPr"), self._is_hidden
                 if properties is not None:
@@ -178,15 +190,17 @@ class _Walker:
             elif tag == _BOX:
                 self._after += self.blocks(child)
             elif tag in DRAWN:
-                self._after += (f"<p>{escape(text)}</p>" for text in drawn(child, self._package, self._relations))
+                self._after += (
+                    f"<p>{escape(text)}</p>" for text in drawing_texts(child, self._package, self._relations)
+                )
             elif not is_shown:
                 yield from self._inline(child)
             elif tag in _SIGNS:
                 yield _SIGNS[tag]
             elif tag == f"{W}sym":
-                yield escape(zipped.text_of_symbol(child))
+                yield escape(text_of_symbol(child))
             elif tag in (f"{M}oMath", f"{M}oMathPara"):
-                yield escape(linear(child))
+                yield escape(equation_text(child))
             else:
                 yield from self._inline(child)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from indexer.read.pdf.lines import HYPHEN, PdfLine, joint, merged, rows_of
+from indexer.read.pdf.lines import HYPHEN, PdfLine, merge_pieces, rows_of, separator
 from indexer.read.pdf.page import PdfPage, read_page
-from indexer.read.pdf.tables import Table, boxed, ruled
+from indexer.read.pdf.tables import Table, boxed_tables, ruled_tables
 
 _MIN_LINES = 3  # lines of text side by side
 _MAX_GAPS = 24  # places that are tried for a gap
@@ -317,8 +317,8 @@ def _laid_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
         lines = [line for line in page.lines if id(line) not in heads] or page.lines  # all of a page is no head of it
-        in_boxes, lines, rules = boxed(lines, page.drawn)
-        tables, lines = ruled(lines, rules)
+        in_boxes, lines, rules = boxed_tables(lines, page.drawn)
+        tables, lines = ruled_tables(lines, rules)
         for column in _in_order([*in_boxes, *tables, *lines]):
             blocks += _blocks_of(_whole_lines(column))
     return blocks + [PdfBlock("text", note) for note in page.notes]
@@ -329,7 +329,7 @@ def _whole_lines(column: Sequence[Unit]) -> list[Unit]:
     for _, units in groupby(column, key=lambda unit: isinstance(unit, Table)):
         run = list(units)
         lines = [unit for unit in run if isinstance(unit, PdfLine)]
-        units_of_rows += map(merged, rows_of(lines)) if lines else run
+        units_of_rows += map(merge_pieces, rows_of(lines)) if lines else run
     return units_of_rows
 
 
@@ -412,7 +412,7 @@ def _block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
     texts = [line.text for line in run]
     pieces = texts[:1]
     for (before, line), (above, text) in zip(pairwise(run), pairwise(texts), strict=True):
-        pieces += joint(above, text) if _is_wrapped(before, line, right) else "\n", text
+        pieces += separator(above, text) if _is_wrapped(before, line, right) else "\n", text
     first = run[0]
     is_item = _is_item(first.text)
     yield PdfBlock(

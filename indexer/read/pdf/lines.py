@@ -345,7 +345,7 @@ def line_of(words: Sequence[Word], base: float, size: float) -> PdfLine:
     return PdfLine(tuple(words), words[0].left, right, base, usual or size, heavy > 0.8 * length, is_fixed)
 
 
-def merged(row: Sequence[PdfLine]) -> PdfLine:
+def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
     """Return the pieces of one line as one, where the longest of them stands."""
     if len(row) == 1:
         return row[0]
@@ -367,7 +367,7 @@ def rows_of(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
     return rows
 
 
-def joint(before: str, after: str) -> str:
+def separator(before: str, after: str) -> str:
     """Return the separator of two lines of a paragraph."""
     if _ENDS_IN_HYPHEN.fullmatch(before[-2:]) and after[:1].isalnum():
         return HYPHEN if after[0].isalpha() else ""

@@ -7,7 +7,7 @@ from itertools import groupby, pairwise, product
 from typing import TypeVar
 
 from indexer import notes
-from indexer.read.pdf.lines import PdfLine, Word, joint, line_of, rows_of
+from indexer.read.pdf.lines import PdfLine, Word, line_of, rows_of, separator
 from indexer.read.pdf.page import Rule, Upright
 from indexer.read.tables import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
@@ -60,10 +60,12 @@ class _Box:
     @property
     def text(self) -> str:
         rows = [" ".join(line.text for line in row) for row in rows_of(self.lines)]
-        return "".join(rows[:1] + [piece for a, b in pairwise(rows) for piece in (joint(a, b), b)])
+        return "".join(rows[:1] + [piece for a, b in pairwise(rows) for piece in (separator(a, b), b)])
 
 
-def boxed(lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]) -> tuple[list[Table], list[PdfLine], list[Rule]]:
+def boxed_tables(
+    lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]
+) -> tuple[list[Table], list[PdfLine], list[Rule]]:
     """Return the tables whose cells are drawn, and the text and the horizontal lines that are in none of them."""
     tables: list[Table] = []
     free = _united([line for line in drawn if isinstance(line, Rule)])
@@ -225,7 +227,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
     return _table_of(grid, end, lines)
 
 
-def ruled(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
+def ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
     """Return the tables between horizontal lines of one width, and the lines of text that are in none."""
     tables: list[Table] = []
     free = sorted(lines, key=lambda line: -line.base)

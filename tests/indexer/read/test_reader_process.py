@@ -21,7 +21,7 @@ _HOSTILE = {
     "eats": "def read(body, charset):\n    return bytearray(1 << 31)",
     "aborts": "import os\ndef read(body, charset):\n    os.abort()",
     "panics": "class Panic(BaseException): pass\ndef read(body, charset):\n    raise Panic",
-    "parses": "from indexer.read.office.zipped import parse_xml\n"
+    "parses": "from indexer.read.office.package import parse_xml\n"
     "def read(body, charset):\n    parse_xml(b'<a>' + b'<b c=\"d\"/>' * 4_000_000 + b'</a>')",
     "raises": "def read(body, charset):\n    raise ZeroDivisionError",
     "needs": "import nowhere",

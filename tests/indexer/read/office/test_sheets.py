@@ -6,7 +6,7 @@ import pytest
 
 from indexer import notes
 from indexer.read.office import sheets
-from indexer.read.office.number_formats import Value, shown
+from indexer.read.office.number_formats import Value, format_value
 from tests.indexer import files
 
 FORMATS = [
@@ -31,7 +31,7 @@ FORMATS = [
 
 @pytest.mark.parametrize(("value", "code", "expected"), FORMATS)
 def test_values_by_the_format_of_their_cell(value: Value, code: str, expected: str) -> None:
-    assert shown(value, code) == expected
+    assert format_value(value, code) == expected
 
 
 def text(*rows: str, styles: str = "", after: str = "", kind: str = "worksheet") -> str:

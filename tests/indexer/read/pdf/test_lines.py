@@ -2,7 +2,17 @@
 
 import pytest
 
-from indexer.read.pdf.lines import HYPHEN, PdfLine, Word, joint, line_of, lines_of, merged, rows_of, spaced_words
+from indexer.read.pdf.lines import (
+    HYPHEN,
+    PdfLine,
+    Word,
+    line_of,
+    lines_of,
+    merge_pieces,
+    rows_of,
+    separator,
+    spaced_words,
+)
 
 
 def word(text: str, left: float, base: float = 700, size: float = 10, *, width: float = 0, bold: bool = False) -> Word:
@@ -61,7 +71,7 @@ def test_rows_are_from_the_top_down_and_from_left_to_right() -> None:
 
 @pytest.mark.parametrize(("left", "is_row"), [(80, False), (100, True)])
 def test_pieces_that_are_merged_are_a_row_where_they_are_far_apart(left: float, is_row: bool) -> None:
-    line = merged([piece("label", 50), piece("value", left, 700, 8)])
+    line = merge_pieces([piece("label", 50), piece("value", left, 700, 8)])
     assert (line.text, line.is_row, line.base) == ("label value", is_row, 700)
 
 
@@ -92,4 +102,4 @@ def test_letters_set_apart_are_words(letters: str, gaps: list[float], expected: 
     ],
 )  # fmt: skip
 def test_what_stands_between_two_lines(before: str, after: str, expected: str) -> None:
-    assert joint(before, after) == expected
+    assert separator(before, after) == expected

@@ -132,7 +132,7 @@ def main_part(package: Package, usual: str) -> str:
 _DC, _TERMS = "{http://purl.org/dc/elements/1.1/}", "{http://purl.org/dc/terms/}"
 
 
-def properties(package: Package) -> tuple[str | None, Declared]:
+def document_properties(package: Package) -> tuple[str | None, Declared]:
     """Return the title, and language and day of the last change."""
     try:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
@@ -228,7 +228,7 @@ _SHAPES = {  # how the parts of an equation are written; upper case: in parenthe
 _BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # cells of a row; rows; equations that stand below each other
 
 
-def linear(node: Any) -> str:
+def equation_text(node: Any) -> str:
     """Return the text of an equation, or of a part of one."""
     name = node.tag.removeprefix(M)
     if node.tag in DELETED or name.endswith("Pr"):
@@ -237,7 +237,7 @@ def linear(node: Any) -> str:
         return node.text or ""
     if name == f"{W}sym":
         return text_of_symbol(node)
-    texts = [(_local(child), linear(child)) for child in node.iterchildren(tag=etree.Element)]
+    texts = [(_local(child), equation_text(child)) for child in node.iterchildren(tag=etree.Element)]
     cells = [text.strip() for kind, text in texts if kind in ("e", "mr")]
     properties = {_local(entry): str(entry.get(f"{M}val", "")) for entry in node.iterfind(f"{node.tag}Pr/*")}
     if name == "d":
@@ -279,7 +279,7 @@ def children(node: Any) -> Iterator[Any]:
         yield from children(next(speaking, forms[0] if forms else child))
 
 
-def drawn(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     """Yield the paragraphs that an element of `DRAWN` says."""
     kind = _local(element)
     if kind == "textpath":
@@ -321,7 +321,7 @@ def _words(element: Any) -> str:
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
 _WORD = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _SLIDE = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-DRAWN = frozenset(  # elements that `drawn` reads
+DRAWN = frozenset(  # elements that `drawing_texts` reads
     {f"{_WORD}docPr", f"{_SLIDE}cNvPr", f"{_SLIDE}oleObj", f"{_C}chart", f"{_D}relIds"}
     | {f"{_V}textpath", f"{_V}imagedata", "{urn:schemas-microsoft-com:office:office}OLEObject"}
     | {"{http://schemas.microsoft.com/office/drawing/2014/chartex}chart"}
