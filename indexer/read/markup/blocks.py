@@ -332,19 +332,20 @@ def read_json_block(state: StateBlock, start: int, end: int, silent: bool) -> bo
         fields = json.loads(state.getLines(start + 1, line, 0, True), strict=False) if line and not silent else None
     except (ValueError, RecursionError):
         return False
-    if not isinstance(fields, dict) or not all(isinstance(code, dict) for code in fields.get("codes") or ()):
+    if not isinstance(fields, dict):
         return silent and line > 0
     state.line = line + 1
     if isinstance(level := fields.get("level"), int):
-        fields["title"] = f"{'#' * level} {fields.get('title')}"
-    images = [image for image in fields.get("images") or () if isinstance(image, dict)]
+        fields["title"] = f"{'#' * min(level, 6)} {fields.get('title')}"
+    lists = {name: value if isinstance(value, list) else [] for name, value in fields.items()}
+    images, codes = ([item for item in lists.get(name, ()) if isinstance(item, dict)] for name in ("images", "codes"))
     for text in (*map(fields.get, ("title", "body", "caption", "text")), *(image.get("caption") for image in images)):
         _push_blocks(state, text if isinstance(text, str) else "")
     state.push("html_block", "", 0).content = str(fields.get("html") or "")
-    for code in fields.get("codes") or ():
+    for code in codes:
         _push_text(state, str(code.get("name") or ""), is_literal=True)
         _push_code(state, str(code.get("code")), str(code.get("language") or "").partition("|")[0])
-    data = fields.get("data")
+    data: Any = fields.get("data")
     places = filter(None, map(_JSON_CELL.fullmatch, data if isinstance(data, dict) else ()))
     cells = sorted((int(place[1].replace("h", "-1")), int(place[2]), place[0]) for place in places)
     rows = ((row, [(0, 0, str(data[key])) for _, _, key in group]) for row, group in groupby(cells, itemgetter(0)))

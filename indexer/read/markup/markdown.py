@@ -1,4 +1,4 @@
-"""Read Markdown in its dialects, and its front matter: YAML, TOML or JSON, which may say who may read the text."""
+"""Read Markdown in its dialects, and its front matter (YAML, TOML or JSON), which may restrict its readers."""
 
 import json
 import re
@@ -70,14 +70,14 @@ class _Mark(NamedTuple):
     end: int
     text: str = ""
     html: str = ""
-    span: tuple[int, int] | None = None  # of Markdown within the mark
-    footnote: str = ""  # its label
+    span: tuple[int, int] | None = None
+    footnote_label: str = ""
 
 
 def _read_mark(state: StateInline, silent: bool) -> bool:
     for pattern, rule in _RULES.get(state.src[state.pos], ()):
-        found = pattern.match(state.src, state.pos, state.posMax)
-        if found and (mark := rule(found, state.env)):
+        match = pattern.match(state.src, state.pos, state.posMax)
+        if match and (mark := rule(match, state.env)):
             break
     else:
         return False
@@ -85,59 +85,59 @@ def _read_mark(state: StateInline, silent: bool) -> bool:
         if mark.text:
             state.push("text", "", 0).content = mark.text
         if mark.span:
-            most = state.posMax
+            limit = state.posMax
             state.pos, state.posMax = mark.span
             state.md.inline.tokenize(state)
-            state.posMax = most
+            state.posMax = limit
         if mark.html:
             token = state.push("html_inline", "", 0)
-            token.content, token.meta = mark.html, {"footnote": mark.footnote}
+            token.content, token.meta = mark.html, {"footnote": mark.footnote_label}
     state.pos = mark.end
     return True
 
 
-def _attributes_in(found: re.Match[str] | None) -> list[str] | None:
-    """Return what is in braces, if all of it is ids, classes and values."""
-    words: list[str] = _ATTRIBUTE_WORDS.findall(found[2]) if found else []
-    return words if found and (found[1] or (words and all(map(_ATTRIBUTE.fullmatch, words)))) else None
+def _attributes_in(match: re.Match[str] | None) -> list[str] | None:
+    """Return the ids, classes and values in braces, or None if there is anything else."""
+    words: list[str] = _ATTRIBUTE_WORDS.findall(match[2]) if match else []
+    return words if match and (match[1] or (words and all(map(_ATTRIBUTE.fullmatch, words)))) else None
 
 
-def _tag(found: re.Match[str], environment: Environment) -> _Mark | None:
-    if tag := tag_at(found.string, found.start(), found.endpos, environment):
+def _tag(match: re.Match[str], environment: Environment) -> _Mark | None:
+    if tag := tag_at(match.string, match.start(), match.endpos, environment):
         return _Mark(*tag)
-    is_element = found[0] == "<" and environment.get(IS_MDX)
-    element = element_at(found.string, found.start(), found.endpos, environment) if is_element else None
+    is_element = match[0] == "<" and environment.get(IS_MDX)
+    element = element_at(match.string, match.start(), match.endpos, environment) if is_element else None
     return _Mark(element[0], html=element[1]) if element else None
 
 
-def _role(found: re.Match[str], environment: Environment) -> _Mark | None:
-    name, text = (found[1] or found[4]).upper(), shown_text(found[3] or found[5])
-    return _Mark(found.end(), f"{name} {text}" if name in ("PEP", "RFC") else text)
+def _role(match: re.Match[str], environment: Environment) -> _Mark | None:
+    name, text = (match[1] or match[4]).upper(), shown_text(match[3] or match[5])
+    return _Mark(match.end(), f"{name} {text}" if name in ("PEP", "RFC") else text)
 
 
-def _attribute_list(found: re.Match[str], environment: Environment) -> _Mark | None:
+def _attribute_list(match: re.Match[str], environment: Environment) -> _Mark | None:
     """Leave out attributes that follow something, or end or begin a line; the words of a picture or link stay."""
-    before, after = found.string[max(0, found.start() - 1) : found.start()], found.string[found.end() : found.end() + 1]
+    before, after = match.string[max(0, match.start() - 1) : match.start()], match.string[match.end() : match.end() + 1]
     is_apart = before.isspace() and before != "\n" and after not in ("", "\n")
-    is_list = _attributes_in(found) is not None and (found[1] or not is_apart)
-    return _Mark(found.end(), shown_words(f" {found[2]}") if before == ")" else "") if is_list else None
+    is_list = _attributes_in(match) is not None and (match[1] or not is_apart)
+    return _Mark(match.end(), shown_words(f" {match[2]}") if before == ")" else "") if is_list else None
 
 
-def _emoji_name(found: re.Match[str], environment: Environment) -> _Mark | None:
-    shown = _emojize(found[0], language="alias")
-    if shown == found[0]:
-        return _Mark(found.end()) if _ICON.fullmatch(shown) else None
-    return _Mark(found.end(), shown)
+def _emoji_name(match: re.Match[str], environment: Environment) -> _Mark | None:
+    shown = _emojize(match[0], language="alias")
+    if shown == match[0]:
+        return _Mark(match.end()) if _ICON.fullmatch(shown) else None
+    return _Mark(match.end(), shown)
 
 
-def _wiki_link(found: re.Match[str], environment: Environment) -> _Mark | None:
-    target, label = found[1].partition("#^")[0], found[2] or ""
+def _wiki_link(match: re.Match[str], environment: Environment) -> _Mark | None:
+    target, label = match[1].partition("#^")[0], match[2] or ""
     if normalizeReference(target) in environment.get("references", ()):
         return None
-    if found[0][0] == "!" and _PICTURE.search(target):
-        return _Mark(found.end(), "" if label.rstrip("px").isdigit() else label)
+    if match[0][0] == "!" and _PICTURE.search(target):
+        return _Mark(match.end(), "" if label.rstrip("px").isdigit() else label)
     is_contents = target.strip("_").lower() == "toc"
-    return _Mark(found.end(), "" if is_contents else (label or target.strip("#^").replace("#", " ")))
+    return _Mark(match.end(), "" if is_contents else (label or target.strip("#^").replace("#", " ")))
 
 
 def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
@@ -161,13 +161,13 @@ def _pressed_keys(keys: re.Match[str], environment: Environment) -> _Mark | None
     return _Mark(keys.end(), "+".join(key.strip("\"'").replace("-", " ").title() for key in keys[1].split("+")))
 
 
-def _footnote(found: re.Match[str], environment: Environment) -> _Mark | None:
-    is_known = f":{found[1]}" in environment.get("footnotes", {}).get("refs", ())
-    return _Mark(found.end(), html=f"[{escapeHtml(found[1])}]", footnote=found[1]) if is_known else None
+def _footnote(match: re.Match[str], environment: Environment) -> _Mark | None:
+    is_known = f":{match[1]}" in environment.get("footnotes", {}).get("refs", ())
+    return _Mark(match.end(), html=f"[{escapeHtml(match[1])}]", footnote_label=match[1]) if is_known else None
 
 
 def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
-    """Read the text of a link to what a template names, or of a span with attributes."""
+    """Read the text of a link whose target a template names, or of a span with attributes."""
     target = _TEMPLATED.match(label.string, label.end(), min(label.endpos, label.end() + 400))
     if target is None or not ("{{" in target[0] or "{%" in target[0]):
         target = _ATTRIBUTES.match(label.string, label.end(), label.endpos)
@@ -178,7 +178,7 @@ def _labelled(label: re.Match[str], environment: Environment) -> _Mark | None:
 _Rule = tuple[re.Pattern[str], Callable[[re.Match[str], Environment], _Mark | None]]
 _TAGS: _Rule = re.compile("[{<%]"), _tag
 _ROLES: _Rule = _ROLE, _role
-_PAIRS: _Rule = _PAIR, lambda pair, _: _Mark(pair.end(), span=pair.span(pair.lastindex) if pair.lastindex else None)
+_PAIRS: _Rule = (_PAIR, lambda pair, _: _Mark(pair.end(), span=pair.span(pair.lastindex) if pair.lastindex else None))
 _LITERALS: _Rule = _LITERAL, lambda text, _: _Mark(text.end(), html=escapeHtml(text[text.lastindex or 0]))
 _LINKS: tuple[_Rule, ...] = (_WIKI_LINK, _wiki_link), (_LABELLED, _labelled)
 _NOTE: _Rule = _INLINE_NOTE, lambda note, _: _Mark(note.end(), " ", span=(note.start() + 1, note.end()))
@@ -260,30 +260,30 @@ def _without_id(heading: Token, content: str) -> str:
 def _place_footnotes(state: StateCore) -> None:
     """Move the text of footnotes to the end of the section in which they are noted first."""
     texts: dict[str, list[Token]] = {}
-    others: list[Token] = []
-    current = others
+    body: list[Token] = []
+    current = body
     for token in state.tokens:
         if token.type == "footnote_reference_open":
             current = texts.setdefault(token.meta["label"], [])
         elif token.type == "footnote_reference_close":
-            current = others
+            current = body
         else:
             current.append(token)
     for label, tokens in texts.items():
         inline = next((token for token in tokens if token.type == "inline"), None)
         if inline is not None and inline.children is not None:
             inline.children.insert(0, Token("text", "", 0, content=f"[{label}] "))
-    placed: list[Token] = []
+    ordered: list[Token] = []
     due: list[Token] = []
-    for token in others if texts else ():
+    for token in body if texts else ():
         if token.type == "heading_open" and not token.level:
-            placed += due
+            ordered += due
             due = []
-        placed.append(token)
+        ordered.append(token)
         for child in token.children or ():
             due += texts.pop(child.meta.get("footnote", ""), ())
-    if texts or placed:
-        state.tokens = [*placed, *due, *(token for tokens in texts.values() for token in tokens)]
+    if texts or ordered:
+        state.tokens = [*ordered, *due, *(token for tokens in texts.values() for token in tokens)]
 
 
 PARSER, MDX_PARSER = _parser(is_mdx=False), _parser(is_mdx=True)
@@ -299,10 +299,10 @@ _OURS = ("title", "language", "lang", ACCESS, *_CHANGED)
 
 
 def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
-    """Return the title, what else is declared, and the text after the front matter."""
+    """Return the title, the other declarations, and the text after the front matter."""
     fields, end, is_toml = _fields(text)
     lists = {str(name): value if isinstance(value, list) else [value] for name, value in fields.items()}
-    texts = {name: [said for value in values[:MOST_VALUES] if (said := _said(value))] for name, values in lists.items()}
+    texts = {name: [*filter(None, map(_written, values[:MOST_VALUES]))] for name, values in lists.items()}
     languages = [*texts.get("language", ()), *texts.get("lang", ())]
     declared = Declared(
         language=next((code for tag in languages if (code := language_of(tag))), None),
@@ -317,17 +317,17 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
     fields: Any = {}
     end, is_toml = 0, False
     with suppress(ValueError, RecursionError):
-        if found := _YAML.match(text):
-            front = found[1] or ""
+        if match := _YAML.match(text):
+            front = match[1] or ""
             try:
                 # the loader without any types: nothing to construct, no merge keys to multiply; aliases share
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= _LONGEST else {}  # noqa: S506 - safer
             except yaml.YAMLError:  # such as "title: Part 1: Cats", which people do write
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
             is_front = isinstance(fields, dict) or not front.strip() or any(statements(visible(front)))
-            end = found.end() if is_front else 0  # a slip in an access list must not make it text
-        elif found := _TOML.match(text):
-            front, end, is_toml = found[1] or "", found.end(), True
+            end = match.end() if is_front else 0  # a slip in an access list must not make it text
+        elif match := _TOML.match(text):
+            front, end, is_toml = match[1] or "", match.end(), True
             fields = tomllib.loads(front) if len(front) <= _LONGEST else {}
         elif _JSON.match(text):
             fields, end = json.JSONDecoder().raw_decode(text[:_LONGEST])
@@ -335,13 +335,13 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
 
 
 def _readers(fields: dict[Any, Any], front: str, is_toml: bool) -> Readers:
-    """Return who may read a text by its front matter: nobody, where that says more than one list, or none that is."""
+    """Return the readers that front matter names: nobody, if it has several lists or an invalid one."""
     keys = [key for key in _keys(fields) if visible(str(key)).strip().casefold() == ACCESS]
-    stated = sum(1 for _ in statements(visible(front)))
-    if not keys and not stated:
+    statement_count = sum(1 for _ in statements(visible(front)))
+    if not keys and not statement_count:
         return None
     # of two lists, the parsers of YAML and JSON take the last; that of TOML takes none
-    if keys == [ACCESS] and ACCESS in fields and (is_toml or stated < 2):
+    if keys == [ACCESS] and ACCESS in fields and (is_toml or statement_count < 2):
         with suppress(ValueError):
             return readers_of(fields[ACCESS])
     return NOBODY
@@ -349,22 +349,22 @@ def _readers(fields: dict[Any, Any], front: str, is_toml: bool) -> Readers:
 
 def _keys(fields: Any) -> Iterator[Any]:
     """Yield the keys of all tables within one another, each table once, however often it is referred to."""
-    todo, seen = [fields], set[int]()
+    todo, visited = [fields], set[int]()
     while todo:
         value = todo.pop()
-        if id(value) not in seen and isinstance(value, dict | list):
-            seen.add(id(value))
+        if id(value) not in visited and isinstance(value, dict | list):
+            visited.add(id(value))
             if isinstance(value, dict):
                 yield from value
             todo += value.values() if isinstance(value, dict) else value
 
 
-def _said(value: object) -> str:
-    """Return a value as it is written in YAML; empty where it is no single one."""
+def _written(value: object) -> str:
+    """Return a single value as it is written in YAML, or an empty text."""
     if isinstance(value, date | time):  # of TOML
         return value.isoformat()
-    said = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
-    return "" if said in ("~", "null") else said
+    text = str(value).lower() if isinstance(value, bool) else str(value) if isinstance(value, str | int | float) else ""
+    return "" if text in ("~", "null") else text
 
 
 _MOST_LINES = 200_000
@@ -372,7 +372,7 @@ _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
 class Rendered(NamedTuple):
-    """A Markdown text as HTML, with what its front matter declares."""
+    """A Markdown text as HTML, with the declarations of its front matter."""
 
     html: str
     title: str | None
@@ -382,12 +382,12 @@ class Rendered(NamedTuple):
 def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extraction:
     """Read a Markdown text."""
     rendered = render(decode(body, charset, markup=False), is_mdx=is_mdx)
-    found = extract(f"<body><main>{rendered.html}</main></body>")
-    return Extraction(rendered.title or found.title, found.sections, rendered.declared)
+    extraction = extract(f"<body><main>{rendered.html}</main></body>")
+    return Extraction(rendered.title or extraction.title, extraction.sections, rendered.declared)
 
 
 def read_mdx(body: bytes, charset: str | None) -> Extraction:
-    """Read the text of an MDX file, and the words in its components that a reader sees."""
+    """Read the text of an MDX file, and the visible words of its components."""
     return read(body, charset, is_mdx=True)
 
 
@@ -404,12 +404,12 @@ def render(text: str, *, is_mdx: bool = False) -> Rendered:
     is_mdx = is_mdx or ESM.match(text.lstrip("\n")) is not None
     parser, env = (MDX_PARSER if is_mdx else PARSER), {IS_MDX: is_mdx}
     tokens = parser.parse(text, env)
-    taken: Counter[str] = Counter()
+    slug_counts: Counter[str] = Counter()
     for opening, inline in pairwise(tokens):
         if opening.type == "heading_open" and opening.attrGet("id") is None:
             words = (token.content for token in inline.children or () if token.type in ("text", "code_inline"))
             slug = _NOT_IN_SLUG.sub("", "".join(words).strip().lower()).replace(" ", "-")
-            opening.attrSet("id", f"{slug}-{taken[slug]}" if taken[slug] else slug)
-            taken[slug] += 1
+            opening.attrSet("id", f"{slug}-{slug_counts[slug]}" if slug_counts[slug] else slug)
+            slug_counts[slug] += 1
     html = parser.renderer.render(tokens, parser.options, env)
     return Rendered(html, title, declared)

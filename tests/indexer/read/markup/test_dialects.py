@@ -169,3 +169,19 @@ def test_words_stay_and_marks_go(is_mdx: bool, text: str, shown: list[str], gone
         assert words in result[place:], result
         place = result.index(words, place) + len(words)
     assert not [mark for mark in gone if mark in result], result
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '{"images": 5, "codes": [1, {}], "data": [1]}',
+        '{"level": 1000000000, "title": 3}',
+        "[1]",
+        '{"data": {"h-0": null}}',
+    ],
+)
+def test_blocks_of_odd_json(fields: str) -> None:
+    sections = markdown.read(f"Before.\n\n[block:x]\n{fields}\n[/block]\n\nAfter.".encode(), None).sections
+    text = "\n".join(section.text for section in sections)
+    assert "Before." in text
+    assert "After." in text
