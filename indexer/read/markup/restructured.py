@@ -2,12 +2,13 @@
 
 import re
 from itertools import takewhile
-from typing import Any
+from typing import Any, cast
 
 from docutils import nodes
 from docutils.core import publish_parts
 from docutils.parsers.rst import Directive, directives, roles
 from docutils.parsers.rst.languages import en
+from docutils.utils import new_document
 from docutils.writers import html5_polyglot
 
 from indexer import notes
@@ -26,6 +27,7 @@ NOT_HERE = frozenset(  # directives that say what other files, or generated list
     "currentmodule tabularcolumns default-role".split()
 )
 _CONDITIONS = frozenset("only ifconfig cssclass rst-class container".split())  # directives whose argument is no text
+_CSS_CLASSES = re.compile(r"[a-z][a-z0-9 -]*+")
 _NAMED_DIRECTIVE = re.compile(r"^[ \t]*\.\.[ ](?:\|[^|\n]{1,100}\|[ ])?([\w:+-]{1,60})::", re.MULTILINE)
 _NAMED_ROLE = re.compile(r":([A-Za-z][\w:+-]{0,60}):`|`:([A-Za-z][\w:+-]{0,60}):")
 _MOST_NAMES = 5_000  # directives and roles that one process learns
@@ -68,7 +70,8 @@ class _Unknown(Directive):
             text = "\n".join(content)
             return [*(nodes.paragraph(title, title) for title in titles), nodes.literal_block(text, text)]
         box = nodes.container()
-        lines = self.arguments[0].split("\n") if self.arguments and name not in _CONDITIONS else []
+        is_hidden = name in _CONDITIONS or (name == "class" and _CSS_CLASSES.fullmatch(" ".join(self.arguments)))
+        lines = self.arguments[0].split("\n") if self.arguments and not is_hidden else []
         title = "\n".join(takewhile(lambda line: not OPTION.match(line.strip()), lines))
         change = change_of(name, title)
         if change and not content:
@@ -110,8 +113,23 @@ def _role(
 
 
 _learned: set[str] = set()
-for _name in ("code-block", "sourcecode"):  # aliases of docutils' own, which knows no captions
+# docutils' own code blocks know no captions, and its `class` is one of CSS, while that of Sphinx is one of a program
+for _name in ("code-block", "sourcecode", "class"):
     directives.register_directive(_name, _Unknown)
+
+
+class _Options(dict[str, Any]):
+    """Options of a directive, with those that docutils does not know: it would drop the whole directive for one."""
+
+    def __missing__(self, name: str) -> Any:
+        """Return the check of an option that docutils does not know."""
+        return directives.unchanged
+
+
+for _name in en.directives.values():
+    _directive, _ = directives.directive(_name, cast(Any, en), new_document(""))
+    if _directive is not None and _directive is not _Unknown:
+        _directive.option_spec = _Options(_directive.option_spec or {})
 
 
 class _Writer(html5_polyglot.Writer):

@@ -180,6 +180,11 @@ CHANGES = {
     ".. versionremoved:: 7 since long": "Removed in version 7: since long",
     ".. added-value:: of ropes": "of ropes",
     ".. unknown:: Title\n\n   Body.": "Title\n\nBody.",
+    ".. class:: Rope(a, b)\n\n   A rope.": "Rope(a, b)\n\nA rope.",
+    ".. class:: special wide\n\n   Words.": "Words.",
+    ".. math::\n   :label: x\n\n   a = b": "a = b",
+    ".. figure:: a.png\n   :zoom: 3\n\n   Caption words.": "Caption words.",
+    ".. note::\n   :collapsible:\n\n   Noted.": "Note\n\nNoted.",
 }
 
 
