@@ -38,10 +38,11 @@ def read_plain(body: bytes, charset: str | None) -> Extraction:
 
 def _title_of(text: str) -> str | None:
     """Return the first line of words if it is a title: one that no paragraph, list or program begins with."""
-    lines = [line.strip(_FRAME) for line in text[:_TITLE_WITHIN].split("\n")]
-    place = next((place for place, line in enumerate(lines) if line), 0)
-    first, below = lines[place], lines[place + 1 : place + 2]
-    is_apart = not any(below) and not first.endswith((",", ";", ":", "{"))
+    lines = text[:_TITLE_WITHIN].split("\n")
+    place = next((place for place, line in enumerate(lines) if line.strip(_FRAME)), 0)
+    first, below = lines[place].strip(_FRAME), "".join(lines[place + 1 : place + 2])
+    is_indented = len(below) - len(below.lstrip()) > len(lines[place]) - len(lines[place].lstrip())
+    is_apart = (is_indented or not below.strip(_FRAME)) and not first.endswith((",", ";", ":", "{"))
     return first if is_apart and len(first) <= _TITLE_LENGTH and re.match(r"\w", first) else None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from indexer.decoding import decode
 from indexer.encodings import without_gzip
-from indexer.read.access_list import begins_with_joined_list, states_access
+from indexer.read.access_list import looks_listed, states_access
 from indexer.read.extraction import clean, tidy
 from indexer.read.formats import FUNCTIONS
 from indexer.read.html import main_content
@@ -124,7 +124,7 @@ def repeated(piece: str, head: str = "") -> Callable[[int], bytes]:
 def test_what_is_looked_at_before_and_after_reading() -> None:
     for piece in (*MARKDOWN, "access", "{access", "users", "<!--", "a."):
         check_linear(lambda body: states_access("x\n" + body.decode()), repeated(piece), 4 * SIZE)
-        check_linear(lambda body: begins_with_joined_list(body.decode()), repeated(piece), 4 * SIZE)
+        check_linear(lambda body: looks_listed(body.decode()), repeated(piece), 4 * SIZE)
     for piece in DECODED:
         for charset in (None, "big5", "iso-2022-jp"):
             check_linear(partial(decode_with, charset), repeated(piece), SIZE)

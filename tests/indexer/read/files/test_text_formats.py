@@ -76,6 +76,18 @@ def test_a_cell_that_is_cut_off_is_noted() -> None:
     assert notes.take() == ("a long cell of a table was cut off",)
 
 
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("Ropes\n\nThey hold.", "Ropes"), ("=====\nRopes\n=====\nThey hold.", "Ropes"), ("\n  ** Ropes **\n", "Ropes"),
+        ("   LICENSE\n      Version 3\n\nText", "LICENSE"), ("This text is\nwrapped.", "LICENSE.txt"),
+        ("CC = gcc\nCFLAGS = -O2\n", "LICENSE.txt"), ("all:\n\tcc\n", "LICENSE.txt"),
+    ],
+)  # fmt: skip
+def test_titles_of_plain_text(text: str, title: str) -> None:
+    assert read("LICENSE.txt", text).title == title
+
+
 def test_notebook() -> None:
     document = read("a.ipynb", NOTEBOOK)
     assert document.title == "Cats"
