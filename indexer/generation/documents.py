@@ -23,9 +23,10 @@ from msgspec import Struct
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet
+from indexer.generation.twins import TABLES, write_twins
 from indexer.records import Chunk, Document, PageRecord
 
-SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8")
+SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8") + TABLES
 # Made at the end, when they are sorted once instead of kept in order all along.
 _INDEXES = """
 CREATE INDEX documents_date ON documents (date, first_row, chunks);
@@ -91,13 +92,14 @@ class DocumentWriter:
         self.documents = 0
         self.chunks = 0
 
-    def add(self, document: Document, chunks: Sequence[Chunk], terms: Sequence[str]) -> None:
-        """Store a document, its chunks and the terms that filters test."""
+    def add(self, document: Document, chunks: Sequence[Chunk], terms: Sequence[str], sketch: bytes) -> None:
+        """Store a document, its chunks, the terms that filters test, and its sketch; see `twins`."""
         number, row = self.documents, self.chunks
         facts = attrgetter(*DOCUMENT_FIELDS)(document)
         metadata = json.dumps(flat_metadata(document), ensure_ascii=False)
         self._insert("documents", [(number, *facts, metadata, row, len(chunks))])
         self._insert("terms", [(term, number) for term in terms])
+        self._insert("sketches", [(number, sketch)])
         of_chunk = attrgetter(*CHUNK_FIELDS)
         self._insert("chunks", [(each, chunk.id, number, *of_chunk(chunk)) for each, chunk in enumerate(chunks, row)])
         self.documents += 1
@@ -132,6 +134,7 @@ class DocumentWriter:
 
     def finish(self) -> None:
         """Complete the file."""
+        write_twins(self._database)
         self._database.execute("COMMIT")
         self._database.executescript(_INDEXES)
 
@@ -231,6 +234,15 @@ class DocumentReader:
         query = f"SELECT id, {_FACTS} FROM documents WHERE id {_IN}"  # noqa: S608
         return {number: DocumentFacts(*facts) for number, *facts in self._documents.rows(query, json.dumps(numbers))}
 
+    def twins(self) -> dict[int, frozenset[int]]:
+        """Return the documents that stand for others, by the numbers of these; see `twins`. Raises IndexCorrupt."""
+        if not has_twins(self._documents):
+            return {}
+        better: dict[int, set[int]] = {}
+        for number, other in self._documents.rows("SELECT document, better FROM twins"):
+            better.setdefault(number, set()).add(other)
+        return {number: frozenset(others) for number, others in better.items()}
+
     def scan(self, allowed: RowSet | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows of passages and their texts in UTF-8, a few at a time. Raises IndexCorrupt."""
         query = "SELECT row, CAST(text AS BLOB) FROM chunks WHERE row BETWEEN ? AND ?"
@@ -282,6 +294,11 @@ class DocumentReader:
         """Release the file; a read under way is waited for."""
         for database in (self._texts, self._filters, self._documents):
             database.close()
+
+
+def has_twins(database: Database) -> bool:
+    """Return whether a file has sketches and twins, which older ones do not. Raises IndexCorrupt."""
+    return bool(database.rows("SELECT 1 FROM sqlite_master WHERE name = 'twins'"))
 
 
 def select_rows(wanted: Filter, connection: sqlite3.Connection, total: int) -> RowSet:

@@ -47,7 +47,7 @@ class Generation:
         self.read_query = self.lexical.read
         self.vectors = self._vectors.vectors
         self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
-        self.survey = self._documents.survey
+        self.survey, self.twins = self._documents.survey, self._documents.twins()
         self.terms_take_long = counts.chunks >= MANY_CHUNKS  # longer than handing them to another thread
         for name, found, wanted in (
             (VECTORS, (self._vectors.count, self._vectors.dimension), (counts.chunks, counts.dimension)),

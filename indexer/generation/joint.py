@@ -41,6 +41,11 @@ class JointGeneration(Generation):
             versions=dict(chain(*(each.manifest.versions.items() for each in self._members))),
             schema_version=RESTRICTED_VERSION,  # the parts of a filter have no readers where they need none
         )
+        self.twins = {
+            number + first: frozenset(other + first for other in others)
+            for each, first in zip(self._members, self._numbers.tolist(), strict=False)
+            for number, others in each.twins.items()
+        }
         self.lexical = JointReader([each.lexical for each in self._members])
         # None unless all have them; `score_tokens` looks at those of each
         self.tokens = self._members[0].tokens if all(each.tokens for each in self._members) else None

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer.filter import access_of
 from indexer.generation import manifest as manifests
-from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database
+from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database, has_twins
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, TOKENS, VECTORS, Manifest
 from indexer.generation.rows import ROW, TokenReader, read_array
 from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section
@@ -191,6 +191,19 @@ class PreviousGeneration:
         while rows := self._database.rows(query, last):
             yield from rows
             last = rows[-1][0]
+
+    @cached_property
+    def _has_sketches(self) -> bool:
+        return has_twins(self._database)
+
+    def sketch(self, document_id: int) -> bytes | None:
+        """Return the sketch of a document, see `twins`; None in an older generation."""
+        rows = (
+            self._database.rows("SELECT hashes FROM sketches WHERE document = ?", document_id)
+            if self._has_sketches
+            else []
+        )
+        return bytes(rows[0][0]) if rows else None
 
     def first_signatures(self, source: str) -> Iterator[tuple[int, str, int]]:
         """Yield number, address and signature of the first passage of every document of a source."""

@@ -17,6 +17,7 @@ from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Counts, FileRecord
 from indexer.generation.rows import ROW, TokenWriter
+from indexer.generation.twins import sketch
 from indexer.generation.vectors import VectorWriter
 from indexer.records import EVERYBODY, Chunk, Document
 from indexer.versions import learn
@@ -57,23 +58,30 @@ class GenerationWriter:
         first = (int(rows["signature"][0]) if len(rows) else 0 for rows in self._rows)
         return learn((*facts, signature) for facts, signature in zip(self.documents.titles(), first, strict=True))
 
-    def add(self, document: Document, chunks: Sequence[Chunk], signatures: Sequence[int] | None = None) -> int:
+    def add(
+        self,
+        document: Document,
+        chunks: Sequence[Chunk],
+        signatures: Sequence[int] | None = None,
+        known_sketch: bytes | None = None,
+    ) -> int:
         """Store a document and its chunks, which get the next rows; the caller adds their `vectors` and `tokens` later.
 
-        `signatures` are those of the chunks' texts, if they are known. Returns the first of them.
+        `signatures` of the chunks' texts, and the sketch of all, are given where they are known. Returns the first
+        signature.
         """
         number, row = self.documents.documents, self.documents.chunks
         terms = terms_of(document)
         if document.access != EVERYBODY:
             self.schema_version = manifests.RESTRICTED_VERSION
-        self.documents.add(document, chunks, terms)
+        words: list[npt.NDArray[np.uint64]] = []  # of each chunk, where its signature or the sketch is to be made
         rows = np.empty(len(chunks), ROW)
         rows["document"] = number
         rows["signature"] = 0 if signatures is None else signatures
         self._rows.append(rows)
         for place, chunk in enumerate(chunks):
-            if signatures is None:
-                rows["signature"][place] = signature(chunk.text)  # right before its words are asked for again
+            if signatures is None or known_sketch is None:
+                words.append(word_hashes(chunk.text))  # right before its words are asked for again
             self._lexical.add(
                 row + place,
                 title=chunk.title,
@@ -84,6 +92,11 @@ class GenerationWriter:
                 date=document.date,
                 language=document.language,
             )
+        if signatures is None:
+            rows["signature"] = list(map(signature_of, words))
+        self.documents.add(
+            document, chunks, terms, sketch(np.concatenate(words)) if known_sketch is None else known_sketch
+        )
         return int(rows["signature"][0])
 
     def drop_tokens(self) -> None:
@@ -120,7 +133,16 @@ class GenerationWriter:
 
 def signature(text: str) -> int:
     """Return the signature of a text, 64 bits. Case, accents, punctuation and white space do not count."""
-    hashes = np.fromiter(map(_hash, found_words(text)), dtype=np.uint64)
+    return signature_of(word_hashes(text))
+
+
+def word_hashes(text: str) -> npt.NDArray[np.uint64]:
+    """Return a hash of each word of a text, folded, in order."""
+    return np.fromiter(map(_hash, found_words(text)), dtype=np.uint64)
+
+
+def signature_of(hashes: npt.NDArray[np.uint64]) -> int:
+    """Return the signature of a text by the hashes of its words."""
     shingles = np.zeros(max(len(hashes) - _SHINGLE + 1, 1), dtype=np.uint64)
     for place, factor in enumerate(_PLACES):
         part = hashes[place : place + len(shingles)] * factor

@@ -221,7 +221,8 @@ class Draft:
             return
         with self._plan.report.timed("write"):
             document, chunks, rows = self._earlier.read(document_id)
-            self._writer.add(replace(document, source=source), chunks, self._earlier.signatures(rows))
+            signatures, sketch = self._earlier.signatures(rows), self._earlier.sketch(document_id)
+            self._writer.add(replace(document, source=source), chunks, signatures, sketch)
         self._put(chunks, rows)
 
     def remember(self, page: PageRecord) -> None:

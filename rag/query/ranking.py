@@ -7,6 +7,7 @@ and `choose` leaves out near-duplicates and passages above the limit of a docume
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ VectorHits = tuple[Scores, Rows]
 
 MAX_QUERY_TOKENS = 256  # compared with those of passages: about 200 words
 _AHEAD = 3  # times k candidates compared at first: comparing all of them takes longer than the rest together
+_NO_TWINS: Mapping[int, frozenset[int]] = MappingProxyType({})
 _ANSWERS = 0.5  # of the score of a page's best passage, by which that of a newer version answers as well
 _COMPARED = 2_000  # hits among which near-duplicates are looked for: every pair of them is compared
 _SLICE = 256  # passages whose tokens are compared between two looks at the deadline
@@ -176,19 +178,35 @@ class Choice(Struct, frozen=True):
 
 
 def choose(
-    ranking: Ranking, facts: RowFacts, *, k: int, per_document: int = 0, editions: Sequence[Edition | None] = ()
+    ranking: Ranking,
+    facts: RowFacts,
+    *,
+    k: int,
+    per_document: int = 0,
+    editions: Sequence[Edition | None] = (),
+    twins: Mapping[int, frozenset[int]] = _NO_TWINS,
 ) -> Choice:
-    """Choose k candidates of a ranking, or fewer if there are no more; 0 is for any number of one document.
+    """Choose k candidates of a ranking, or fewer if there are no more.
 
-    `editions` are those of all candidates, in a collection that has versions.
+    Args:
+        ranking: the candidates.
+        facts: of all candidates.
+        k: number of candidates to choose.
+        per_document: most of one document; 0 for any number.
+        editions: of all candidates, in a collection that has versions.
+        twins: by document, those that stand for it, see `indexer.generation.twins`.
     """
     documents: list[int] = facts.documents.tolist()
     older, hidden = fold_versions(ranking, editions)
+    formats = fold_formats(ranking, documents, twins) if twins else {}
+    hidden.update(*formats.values())
     compared = min(len(documents), _AHEAD * k)
     while True:
         shown = [index for index in range(compared) if index not in hidden]
         leaders = collapse(facts.signatures[shown[:_COMPARED]])
         folded: dict[int, list[int]] = {}
+        for index in formats:
+            folded[index] = formats[index][:1]
         chosen: list[int] = []
         passages: dict[int, int] = {}  # by document
         for place, index in enumerate(shown):
@@ -227,6 +245,27 @@ def fold_versions(ranking: Ranking, editions: Sequence[Edition | None]) -> tuple
             older[versions[newest][0]] = {version: versions[version][0] for version in others}
             hidden.update(*(versions[version] for version in others))
     return older, hidden
+
+
+def fold_formats(
+    ranking: Ranking, documents: Sequence[int], twins: Mapping[int, frozenset[int]]
+) -> dict[int, list[int]]:
+    """Return the passages of a document in its other formats, by the best passage of the one that stands for it.
+
+    It stands for them unless it answers less than half as well.
+    """
+    first: dict[int, int] = {}  # candidate, by document
+    passages: dict[int, list[int]] = {}
+    for index, document in enumerate(documents):
+        first.setdefault(document, index)
+        if document in twins:
+            passages.setdefault(document, []).append(index)
+    folded: dict[int, list[int]] = {}
+    for document, indices in passages.items():
+        best = min((first[better] for better in twins[document] if better in first), default=None)
+        if best is not None and ranking.scores[best] >= _ANSWERS * ranking.scores[indices[0]]:
+            folded.setdefault(best, []).extend(indices)
+    return folded
 
 
 def collapse(signatures: npt.NDArray[np.uint64], near: int = NEAR) -> dict[int, int]:

@@ -236,6 +236,7 @@ class Retriever:
             k=k or request.offset + request.k + 1,
             per_document=PER_DOCUMENT if request.per_document is None else request.per_document,
             editions=editions,
+            twins=self.generation.twins,
         )
         if not k:
             search.took["fuse"] += perf_counter() - began

@@ -6,7 +6,7 @@ publishes to a name: its writer lock keeps two of its builds apart.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby, islice
@@ -161,6 +161,7 @@ class MilvusGeneration:
 
     terms_take_long = True  # a call to another machine always does
     tokens = None  # Milvus has no late interaction over bits
+    twins: Mapping[int, frozenset[int]] = MappingProxyType({})  # nor documents in several formats
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
         """Open it; raises IndexMissing if it is not complete, IndexCorrupt, StoreUnreachable or StoreRefused."""

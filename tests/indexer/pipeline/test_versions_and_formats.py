@@ -1,5 +1,6 @@
 """Pages that are there more than once: in several versions of a manual, and in several formats."""
 
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from indexer.records import Known, Page, PageRecord, Skip
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import _Unique
 from indexer.versions import edition_at
+from rag.query.request import SearchRequest
+from rag.query.retriever import Retriever
 from tests.indexer.pipeline.incremental import Work
 
 
@@ -103,3 +106,62 @@ def test_what_a_stranger_sends_is_no_version_of_a_page_of_another_source_or_coll
     assert edition_at(f"{site}/2.0/install", "https://zephyr.example/", versions) is None
     for each in members.values():
         each.close()
+
+
+WORDS = [f"{stem}{number}" for number in range(40) for stem in ("heron", "kettle", "meadow", "ladder", "willow")]
+
+
+def prose(seed: int, length: int = 260) -> str:
+    """Return sentences without sense, of which two seeds share hardly a run of words."""
+    words = [WORDS[(seed * 7919 + place * (seed * 2 + 31)) % len(WORDS)] for place in range(length)]
+    return ". ".join(" ".join(words[start : start + 12]) for start in range(0, length, 12)) + "."
+
+
+def in_formats(folder: Path, *numbers: int) -> None:
+    """Write pages as HTML, each as AsciiDoc, and a book that has all of them."""
+    folder.mkdir()
+    for number in numbers:
+        html = f"<title>Page {number}</title><main><h1>Page {number}</h1><h2>Use</h2><p>{prose(number)}</p></main>"
+        (folder / f"page{number}.html").write_text(html)
+        (folder / f"page{number}.txt").write_text(f"Page {number}\n{'=' * 6}\n\nUse\n---\n{prose(number)}\n")
+    (folder / "book.md").write_text("\n\n".join(prose(number) for number in numbers))
+    (folder / "other.txt").write_text(prose(99))
+
+
+def twins(work: Work) -> set[tuple[str, str]]:
+    with closing(Generation.open(work.index)) as generation:
+        names = {number: Path(facts.url).name for number, facts in generation.facts([*range(20)]).items()}
+        return {(names[number], names[better]) for number, others in generation.twins.items() for better in others}
+
+
+def test_documents_of_which_one_has_the_others_text_are_one_in_several_formats(tmp_path: Path) -> None:
+    work, full = Work(tmp_path / "index"), Work(tmp_path / "full")
+    in_formats(tmp_path / "docs", 1, 2, 3)
+    work.build(tmp_path / "docs")
+    expected = {(name, f"page{number}.html") for number in (1, 2, 3) for name in ("book.md", f"page{number}.txt")}
+    assert twins(work) >= expected
+    assert {name for name, _ in twins(work)} == {"book.md", "page1.txt", "page2.txt", "page3.txt"}
+    assert not work.build(tmp_path / "docs").published
+    (tmp_path / "docs" / "page2.html").write_text(f"<title>Page</title><main><h1>Page</h1><p>{prose(7)}</p></main>")
+    (tmp_path / "docs" / "a.html").write_text(f"<title>A</title><main><h1>A</h1><p>{prose(99)}</p></main>")
+    work.build(tmp_path / "docs")  # the others are carried over
+    full.build(tmp_path / "docs")
+    assert twins(work) == twins(full)
+    assert ("other.txt", "a.html") in twins(work)
+    assert not any(better == "page2.html" for _, better in twins(work))
+
+
+def test_a_hit_stands_for_its_document_in_other_formats(tmp_path: Path) -> None:
+    work = Work(tmp_path / "index")
+    in_formats(tmp_path / "docs", 1, 2, 3)
+    work.build(tmp_path / "docs")
+    with closing(Generation.open(work.index)) as generation:
+        retriever = Retriever(generation, work.embedder)
+        query = " ".join(prose(2).split()[:5])
+        first, *others = retriever.answer_query(SearchRequest(query=query, k=5)).hits
+        assert first.url.split("#")[0].endswith("page2.html")
+        assert {Path(url.split("#")[0]).name for url in first.duplicates} >= {"page2.txt"}
+        assert not any("page2" in hit.url for hit in others)
+        text = {"content_type": "text/plain"}
+        [only, *_] = retriever.answer_query(SearchRequest(query=query, k=5, filter=text)).hits
+        assert only.url.endswith("page2.txt"), "a filter finds the other format"
