@@ -264,7 +264,8 @@ POPUP = re.compile(
 _TITLE_ENDS = re.compile(r"\A[\W_]++|(?<![\W_])[\W_]++\Z")
 _TITLE = 200  # characters of what stands at an end of a page, apart from its text
 _RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())  # of links
-_LINKS_AT_ENDS = 12  # looked at, to see whether the same lead elsewhere at both ends of a page
+_LINKS_AT_ENDS = 6  # looked at, to see whether the same lead elsewhere at both ends of a page
+_BETWEEN = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")  # links of a bar
 _NO_BARS = _TITLES | {"body", "code", "pre", "form"}
 _IN_FOOTERS = frozenset({"address", "small", "font"})  # elements that may be a footer without saying so
 
@@ -274,14 +275,20 @@ def drop_furniture(tree: HtmlTree) -> None:
     _drop_bars(tree)
     for element in tree.elements:
         attributes = element.attributes
-        name = element.name
-        if name in _IN_FOOTERS or ("id" in attributes and attributes["id"] == "footer") or "footer" in classes(element):
+        name = attributes.get("class", "") if attributes else ""
+        if (
+            element.name in _IN_FOOTERS
+            or ("footer" in name and "footer" in name.split())
+            or attributes.get("id") == "footer"
+        ):
             if element.short_text(_TITLE) is not None and _ends_page(element):
                 element.children = []
-        elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
+        elif not attributes:
+            continue
+        elif "aria-live" in attributes or attributes.get("role") == "status":
             if _is_brief(element):
                 element.children = []
-        elif "class" in attributes and _is_popup_named(attributes["class"]) and _is_beside_icon(element):
+        elif name and _is_popup_named(name) and _is_beside_icon(element):
             element.children = []
         elif "id" in attributes and not element.children and element.parent is not None:  # filled by a script
             for state in _states_beside(element, element.parent.tags):
@@ -293,31 +300,38 @@ def _drop_bars(tree: HtmlTree) -> None:
     links = [tag for tag in tree.elements if "href" in tag.attributes and tag.depth < DEEP]
     marked = {link.get("href") for link in links if _is_relation(link)}
     links = [link for link in links if link.name == "a"]
-    ends = {id(link) for link in (*links[:_LINKS_AT_ENDS], *links[-_LINKS_AT_ENDS:])}
+    first, last = links[:_LINKS_AT_ENDS], links[-_LINKS_AT_ENDS:]
+    twice = {link.get("href") for link in first} & {link.get("href") for link in last}
+    leading = [link for link in links if link.get("href") in marked] if marked else []
+    leading += [link for link in (*first, *last) if link.get("href") in twice] if len(twice) > 1 else []
+    is_bar = lru_cache(_is_bar)  # links share what is around them
     bars: dict[int, Element] = {}  # by id
-    for link in links:
-        if id(link) in ends or link.get("href") in marked:
-            bar = next(reversed([*takewhile(_is_bar, link.parents(6))]), None)
-            bars |= {id(bar): bar} if bar is not None else {}
+    for link in leading:
+        bar = next(reversed([*takewhile(is_bar, link.parents(6))]), None)
+        bars |= {id(bar): bar} if bar is not None else {}
     targets = {key: {tag.get("href") for tag in bar.elements() if tag.name == "a"} for key, bar in bars.items()}
     for key, bar in bars.items():
         here = {target for target in targets[key] if not target.startswith("#")}
         again = max((len(here & other) for place, other in targets.items() if place != key), default=0)
-        is_bare = not any(_LETTER.search(text) for text, is_link in first_texts(bar) if not is_link)
+        is_bare = not any(_BETWEEN.sub("", text) for text, is_link in first_texts(bar) if not is_link)
         if len(targets[key] & marked) > 1 or (is_bare and again > 1 and 2 * again >= len(here)):
             bar.children = []
 
 
 def _is_relation(link: Element) -> bool:
-    return "accesskey" in link.attributes or not _RELATIONS.isdisjoint(link.get("rel").lower().split())
+    attributes = link.attributes
+    return "accesskey" in attributes or ("rel" in attributes and not _RELATIONS.isdisjoint(attributes["rel"].split()))
 
 
 def _is_bar(tag: Element) -> bool:
     """Return whether a short element has nothing but links, and a word at most before each."""
-    if tag.name in _NO_BARS or tag.short_text(_TITLE + 100) is None or holds(tag, _NO_BARS):
+    if tag.name in _NO_BARS or tag.short_text(_TITLE + 100) is None:
+        return False
+    names = [node.name for node in tag.elements()]
+    if not _NO_BARS.isdisjoint(names):
         return False
     words = sum(len(_WORD.findall(text)) for text, is_link in first_texts(tag) if not is_link)
-    return words <= sum(node.name == "a" for node in tag.elements())
+    return words <= names.count("a")
 
 
 def _ends_page(tag: Element) -> bool:

@@ -347,16 +347,19 @@ _WIDEST = 6  # columns of a grid without rows
 def name_grids(tree: HtmlTree) -> None:
     """Make tables of elements that say that they are, and of grids whose cells have classes that come again in turn."""
     for element in tree.elements:
-        attributes = element.attributes
-        if "role" in attributes:
-            element.name = _NAMES_OF_ROLES.get(attributes["role"], element.name)
+        if element.attributes and "role" in element.attributes:
+            element.name = _NAMES_OF_ROLES.get(element.attributes["role"], element.name)
         if element.name == "div" and len(element.children) >= 4:
             _make_rows(element)
 
 
 def _make_rows(grid: Element) -> None:
     cells = grid.tags
-    if len(cells) < 4 or not all(cell.name == "div" and "class" in cell.attributes for cell in cells):
+    if (
+        len(cells) < 4
+        or classes(cells[0]) == classes(cells[1])
+        or not all(cell.name == "div" and "class" in cell.attributes for cell in cells)
+    ):
         return
     names = [classes(cell) for cell in cells]
     width = next((place for place in range(2, _WIDEST + 1) if _is_width(names, place)), 0)
