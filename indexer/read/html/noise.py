@@ -267,30 +267,28 @@ _RELATIONS = frozenset("next prev previous up top start first last contents toc 
 _LINKS_AT_ENDS = 6  # looked at, to see whether the same lead elsewhere at both ends of a page
 _BETWEEN = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")  # links of a bar
 _NO_BARS = _TITLES | {"body", "code", "pre", "form"}
+_FILLED = frozenset({"div", "ul", "ol", "table"})  # by a script, where they have an id and no content
 _IN_FOOTERS = frozenset({"address", "small", "font"})  # elements that may be a footer without saying so
 
 
 def drop_furniture(tree: HtmlTree) -> None:
     """Empty what is furniture by its place or its neighbours: bars of links, the last line, messages of controls."""
     _drop_bars(tree)
+    names = {tag.attributes["class"] for tag in tree.elements if "class" in tag.attributes}
+    footers = {name for name in names if "footer" in name.split()}
+    popups = {name for name in names if POPUP.search(name)}
     for element in tree.elements:
         attributes = element.attributes
-        name = attributes.get("class", "") if attributes else ""
-        if (
-            element.name in _IN_FOOTERS
-            or ("footer" in name and "footer" in name.split())
-            or attributes.get("id") == "footer"
-        ):
-            if element.short_text(_TITLE) is not None and _ends_page(element):
-                element.children = []
-        elif not attributes:
-            continue
-        elif "aria-live" in attributes or attributes.get("role") == "status":
-            if _is_brief(element):
-                element.children = []
-        elif name and _is_popup_named(name) and _is_beside_icon(element):
+        name = attributes.get("class", "")
+        if element.name in _IN_FOOTERS or name in footers or ("id" in attributes and attributes["id"] == "footer"):
+            is_furniture = element.short_text(_TITLE) is not None and _ends_page(element)
+        elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
+            is_furniture = _is_brief(element)
+        else:
+            is_furniture = name in popups and _is_beside_icon(element)
+        if is_furniture:
             element.children = []
-        elif "id" in attributes and not element.children and element.parent is not None:  # filled by a script
+        elif not element.children and element.name in _FILLED and "id" in attributes and element.parent is not None:
             for state in _states_beside(element, element.parent.tags):
                 state.children = []
 
@@ -347,11 +345,6 @@ def _ends_page(tag: Element) -> bool:
             if _LETTER.search(node if isinstance(node, str) else node.text()):
                 return False
     return True
-
-
-@lru_cache(maxsize=4_096)
-def _is_popup_named(value: str) -> bool:
-    return POPUP.search(value) is not None
 
 
 def _is_beside_icon(tag: Element) -> bool:
