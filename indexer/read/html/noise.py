@@ -23,6 +23,7 @@ NOISE_ROLES = frozenset(
 )
 _CODE = frozenset({"code", "kbd", "samp"})
 _LINKED = 0.8  # of its text is inside links
+_OPERATOR = re.compile(r"\s*(?:\(|#[^\s#])")  # the name of a method, not a sign to click on
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})  # by what is in or around them
 _TITLES = frozenset({"dt", *HEADINGS})
@@ -160,7 +161,7 @@ def texts(
 def is_permalink(link: Element) -> bool:
     """Return whether a link into the page has no words, and so leads to where it stands."""
     sign = link.short_text(_BUTTON)
-    if sign is None or _WORD.search(sign) or sign.lstrip()[:1] == "(":  # an operator
+    if sign is None or _WORD.search(sign) or _OPERATOR.match(sign):
         return False
     return sign.strip() in _PERMALINKS or (link.get("href").startswith("#") and not holds(link, _CODE))
 
