@@ -1,8 +1,7 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
 import re
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, takewhile
@@ -11,12 +10,13 @@ from indexer.decoding import decode, fold
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree, parse_html
-from indexer.read.html.noise import DEEP, drop_trail, is_noise
+from indexer.read.html.noise import DEEP, drop_trail, holds, is_noise
 from indexer.read.html.panels import unfold
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
 
+_MAIN_SHARE = 1 / 3  # of the page's text outside links; a smaller <main> is a bar
 _LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
 
 
@@ -63,7 +63,7 @@ def extract(
     body = tree.body
     is_single = is_page and not is_stripped and is_published(tree)
     if is_single:
-        container = main_part(body, lambda sizes: _container(tree, sizes))
+        container = main_part(tree, is_article=declares_article(tree, markup))
     else:
         container = _container(tree) or (layout_cell(tree) if is_page else None) or body
     walker = Walker(container)
@@ -102,10 +102,12 @@ def _container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
     unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
     if sizes is None:
         return next(iter(unique.values()), None)
-    whole = max(size.prose for size in sizes.values())
+    prose = max(size.prose for size in sizes.values())
+    bare = max(size.bare for size in sizes.values())
     for kind, element in unique.items():
         size = sizes.get(id(element))
-        if size is not None and (size.prose >= 0.5 * whole if kind not in ("main", "role") else size.text):
+        is_marked = kind in ("main", "role")
+        if size is not None and (size.bare >= _MAIN_SHARE * bare if is_marked else size.prose >= 0.5 * prose):
             return element
     return None
 
@@ -157,7 +159,7 @@ _STRONG = (
     r"|related|recommend|recirc|taboola|outbrain|trending|popular|most.?(?:read|viewed|shared)|similar|you.?may|zergnet"
     r"|read.?(?:also|next)|more.?(?:stories|news|from|articles|on)\b|up.?next|(?:next|prev\w*).?(?:article|post|story)"
     r"|shar(?:e|ing)\b|share.?(?:daddy|bar|tool|button|link|this|box|icon)|socials?\b|social.?(?:bar|media|link|icon|share)"
-    r"|addthis|addtoany|cookie|consent|gdpr|newsletter|subscri(?:be|ption)|sign.?up\b|log.?in\b|paywall"
+    r"|addthis|addtoany|cookie|consent|gdpr|newsletter|subscri(?:be|ption)|sign.?up\b|log.?in\b"
     r"|ads?\b|adv\b|advert|sponsor|adsense|dfp\b|werbung|anzeige|publicidad|author.?(?:bio|box|info|card|desc)"
     r"|about.?(?:the.?)?author|biograph|jp.?relatedposts|relatedposts|verwandte|weiterlesen|correlat|relacionad|entry.?(?:meta|utility)"
 )
@@ -197,6 +199,18 @@ def is_published(tree: HtmlTree) -> bool:
     return False
 
 
+_ARTICLE = re.compile(r'"@type"\s*:\s*\[?\s*"(?:\w*Article|BlogPosting|Report|Review)"')  # of schema.org
+
+
+def declares_article(tree: HtmlTree, markup: str) -> bool:
+    """Return whether a page's metadata says that it is one article: Open Graph or schema.org."""
+    for element in tree.named("meta"):
+        key = element.get("property") or element.get("name")
+        if key.startswith("article:") or (key == "og:type" and element.get("content") == "article"):
+            return True
+    return _ARTICLE.search(markup) is not None
+
+
 def kind_of(element: Element) -> str:
     """Return the kind of furniture that the names of an element say it is, or an empty text."""
     attributes = element.attributes
@@ -230,10 +244,21 @@ _BLOCKS = frozenset(
     "figure footer form h1 h2 h3 h4 h5 h6 header hgroup html iframe label legend li main menu nav noscript ol option "
     "p pre section select summary table tbody td textarea tfoot th thead tr ul".split()
 )
+_CONTAINERS = frozenset("article center div form main section table tbody td tr".split())
+_LINK_BOXES = _CONTAINERS | {"aside", "nav", "ol", "ul"}
+_CAPTIONS = HEADINGS | {"div", "figcaption", "figure", "p", "section", "span"}
 _NO_TEXT = frozenset("script style template svg head select textarea iframe object".split())
 _SENTENCE = 80  # characters of a block that is prose
 _LINKED = 0.5  # share of the text of a block inside links above which it is no prose
 _MOST = 0.5  # share of the prose of a page above which a box is no furniture
+_MENU_LINKS = 3  # links
+_ALL_LINKED = 0.8  # of the text of a box
+_TEASER_LENGTH = 400  # characters
+_TITLE_LENGTH = 20  # characters
+_CAPTION_LENGTH = 40  # characters
+_RECENT = 12  # blocks
+_LEGAL_LENGTH = 1_000  # characters
+_COPYRIGHT = re.compile(r"©|\ball rights reserved\b", re.IGNORECASE)
 _ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
 
 
@@ -273,14 +298,33 @@ def measure(root: Element, *, with_noise: bool = True) -> Sizes:
     return sizes
 
 
-def main_part(body: Element, marked: Callable[[Sizes], Element | None]) -> Element:
-    """Remove the furniture in a page, and return what holds its text; `marked` finds what the page marks as that."""
+def main_part(tree: HtmlTree, *, is_article: bool) -> Element:
+    """Remove the furniture of a page, and return the element that holds its text.
+
+    Boxes within the text are removed only of a page that declares itself an article: a list of links is the text of
+    other pages.
+    """
+    body = tree.body
     sizes = measure(body)
     unwrap(body, sizes)
     _remove_boxes(body, sizes)
     sizes = measure(body, with_noise=False)
-    start = marked(sizes) or body
-    whole = sizes[id(start)]
+    start = _container(tree, sizes) or body
+    if is_article and _remove_other_articles(start, sizes):
+        sizes = measure(body, with_noise=False)
+    named = _named_part(start, sizes) if is_article else start
+    leads = _leads(named, start, sizes)
+    part, core = _trim(named, sizes, is_article)
+    if is_article:
+        _remove_teasers(core, sizes)
+        _remove_repeats(part, sizes)
+    part.children[:0] = leads
+    return part
+
+
+def _named_part(start: Element, sizes: Sizes) -> Element:
+    """Return the innermost element named as the text of a page; `start` if there is none with enough of it."""
+    total = sizes[id(start)]
     named: list[Element] = []
     times = Counter[str]()
     for element in [start, *start.elements()]:
@@ -288,14 +332,132 @@ def main_part(body: Element, marked: Callable[[Sizes], Element | None]) -> Eleme
         if size is None or not size.prose or element.name not in _BLOCKS:
             continue
         times[element.get("class")] += 1
-        is_enough = size.prose >= max(1, 0.5 * whole.prose) and size.bare >= 0.3 * whole.bare
+        is_enough = size.prose >= max(1, 0.5 * total.prose) and size.bare >= 0.3 * total.bare
         if is_enough and is_text(element):
             named.append(element)
-    part = next((tag for tag in reversed(named) if times[tag.get("class")] == 1 or not tag.get("class")), start)
-    while (inner := _inner(part, sizes)) is not None:
-        part = inner
-    part.children[:0] = _leads(part, start, sizes)
-    return part
+    return next((tag for tag in reversed(named) if times[tag.get("class")] == 1 or not tag.get("class")), start)
+
+
+def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Element]:
+    """Remove the furniture around the prose of an element; return two elements within it.
+
+    The first holds all other text, the second most of the prose.
+    """
+    part = inner = start
+    is_alone = True  # whether nothing but furniture stands around `inner`
+    while True:
+        half = max(1, 0.5 * sizes[id(inner)].prose)
+        blocks = [tag for tag in inner.tags if id(tag) in sizes and sizes[id(tag)].text]
+        cores = (tag for tag in blocks if tag.name in _CONTAINERS and sizes[id(tag)].prose >= half)
+        core = next((tag for tag in cores if not (is_article and _teases(tag))), None)
+        if core is None:
+            return part, inner
+        place = next(place for place, tag in enumerate(blocks) if tag is core)
+        gone = {id(tag) for tag in blocks[:place] if _is_furniture(tag, sizes, is_article)}
+        gone |= {
+            id(tag) for tag in blocks[place + 1 :] if _is_furniture(tag, sizes, is_article) or _is_legal(tag, sizes)
+        }
+        inner.children = [node for node in inner.children if id(node) not in gone]
+        is_alone = is_alone and len(gone) == len(blocks) - 1
+        inner = core
+        if is_alone:
+            part = inner
+
+
+def _is_furniture(element: Element, sizes: Sizes, is_article: bool) -> bool:
+    """Return whether an element next to the prose of a page leads elsewhere, and does nothing else."""
+    size = sizes[id(element)]
+    if size.is_titled or element.name in HEADINGS:
+        return False
+    if is_article:
+        return size.linked > _LINKED * size.text or _teases(element)
+    links = sum(tag.name == "a" for tag in element.elements())  # a signature has a few links, to its types
+    return size.linked > _ALL_LINKED * size.text and links >= _MENU_LINKS
+
+
+def _is_legal(element: Element, sizes: Sizes) -> bool:
+    """Return whether an element is a notice of copyright."""
+    return sizes[id(element)].text < _LEGAL_LENGTH and _COPYRIGHT.search(element.text()) is not None
+
+
+def _teases(box: Element) -> bool:
+    """Return whether a box announces other pages: its headings, or the first words of its items, are links to them."""
+    if box.name not in _LINK_BOXES:
+        return False
+    headings = [tag for tag in box.elements() if tag.name in HEADINGS and not tag.text().isspace()]
+    leading = sum(any(map(_leads_elsewhere, (*tag.parents(4), *tag.tags))) for tag in headings)
+    if leading >= 2 and leading >= len(headings) - 1:  # the box may have a title
+        return box.short_text(_TEASER_LENGTH * leading) is not None
+    items = [tag for tag in box.tags if tag.name not in HEADINGS]
+    return len(items) >= 3 and all(map(_is_teaser, items)) and len({tag.name for tag in items}) == 1
+
+
+def _is_teaser(item: Element) -> bool:
+    """Return whether an item begins with the title of another page, and says little more."""
+    link = next((tag for tag in item.elements() if tag.name == "a" and not tag.text().isspace()), None)
+    text = item.short_text(_TEASER_LENGTH)
+    if link is None or text is None or not _leads_elsewhere(link) or holds(item, ("pre", "code", "table")):
+        return False
+    title = link.text().strip()
+    return len(title) >= _TITLE_LENGTH and text.strip().startswith(title)
+
+
+def _leads_elsewhere(element: Element) -> bool:
+    return element.name == "a" and element.get("href")[:1] not in ("", "#")
+
+
+def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
+    """Remove further posts from the page of one, which has the main heading; return whether there were any."""
+    articles = [tag for tag in start.elements() if tag.name == "article" and id(tag) in sizes]
+    titled = [tag for tag in articles if sizes[id(tag)].is_titled and sizes[id(tag)].prose]
+    if len(titled) != 1 or len(articles) < 3:
+        return False
+    kept = {id(tag) for tag in (titled[0], *titled[0].parents(), *titled[0].elements())}
+    gone = {id(tag) for tag in articles} - kept
+    for parent in [tag.parent for tag in articles if id(tag) in gone]:
+        if parent is not None:
+            parent.children = [node for node in parent.children if id(node) not in gone]
+    return bool(gone)
+
+
+def _remove_teasers(start: Element, sizes: Sizes) -> None:
+    """Remove boxes within an article of which nearly all is links, or that announce other pages."""
+    todo = [start]
+    while todo:
+        element = todo.pop()
+        gone: set[int] = set()
+        for node in element.tags:
+            size = sizes.get(id(node))
+            if size is None or not size.text or node.name not in _LINK_BOXES:
+                continue
+            if size.linked > _ALL_LINKED * size.text or _teases(node):
+                gone.add(id(node))
+            else:
+                todo.append(node)
+        element.children = [node for node in element.children if id(node) not in gone]
+
+
+def _remove_repeats(start: Element, sizes: Sizes) -> None:
+    """Remove blocks that repeat one of the last few, such as captions of a gallery for each size of screen."""
+    recent = deque[tuple[str, Element | None]](maxlen=_RECENT)
+    todo: list[Element] = [start]
+    while todo:
+        element = todo.pop()
+        if element.name == "img":
+            text = fold(element.get("alt"))
+            if any(text == other for other, _ in recent):
+                element.attributes = {}
+        elif id(element) not in sizes:
+            continue
+        elif any(tag.name in _BLOCKS or tag.name == "img" for tag in element.tags) or element.name not in _CAPTIONS:
+            todo += reversed(element.tags)
+            continue
+        else:
+            text = fold(element.text())
+            is_repeat = any(text == other and parent is not element.parent for other, parent in recent)
+            if is_repeat and len(text) >= _CAPTION_LENGTH:
+                element.children = []
+        recent.append((text, element.parent))
 
 
 def unwrap(body: Element, sizes: Sizes) -> None:
@@ -310,7 +472,8 @@ def unwrap(body: Element, sizes: Sizes) -> None:
                 break
         else:
             return
-        if around.name not in _ENDS and around.get("role") not in _ENDS and is_noise(around):
+        is_end = around.name in _ENDS or around.get("role") in _ENDS
+        if (not is_end or part.is_titled) and is_noise(around):
             around.name = "div"
             around.attributes = {"id": around.get("id")}
 
@@ -370,10 +533,9 @@ def _inner(part: Element, sizes: Sizes) -> Element | None:
     """Return the element that holds nearly all of a part."""
     whole = sizes[id(part)]
     for node in part.tags:
-        inner = sizes.get(id(node)) if node.name in _BLOCKS and node.name not in _NO_TEXT else None
+        inner = sizes.get(id(node)) if node.name in _CONTAINERS else None
         if inner is not None and inner.prose and inner.prose >= 0.85 * whole.prose:
-            is_all = inner.prose == whole.prose and inner.is_titled == whole.is_titled
-            return node if is_all or inner.bare >= _MOST * whole.bare else None
+            return node if inner.bare >= 0.75 * whole.bare else None
     return None
 
 

@@ -120,8 +120,10 @@ def _is_contents(tag: Element) -> bool:
 
 
 def _is_box(tag: Element) -> bool:
-    """Return whether an aside stands in the main part and says something, other than where to go or what to fill in."""
+    """Return whether an aside stands among text and says something, other than where to go or what to fill in."""
     is_note = "epub:type" in tag.attributes or tag.get("role").startswith("doc-")
+    if tag.parent is not None:  # a callout between paragraphs
+        is_note = is_note or sum(sibling.name == "p" for sibling in tag.parent.tags[:LOOKED_AT]) > 1
     if not is_note and all(
         around.name not in ("main", "article") and around.get("role") != "main" for around in tag.parents()
     ):

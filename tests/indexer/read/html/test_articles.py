@@ -89,3 +89,48 @@ def test_words_in_links_to_scripts_stay_in_their_sentence(markup: str, says: str
     found = page(markup, "")
     assert says in found
     assert "NO" not in found
+
+
+SHORT = "<h2>Arguments</h2><dl><dt>name</dt><dd>Of the key.</dd></dl><pre>make key</pre>"
+
+
+def test_short_blocks_next_to_the_only_prose_are_text() -> None:
+    found = page(f"<main><div><h1>Keys</h1></div><div>{SHORT}<p>{P}</p></div></main>", '<meta property="og:title">')
+    for text in ("Keys", "Arguments", "Of the key.", "make key", P):
+        assert text in found
+
+
+def test_ingredients_of_a_recipe_made_of_divisions_are_text() -> None:
+    ingredients = "<div class=recipe-ingredients><div>400 g beans</div><div>2 carrots</div></div>"
+    steps = f"<div class=recipe-steps><div>{P}</div><div>{Q}</div></div>"
+    found = page(f"<div class=recipe><div>Bean soup</div>{ingredients}{steps}</div>", '<meta property="og:title">')
+    assert "Bean soup" in found
+    assert "2 carrots" in found
+
+
+def test_a_callout_between_paragraphs_is_text() -> None:
+    assert "Back up" in page(f"<div><p>{P}</p><aside class=callout><p>Back up first.</p></aside><p>{Q}</p></div>")
+
+
+def test_paid_text_is_text() -> None:
+    assert Q in page(f"<article><h1>Stock falls</h1><p>{P}</p><div class=paywall><p>{Q}</p></div><p>{P}</p></article>")
+
+
+def test_a_menu_that_was_not_closed_before_the_page_is_no_menu() -> None:
+    found = page(f"<nav><ul><li><a href=/a>NO</a></li></ul><article><h1>Ferry</h1>{TEXT}</article></nav>")
+    assert P in found
+
+
+def test_a_small_bar_marked_as_main_is_not_the_page() -> None:
+    assert P in page(f"<main><p>Accept all cookies?</p></main><div><h1>Ferry</h1>{TEXT}</div>")
+
+
+def test_captions_of_a_gallery_are_read_once() -> None:
+    slides = "".join(f"<div><div><p>{Q}</p></div></div>" for _ in range(3))
+    assert page(f"<article><h1>Ferry</h1><div>{slides}</div><p>{P}</p><p>{P} Again.</p></article>").count(Q) == 1
+
+
+def test_lists_of_other_stories_are_left_out_of_an_article() -> None:
+    item = "<li><a href=/{n}>NO the captain of the ferry</a> The mail boat came late in the evening.</li>"
+    box = f"<div><h3>Latest</h3><ul>{''.join(item.format(n=n) for n in range(4))}</ul></div>"
+    assert "the captain of the ferry" not in page(f"<article><h1>Ferry</h1>{TEXT}{box}{TEXT}</article>")
