@@ -172,7 +172,7 @@ _WEAK = (
     r"|comment\b|(?:next|prev|previous)\b|info.?items?\b"
 )
 _POSTERS = (  # who wrote a post of a thread, and what to do with it
-    r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|signature|poster\b|joined"
+    r"\w*profile\b|user\b|user.?(?:info|details|cell|card|name|title)|poster\b|joined"
     r"|(?:post|message).?(?:author|buttons|menu|stats|user|meta|info)|author\b|answers.?sub.?header"
 )
 _NAME = re.compile(rf"\b(?:(?P<strong>{_STRONG})|(?P<poster>{_POSTERS})|(?P<weak>{_WEAK}))")
