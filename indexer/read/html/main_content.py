@@ -414,6 +414,9 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
         return False
     kept = {id(tag) for tag in (titled[0], *titled[0].parents(), *titled[0].elements())}
     gone = {id(tag) for tag in articles} - kept
+    posts = (tag for tag in articles if id(tag) in gone and not holds(tag, ("article",)))
+    if any(sizes[id(tag)].prose > sizes[id(titled[0])].prose for tag in posts):
+        return False
     for parent in [tag.parent for tag in articles if id(tag) in gone]:
         if parent is not None:
             parent.children = [node for node in parent.children if id(node) not in gone]
@@ -421,7 +424,8 @@ def _remove_other_articles(start: Element, sizes: Sizes) -> bool:
 
 
 def _remove_teasers(start: Element, sizes: Sizes) -> None:
-    """Remove boxes within an article of which nearly all is links, or that announce other pages."""
+    """Remove boxes within an article of which nearly all is links, or that announce other pages, but not most of it."""
+    half = 0.5 * sizes[id(start)].text
     todo = [start]
     while todo:
         element = todo.pop()
@@ -430,7 +434,7 @@ def _remove_teasers(start: Element, sizes: Sizes) -> None:
             size = sizes.get(id(node))
             if size is None or not size.text or node.name not in _LINK_BOXES:
                 continue
-            if size.linked > _ALL_LINKED * size.text or _teases(node):
+            if size.text < half and (size.linked > _ALL_LINKED * size.text or _teases(node)):
                 gone.add(id(node))
             else:
                 todo.append(node)
