@@ -107,8 +107,8 @@ class _Bucket:
             "timeout": timedelta(seconds=self._limits.timeout),
             "user_agent": self._limits.user_agent,
         }
-        if not self._limits.http_proxy:  # or the client reads the environment
-            client |= {"proxy_url": "http://localhost", "proxy_excludes": "*"}
+        if not self._limits.http_proxy:  # or the client reads the environment; `*` is for names, not for addresses
+            client |= {"proxy_url": "http://localhost", "proxy_excludes": "*,0.0.0.0/0,::/0"}
         elif self._limits.http_proxy != ENVIRONMENT:
             client |= {"proxy_url": self._limits.http_proxy, "proxy_excludes": "localhost,127.0.0.0/8,::1"}
         kind = _STORES[address.scheme]
