@@ -10,11 +10,23 @@ from contextvars import ContextVar
 from rag.errors import DeadlinePassed
 
 _end: ContextVar[float] = ContextVar("deadline", default=math.inf)
+_arrival: ContextVar[float | None] = ContextVar("arrival", default=None)
+
+
+def arrive(moment: float) -> None:
+    """Note when the request of this context arrived, by `time.monotonic`: it may have waited since."""
+    _arrival.set(moment)
+
+
+def waited() -> float:
+    """Return the seconds since the request of this context arrived, 0 where nobody noted it."""
+    moment = _arrival.get()
+    return 0.0 if moment is None else time.monotonic() - moment
 
 
 def begin(seconds: float) -> None:
-    """Set the deadline of this context to so many seconds from now."""
-    _end.set(time.monotonic() + seconds)
+    """Set the deadline of this context to so many seconds after its request arrived, or from now."""
+    _end.set(time.monotonic() - waited() + seconds)
 
 
 def lift() -> None:

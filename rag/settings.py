@@ -216,8 +216,7 @@ class Settings:
     query_cache: int = setting(
         16, "megabytes of last queries and their answers, kept in each worker; 0 = none", limits=(0, 65_536)
     )
-    queue: int = setting(64, "most requests in progress or waiting in one worker; more get 503", limits=(1, 100_000))
-    deadline: float = setting(10.0, "seconds after which a search gets 503", limits=(0.01, 3600))
+    deadline: float = setting(10.0, "seconds after which a search that waits gets 503", limits=(0.01, 3600))
     user_header: str = setting(
         "", "header in which a reverse proxy names the user, such as X-Forwarded-User; empty = none", group="users"
     )

@@ -72,7 +72,11 @@ class Metrics:
         labels = ("method", "route", "status")
         self._requests = metrics.Counter("http_requests", "Requests answered.", labels, **own)
         self._seconds = metrics.Histogram("http_request_seconds", "Time until an answer begins.", ("route",), **timed)
-        self._refused = metrics.Counter("requests_refused", "Requests refused, by reason.", ("reason",), **own)
+        self._refused = metrics.Counter("requests_refused", "Requests refused, by reason.", ("reason", "kind"), **own)
+        text = "Time that a request waited for a thread."
+        self._waits = metrics.Histogram("http_request_wait_seconds", text, ("kind",), **timed)
+        text = "Requests that wait for a thread."
+        self._waiting = metrics.Gauge("http_requests_waiting", text, ("kind",), **summed)
         text = "Queries in one run of the model."
         self._batch = metrics.Histogram("model_batch_texts", text, buckets=BATCH_TEXTS, **own)
         text = "Queries that waited for the model when its last run ended."
@@ -128,9 +132,18 @@ class Metrics:
         if len(self._noted) > MOST_NOTED:
             self.settle()
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, kind: str = "") -> None:
         """Count a request that is turned away."""
-        self.note(self._child(self._refused, reason).inc)
+        self.note(self._child(self._refused, reason, kind).inc)
+
+    def waited(self, kind: str, seconds: float) -> None:
+        """Count the wait of a request for a thread of its kind."""
+        self.note(self._child(self._waits, kind).observe, seconds)
+
+    def note_waiting(self, waiting: Mapping[str, int]) -> None:
+        """Note how many requests of each kind wait."""
+        for kind, count in waiting.items():
+            self.note(self._child(self._waiting, kind).set, count)
 
     def text(self) -> bytes:
         """Return everything in the Prometheus text format."""

@@ -61,6 +61,7 @@ class Operation:
     has_filter: bool = False  # whether the query string has the fields of a filter as well
     errors: Sequence[int] = ()  # statuses with a problem, besides those that every such route has
     operator: bool = False  # a key must have the role write as well; a browser may send it, as nothing is changed
+    takes_long: bool = False  # it has threads apart from those of searches
     whole: bool = False  # it tells of all documents, so that a key with a narrower scope is refused
 
     def __call__(self, view: View) -> View:
@@ -97,6 +98,11 @@ def operations(app: Flask) -> Iterator[tuple[Rule, str, Operation]]:
         for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
             if described is not None:
                 yield rule, method, described
+
+
+def long_paths(app: Flask) -> set[str]:
+    """Return the beginnings of the paths of requests that may take long, up to their first variable."""
+    return {rule.rule.partition("<")[0] for rule, _, described in operations(app) if described.takes_long}
 
 
 @blueprint.get("/openapi.json")

@@ -7,7 +7,7 @@ import gc
 import logging
 import multiprocessing
 import os
-import select
+import selectors
 import shutil
 import socket
 import struct
@@ -15,29 +15,30 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
 from gunicorn.http.errors import ParseException
-from gunicorn.util import close_graceful
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from rag.errors import RagError
 from rag.serving.access import check_exposure, is_loopback
 from rag.settings import Settings, load
 from web import logs
+from web.dispatch import LONG_THREADS, SEARCH_THREADS, Dispatcher
 from web.guards.access import parse_origins
 from web.guards.limits import SHARED_FOLDER
+from web.openapi import long_paths
 from web.problems import raw_response
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
-NEXT_MS = 5  # that a thread waits for the next request of a connection
 LINGER_S = 0.5  # until a client closes a connection that the server has closed
-SPARE_THREADS = 16  # for probes and refusals while `queue` requests are in progress
 OPTIONS = {
-    "worker_connections": 1000,
+    "worker_connections": 2000,
     "timeout": 120,  # seconds; the first start may compile a package, which can hold the interpreter for a while
     "graceful_timeout": 30,  # seconds
     "keepalive": 65,  # seconds; longer than nginx keeps a connection, so that it never sends into one that closes
@@ -54,30 +55,79 @@ log = logging.getLogger("pilotlight")
 class Worker(ThreadWorker):  # type: ignore[misc]
     """A gunicorn worker that answers invalid requests with problems, and says at /readyz that it stops."""
 
+    settings: Settings  # set before the workers are forked
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._closing: dict[TConn, float] = {}  # when each is closed at the latest, by time.monotonic
+
+    def get_thread_pool(self) -> Dispatcher:
+        """Return the threads that answer requests."""
+        return Dispatcher(self.settings.deadline, self.settings.proxies)
+
+    def load_wsgi(self) -> None:
+        """Load the application; learn which of its routes may take long, and count there how long requests wait."""
+        super().load_wsgi()
+        self.tpool.connect(long_paths(self.wsgi), self.wsgi.extensions["metrics"])
+
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection, unless a worker that has fewer does so first: connections stay where they are."""
+        """Accept a connection, unless a worker that has fewer does so first, and wait for its first request."""
         time.sleep(min(self.nr_conns, 20) * 0.0001)
-        super().accept(listener)
+        try:
+            client, address = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        self.nr_conns += 1
+        connection = TConn(self.cfg, client, address, listener.getsockname())
+        connection.timeout = time.monotonic() + CLIENT_TIMEOUT_S
+        self.pending_conns.append(connection)
+        self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
 
     def notify(self) -> None:
         """Give a sign of life, about once a second."""
         super().notify()
-        self.wsgi.extensions["metrics"].settle()
+        counters = self.wsgi.extensions["metrics"]
+        counters.note_waiting(self.tpool.waiting())
+        counters.settle()
         if self.wsgi.extensions["retriever"].ready:
             READY.set()
 
-    def handle(self, conn: Any) -> Any:
-        """Answer the requests of a connection as long as they come at once and there are threads for all connections.
+    def finish_request(self, conn: TConn, fs: "Future[Any]") -> None:
+        """Wait for the next request of a connection, or for the client to close it: no thread waits for that."""
+        if not fs.cancelled() and fs.exception() is None and fs.result():
+            super().finish_request(conn, fs)
+            return
+        try:
+            conn.sock.shutdown(socket.SHUT_WR)
+            conn.sock.setblocking(False)
+            self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._drain, conn))
+        except (OSError, ValueError):  # it is closed
+            self.nr_conns -= 1
+            conn.close()
+        else:
+            self._closing[conn] = time.monotonic() + LINGER_S
 
-        Close it here, which the main thread would wait for.
-        """
-        keeps = super().handle(conn)
-        while keeps is True and self.alive and self.nr_conns <= self.cfg.threads and _has_more(conn):
-            keeps = super().handle(conn)
-        if not keeps:
-            close_graceful(conn.sock, timeout=LINGER_S)
-            conn.close = lambda graceful=False: None
-        return keeps
+    def _drain(self, conn: TConn, client: socket.socket) -> None:
+        """Read the rest that a client sends, and close the connection when the client does."""
+        try:
+            is_open = bool(client.recv(65_536))
+        except OSError:
+            is_open = False
+        if not is_open:
+            self._end(conn)
+
+    def _end(self, conn: TConn) -> None:
+        del self._closing[conn]
+        self.poller.unregister(conn.sock)
+        self.nr_conns -= 1
+        conn.close()
+
+    def murder_pending(self) -> None:
+        """Close connections whose clients send no request, or do not close them."""
+        super().murder_pending()
+        now = time.monotonic()
+        for conn in [conn for conn, end in self._closing.items() if end <= now]:
+            self._end(conn)
 
     def handle_exit(self, sig: int, frame: object) -> None:
         """Begin to stop, and say so at /readyz."""
@@ -91,15 +141,6 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.log.error("Error handling request", exc_info=exc)
         with suppress(OSError):  # a client that has disconnected
             client.sendall(raw_response(exc))
-
-
-def _has_more(conn: Any) -> bool:
-    """Return whether the next request of a connection is there, or comes at once: no other thread is woken then."""
-    if conn.parser.unreader.buf.getvalue():
-        return True
-    poll = select.poll()
-    poll.register(conn.sock, select.POLLIN)
-    return bool(poll.poll(NEXT_MS))
 
 
 class Server(BaseApplication):  # type: ignore[misc]
@@ -132,13 +173,14 @@ def serve(settings: Settings, factory: Callable[[], Flask] | None = None) -> NoR
         "bind": f"fd://{listener.detach()}",  # bound here: gunicorn retries a taken port for seconds, then exits with 1
         "workers": max(1, settings.workers),
         "worker_class": Worker,
-        "threads": settings.queue + SPARE_THREADS,
+        "threads": SEARCH_THREADS + LONG_THREADS + 1,
         "when_ready": lambda server: logs.announce(url, systemd, READY.wait),
         "worker_exit": lambda server, worker: app.close_app(worker.app.callable),
         "pre_fork": metrics.number_worker,
         "child_exit": metrics.forget_worker,
         "on_exit": lambda server: shutil.rmtree(folder, ignore_errors=True),
     }
+    Worker.settings = settings
     sys.exit(Server(factory or app.application, options).run())  # which exits by itself
 
 

@@ -15,7 +15,6 @@ from benchmark.serving import Server
 
 CLIENTS = {"alone": 1, "at_16": 16, "at_160": 160}  # by column
 TABLE = "parts of a search: µs of the processor an answer, one worker whose functions are timed"
-_QUEUE = 200  # requests in progress: all are answered
 _SECONDS = 6
 _RATE = 200  # samples a second of py-spy
 
@@ -23,7 +22,7 @@ _RATE = 200  # samples a second of py-spy
 def floor(work: Path, script: Path) -> list[Row]:
     """Return a row for each part, with its µs an answer for one client, for 16 and for 160; then their sums."""
     line = [sys.executable, str(Path(traced_server.__file__)), "serve", "--index", str(work / "index")]
-    line += ["--workers", "1", "--threads", "1", "--queue", str(_QUEUE), "--port", "{port}"]
+    line += ["--workers", "1", "--threads", "1", "--port", "{port}"]
     rows: dict[str, Row] = {}
     with warm(line, script) as server:
         for column, clients in CLIENTS.items():

@@ -22,7 +22,6 @@ from rag.settings import load
 CLIENTS = (16, 160)
 MEASURED, COMPUTED = (1, 2, 4), (4, 8, 16)  # workers
 _TABLE = "computed"
-_QUEUE = 200  # requests in progress in a worker: all are answered
 _SIZES = (1, 2, 4, 8, 16, 32)  # texts of a run
 _RUNS = 100  # of each size
 
@@ -41,7 +40,7 @@ def workers(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     script = work / "queries.lua"
     for count in MEASURED:
         _, line, environ = next(contestants(count, 1, work, folder))
-        with warm([*line, "--queue", str(_QUEUE)], script, environ) as server:
+        with warm(line, script, environ) as server:
             for clients in CLIENTS:
                 row = hammer(server, clients, seconds, script)
                 rows.append({"name": _name(count, clients), "contestant": OURS, **row})

@@ -3,21 +3,25 @@
 import http.client
 import os
 import signal
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.system.conftest import request, serving, wait_for
 from tests.web.test_server import DEADLINE_S, Running, until
+from web.dispatch import SEARCH_THREADS
 
-QUEUE = 4
+SECONDS = 3
 
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    server = Running(tmp_path, 1, QUEUE)
+    server = Running(tmp_path, 1, SECONDS)
     server.make_ready()
     yield server
     (tmp_path / "go-on").touch()
@@ -28,35 +32,32 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_what_is_too_much_is_refused_at_once_and_nothing_else(running: Running) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=DEADLINE_S)
-
-    def ask(query: str) -> tuple[int, str | None, str]:
-        connection.request("GET", f"/api/v1/search?q={query}")
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status, answer.getheader("Retry-After"), str(answer.getheader("Content-Type"))
-
-    with ThreadPoolExecutor(QUEUE) as pool:
-        waiting = [pool.submit(running.http.get, "/api/v1/search?q=wait") for _ in range(QUEUE)]
-        until(lambda: running.waiting() == QUEUE)
-        for _ in range(50):  # on one connection, which stays
-            assert ask("more") == (503, "2", "application/problem+json")
-        for probe in ("/livez", "/readyz", "/metrics"):
-            assert running.http.get(probe).status_code == 200
-        assert 'requests_refused_total{reason="queue"} 50.0' in running.http.get("/metrics").text
-        page = running.http.get("/?q=more", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
-        assert (page.status_code, page.headers["Content-Type"]) == (503, "text/html; charset=utf-8")
-        assert page.headers["Retry-After"] == "2"
-        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
-        assert 'data-state="waiting"' in page.text
-        assert "overloaded" in page.text
-        last = running.raw(b"GET /api/v1/search?q=more HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert last.startswith(b"HTTP/1.1 503 ")
+def test_what_waits_too_long_is_refused_and_nothing_else_waits(running: Running) -> None:
+    http_of = partial(httpx.Client, base_url=running.http.base_url, timeout=DEADLINE_S, trust_env=False)
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    with http_of() as other, ThreadPoolExecutor(60) as pool:
+        held = [pool.submit(running.http.get, "/api/v1/search?q=wait") for _ in range(SEARCH_THREADS)]
+        until(lambda: running.waiting() == SEARCH_THREADS)
+        late = [pool.submit(running.http.get, "/api/v1/search?q=late") for _ in range(40)]
+        page = pool.submit(running.http.get, "/?q=late", headers=browser)
+        waiting = 'http_requests_waiting{kind="search"} 41.0'
+        until(lambda: waiting in other.get("/metrics").text)  # counted once a second
+        began = time.monotonic()
+        for probe in ("/livez", "/readyz", "/llms.txt"):
+            assert other.get(probe).status_code == 200
+        assert other.post("/api/v1/search/batch", json={"queries": [{"query": "index"}]}).status_code == 200
+        wait_for(lambda: time.monotonic() > began + SECONDS, "the deadline of all that waits")
         (running.folder / "go-on").touch()
-        assert [answer.result(DEADLINE_S).status_code for answer in waiting] == [200] * QUEUE
-    assert ask("more")[0] == 200
-    connection.close()
+        assert [answer.result(DEADLINE_S).status_code for answer in held] == [200] * SEARCH_THREADS
+        for answer in [each.result(DEADLINE_S) for each in late]:
+            assert (answer.status_code, answer.headers["Content-Type"]) == (503, "application/problem+json")
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        shown = page.result(DEADLINE_S)
+        assert (shown.status_code, shown.headers["Content-Type"]) == (503, "text/html; charset=utf-8")
+        assert 'data-state="waiting"' in shown.text
+        assert 'requests_refused_total{kind="search",reason="queue"} 40.0' in other.get("/metrics").text
+        assert other.get("/api/v1/search?q=index").status_code == 200
 
 
 @pytest.mark.model

@@ -1,4 +1,4 @@
-"""Serves the application with a fake retriever, as a process: `… serve_fake PORT FOLDER [WORKERS [QUEUE]]`."""
+"""Serves the application with a fake retriever, as a process: `… serve_fake PORT FOLDER [WORKERS [DEADLINE]]`."""
 
 import itertools
 import os
@@ -56,12 +56,12 @@ class SlowStart(FakeRetriever):
 
 
 def main() -> None:
-    port, folder, workers, queue = [*sys.argv[1:], *("2", "128")[len(sys.argv) - 3 :]]
+    port, folder, workers, seconds = [*sys.argv[1:], *("2", "10")[len(sys.argv) - 3 :]]
 
     settings = Settings(
         port=int(port),
         workers=int(workers),
-        queue=int(queue),
+        deadline=float(seconds),
         keys=str(Path(folder) / "keys.json"),
         proxies=int(os.environ.get("PROXIES", "0")),
     )

@@ -40,7 +40,7 @@ def spawn(port: int, folder: Path, *options: int) -> subprocess.Popen[str]:
 
 
 class Running:
-    """A server; its options are the number of workers and the length of their queues."""
+    """A server; its options are the number of workers and the deadline in seconds."""
 
     def __init__(self, folder: Path, *options: int) -> None:
         self.folder = folder

@@ -38,7 +38,11 @@ def document(id: str) -> Response:
 
 @blueprint.get("/documents")
 @Operation(
-    role="read", query=messages.InCollection, responses={200: Content(JSON_LINES, {"type": "string"})}, errors=(404,)
+    role="read",
+    query=messages.InCollection,
+    responses={200: Content(JSON_LINES, {"type": "string"})},
+    errors=(404,),
+    takes_long=True,
 )
 def documents() -> Response:
     """Export all documents of a generation as JSON Lines; a worker sends 4 exports at once."""
@@ -61,7 +65,7 @@ def documents() -> Response:
 
 
 @blueprint.post("/documents")
-@Operation(role="write", body=_PUSH, responses={202: messages.Change}, errors=(409, 501, 507))
+@Operation(role="write", body=_PUSH, responses={202: messages.Change}, errors=(409, 501, 507), takes_long=True)
 def push() -> tuple[Response, int, dict[str, str]]:
     """Push a document. It is on the disk when this is answered, in place of what its address had."""
     sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")

@@ -28,7 +28,11 @@ blueprint = Blueprint("mcp", __name__)
 
 @blueprint.post("/mcp")
 @Operation(
-    role="read", body=ToolMessage, responses={200: _ANSWER, 202: None, 400: _REFUSED, 404: _REFUSED}, errors=(501,)
+    role="read",
+    body=ToolMessage,
+    responses={200: _ANSWER, 202: None, 400: _REFUSED, 404: _REFUSED},
+    errors=(501,),
+    takes_long=True,
 )
 def exchange() -> Response:
     """Answer one message of MCP: streamable HTTP without sessions."""
@@ -53,7 +57,7 @@ def exchange() -> Response:
 
 
 @blueprint.get("/llms.txt")
-@Operation(role="read", responses={200: Content("text/plain", {"type": "string"})})
+@Operation(role="read", responses={200: Content("text/plain", {"type": "string"})}, takes_long=True)
 def describe() -> Response:
     """List the collections with their first documents, and how to ask, for language models."""
     visible = retriever()

@@ -24,7 +24,9 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 
 
 @blueprint.post("/embeddings")
-@Operation(role="read", body=messages.EmbeddingRequest, responses={200: messages.Embeddings}, errors=(404,))
+@Operation(
+    role="read", body=messages.EmbeddingRequest, responses={200: messages.Embeddings}, errors=(404,), takes_long=True
+)
 def embed() -> Response:
     """Turn texts into vectors, as OpenAI does."""
     fields = read_object(MAX_BODY_BYTES)
@@ -66,7 +68,9 @@ def _model_names() -> list[str]:
 
 
 @blueprint.post("/rerank")
-@Operation(role="read", body=messages.RerankRequest, responses={200: messages.Reranking}, errors=(404, 501))
+@Operation(
+    role="read", body=messages.RerankRequest, responses={200: messages.Reranking}, errors=(404, 501), takes_long=True
+)
 def rerank() -> Response:
     """Rank texts by how well they answer a query, as Cohere and Jina do, the best first."""
     asked = read_json(messages.RerankRequest, MAX_BODY_BYTES)

@@ -56,7 +56,7 @@ def search_by_body() -> Response:
 
 
 @blueprint.post("/search/batch")
-@Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer})
+@Operation(role="read", body=messages.SearchBatch, responses={200: messages.BatchAnswer}, takes_long=True)
 def search_by_batch() -> Response:
     """Search for several queries at once; one that fails has a problem in its place."""
     began = time.perf_counter()
@@ -122,6 +122,7 @@ def add_feedback() -> Response:
     body=messages.AnswerRequest,
     responses={200: (Content(MEDIA_TYPE, {}), messages.AnswerInWords)},
     errors=(404, 501, 502, 504),
+    takes_long=True,
 )
 def answer() -> Response:
     """Answer in words, with citations.

@@ -1,4 +1,4 @@
-"""Limits: requests in progress in a worker, requests a second of a caller, bytes of a body, and seconds of waiting.
+"""Limits: requests a second of a caller, bytes of a body, and seconds until an answer.
 
 The rate of a caller is a token bucket in memory that all workers share. A bucket is one number: the time at which it
 would be full again (the generic cell rate algorithm, ITU-T I.371). One that is full is as good as none, so nothing has
@@ -19,7 +19,6 @@ import weakref
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import NoReturn
 
 from flask import Flask, current_app, g
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
@@ -27,8 +26,9 @@ from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooMa
 from rag import deadline
 from rag.query.served_model import asker
 from rag.settings import Settings
+from web.dispatch import BUSY
 from web.guards.scoped_retriever import caller
-from web.openapi import PUBLIC, operation_for
+from web.openapi import operation_for
 from web.problems import this_request
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # variable that names the folder which the workers of a server share
@@ -37,8 +37,6 @@ MAX_SEARCH_BYTES = 64 * 1024  # of the body of one search
 MAX_CONVERSATION_BYTES = 512 * 1024  # of a question, with what was asked and answered before
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024  # of a request that pushes a document, of which base64 takes a quarter
 MAX_LARGE_BYTES = 32 * 1024 * 1024  # of all bodies above that of a search which a worker holds at a time
-BUSY = "The server is overloaded: try again."
-UNCOUNTED = PUBLIC | {"health.livez", "health.readyz", "metrics.show"}  # endpoints
 BURST_S = 2.0  # seconds' worth of requests that may come at once
 PLACES = 1 << 14
 _PROBES = 16  # places where a caller's bucket may be
@@ -114,30 +112,14 @@ def network_of(address: str | None) -> str:
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Bound the requests in progress and of each caller, and give each its deadline. Comes after access."""
+    """Bound the requests of each caller, and give each its deadline. Comes after access."""
     lock = threading.Lock()
-    in_progress = large_bytes = 0
+    large_bytes = 0
     rate = settings.rate_limit
     buckets = TokenBuckets(rate, shared_file("rate-limits")) if rate else None
 
-    def refuse() -> NoReturn:
-        current_app.extensions["metrics"].refuse("queue")
-        raise ServiceUnavailable(BUSY)
-
-    def enter(endpoint: str | None) -> None:
-        nonlocal in_progress
-        if endpoint in UNCOUNTED:
-            return
-        with lock:
-            if in_progress < settings.queue:
-                in_progress += 1
-                g.is_counted = True
-                return
-        refuse()
-
     def begin() -> None:
         asked = this_request()
-        enter(asked.endpoint)
         if asked.url_rule is None or operation_for(asked.url_rule).role is None:
             return
         deadline.begin(settings.deadline)
@@ -153,10 +135,9 @@ def register(app: Flask, settings: Settings) -> None:
             raise TooManyRequests(f"At most {rate:g} requests a second are allowed.", retry_after=math.ceil(seconds))
 
     def leave(error: BaseException | None) -> None:
-        nonlocal in_progress, large_bytes
+        nonlocal large_bytes
         deadline.lift()  # or whatever the thread does next would have it
         with lock:
-            in_progress -= g.pop("is_counted", False)
             large_bytes -= g.pop("large_bytes", 0)
 
     def hold(size: int) -> None:
@@ -166,7 +147,8 @@ def register(app: Flask, settings: Settings) -> None:
                 large_bytes += size
                 g.large_bytes = size
                 return
-        refuse()
+        current_app.extensions["metrics"].refuse("queue")
+        raise ServiceUnavailable(BUSY)
 
     app.extensions["hold"] = hold
     app.before_request(begin)

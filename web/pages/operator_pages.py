@@ -79,7 +79,9 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
 
 
 @insights.get("/insights")
-@Operation(role="read", whole=True, operator=True, query=InsightsRequest, responses={200: HTML}, errors=(501,))
+@Operation(
+    role="read", whole=True, operator=True, query=InsightsRequest, responses={200: HTML}, errors=(501,), takes_long=True
+)
 def show_insights() -> str:
     """Show what people ask."""
     asked = read_query(InsightsRequest)
@@ -94,6 +96,7 @@ def show_insights() -> str:
     query=TableRequest,
     responses={200: Content("text/csv", {"type": "string"})},
     errors=(501,),
+    takes_long=True,
 )
 def as_table() -> Response:
     """Return a table of what people ask as CSV, without formulas."""

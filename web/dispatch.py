@@ -1,0 +1,264 @@
+"""Choose the threads that answer a request: searches, long requests and probes do not wait for each other.
+
+Few threads compute at a time, as threads that wait for the interpreter cost more than they gain. All other requests
+wait: one of each caller in turn, so that a caller with many waits behind the others. A request waits as long as it can
+be answered within the deadline; one that cannot is refused before the application sees it.
+"""
+
+import json
+import math
+import re
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, NamedTuple, Protocol
+
+from rag import deadline
+from web.problems import MEDIA_TYPE, SECURITY_HEADERS, problem
+
+SEARCH_THREADS, LONG_THREADS = 2, 16  # a worker; figures of other numbers are in docs/benchmarks.md
+PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
+NEXT_MS = 5  # wait for the next request of a connection, where nobody else waits
+BUSY = "The server is overloaded: try again."
+_PEEK = 8192  # bytes
+_SMOOTHING = 0.1  # weight of the last request in the mean time of a request
+_NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
+_HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
+
+
+class Counters(Protocol):
+    """The counters of an application, as `web.metrics.Metrics` has them."""
+
+    def waited(self, kind: str, seconds: float) -> None:
+        """Count the wait of a request."""
+
+    def refuse(self, reason: str, kind: str = "") -> None:
+        """Count a request that is turned away."""
+
+
+class Head(NamedTuple):
+    """The beginning of a request, before it is parsed."""
+
+    path: bytes
+    size: int  # bytes of the whole request; 0 where some of them are not there yet
+    key: bytes
+    forwarded: bytes  # addresses named by proxies
+    is_page: bool  # whether a browser asks for a page
+
+
+def read_head(data: bytes) -> Head:
+    """Read the beginning of a request without checking it; a header that is missing is empty."""
+    end = data.find(b"\r\n\r\n") + 4
+    words = data.partition(b"\r\n")[0].split(b" ")
+    path = words[1].partition(b"?")[0] if len(words) > 2 else b""
+    headers = {name.lower(): value for name, value in _HEADER.findall(data[:end])} if end > 3 else {}
+    length = headers.get(b"content-length", b"0")
+    has_length = length.isdigit() and b"transfer-encoding" not in headers
+    is_complete = end > 3 and has_length and len(data) >= end + int(length)
+    key = headers.get(b"authorization") or headers.get(b"x-api-key", b"")
+    return Head(
+        path,
+        end + int(length) if is_complete else 0,
+        key,
+        headers.get(b"x-forwarded-for", b""),
+        b"text/html" in headers.get(b"accept", b""),
+    )
+
+
+class _Job(NamedTuple):
+    """The next request of a connection."""
+
+    future: "Future[Any]"
+    handle: Callable[[Any], Any]
+    connection: Any
+    head: Head
+    arrived: float  # by time.monotonic
+
+
+class _Turns:
+    """Jobs by the address of their caller, and by key at each address: one of each in turn."""
+
+    def __init__(self) -> None:
+        self._queues: dict[bytes, _Turns | deque[_Job]] = {}
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def put(self, job: _Job, name: bytes, *inner: bytes) -> None:
+        """Add a job behind those of the same names."""
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = _Turns() if inner else deque()
+        if isinstance(queue, _Turns):
+            queue.put(job, *inner)
+        else:
+            queue.append(job)
+
+    def take(self) -> _Job:
+        """Remove and return the next job; its caller's next one waits behind those of all others."""
+        name, queue = next(iter(self._queues.items()))
+        job = queue.take() if isinstance(queue, _Turns) else queue.popleft()
+        del self._queues[name]
+        if queue:
+            self._queues[name] = queue
+        return job
+
+
+class Lane:
+    """Some threads, and the requests that wait for them."""
+
+    def __init__(self, name: str, threads: int, work: Callable[["Lane", _Job], None]) -> None:
+        self.name, self.threads = name, threads
+        self.waiting = 0
+        self.mean_seconds = 0.0  # of one request
+        self._turns = _Turns()
+        self._lock = threading.Lock()
+        self._tokens: SimpleQueue[bool] = SimpleQueue()  # one for each job, or to stop
+        self._work = work
+        for number in range(threads):
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
+
+    def put(self, job: _Job, address: bytes, key: bytes) -> None:
+        """Let a job wait for a thread."""
+        with self._lock:
+            self._turns.put(job, address, key)
+            self.waiting += 1
+        self._tokens.put(True)
+
+    def stop(self) -> None:
+        """End the threads after the jobs that wait."""
+        for _ in range(self.threads):
+            self._tokens.put(False)
+
+    def expected_wait(self) -> float:
+        """Return the seconds until a new request is answered, by the mean of the last ones."""
+        return (self.waiting + self.threads) * self.mean_seconds / self.threads
+
+    def measure(self, seconds: float) -> None:
+        """Take the time of a request into the mean."""
+        self.mean_seconds += _SMOOTHING * (seconds - self.mean_seconds)
+
+    def _run(self) -> None:
+        while self._tokens.get():
+            with self._lock:
+                job = self._turns.take()
+                self.waiting -= 1
+            self._work(self, job)
+
+
+class Dispatcher:
+    """Stands where gunicorn's worker has its thread pool."""
+
+    def __init__(self, limit: float, proxies: int) -> None:
+        """Take the deadline in seconds, and the number of trusted proxies."""
+        self._limit, self._proxies = limit, proxies
+        self._long_paths: tuple[bytes, ...] = ()
+        self._counters: Counters | None = None
+        self._search = Lane("search", SEARCH_THREADS, self._answer)
+        self._long = Lane("long", LONG_THREADS, self._answer)
+        self._probe = Lane("probe", 1, self._answer)
+
+    def connect(self, long_paths: Collection[str], counters: "Counters") -> None:
+        """Take the beginnings of the paths of requests that may take long, and the counters of an application."""
+        self._long_paths = tuple(path.encode() for path in long_paths)
+        self._counters = counters
+
+    def waiting(self) -> dict[str, int]:
+        """Return the number of requests that wait, by kind."""
+        return {lane.name: lane.waiting for lane in (self._search, self._long, self._probe)}
+
+    def submit(self, handle: Callable[[Any], Any], connection: Any) -> "Future[Any]":
+        """Answer the next request of a connection soon; the result says whether the connection stays open."""
+        job = _Job(Future(), handle, connection, read_head(_peek(connection)), time.monotonic())
+        lane = self._lane_of(job.head)
+        expected = lane.expected_wait()
+        if lane.waiting > lane.threads and expected > self._limit and _can_refuse(job):
+            job.future.set_result(self._refuse(lane, job, expected - self._limit))
+        else:
+            proxied = job.head.forwarded.rpartition(b",")[2].strip() if self._proxies else b""
+            lane.put(job, proxied or str(connection.client[0]).encode(), job.head.key)
+        return job.future
+
+    def shutdown(self, wait: bool = False, cancel_futures: bool = False) -> None:
+        """End the threads, as the pool that this one replaces."""
+        for lane in (self._search, self._long, self._probe):
+            lane.stop()
+
+    def _lane_of(self, head: Head) -> Lane:
+        """Return the lane of a request; one that is not there yet must not hold a thread of searches."""
+        if head.path in PROBES:
+            return self._probe
+        return self._search if head.size and not head.path.startswith(self._long_paths) else self._long
+
+    def _answer(self, lane: Lane, job: _Job) -> None:
+        """Answer a request, and those that follow at once on its connection while nobody else waits."""
+        try:
+            while True:
+                began = time.monotonic()
+                if began - job.arrived > self._limit and _can_refuse(job):
+                    stays = self._refuse(lane, job, lane.expected_wait())
+                    break
+                deadline.arrive(job.arrived)
+                if self._counters is not None:
+                    self._counters.waited(lane.name, began - job.arrived)
+                stays = job.handle(job.connection)
+                lane.measure(time.monotonic() - began)
+                if stays is not True or lane.waiting or not _has_more(job.connection):
+                    break
+                job = job._replace(head=read_head(_peek(job.connection)), arrived=time.monotonic())
+                if self._lane_of(job.head) is not lane:
+                    break
+        except BaseException as error:  # noqa: BLE001 - as a thread pool does
+            job.future.set_exception(error)
+        else:
+            job.future.set_result(stays)
+
+    def _refuse(self, lane: Lane, job: _Job, seconds: float) -> bool:
+        """Take a request from the socket and refuse it; return whether the connection stays open."""
+        if self._counters is not None:
+            self._counters.refuse("queue", lane.name)
+        try:
+            job.connection.sock.recv(job.head.size, socket.MSG_DONTWAIT)
+            job.connection.sock.send(_refusal(max(1, math.ceil(seconds))), socket.MSG_DONTWAIT)
+        except OSError:  # the client has gone, or does not read
+            return False
+        job.connection.init()
+        return True
+
+
+def _can_refuse(job: _Job) -> bool:
+    """Return whether all of a request is in the socket, and no person waits for a page."""
+    is_buffered = job.connection.parser is not None and job.connection.parser.unreader.buf.getvalue()
+    return bool(job.head.size) and not job.head.is_page and not is_buffered
+
+
+def _peek(connection: Any) -> bytes:
+    """Return the bytes of the next request that are there, without taking them."""
+    buffered = b"" if connection.parser is None else connection.parser.unreader.buf.getvalue()
+    try:
+        return bytes(buffered + connection.sock.recv(_PEEK, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except OSError:
+        return bytes(buffered)
+
+
+def _has_more(connection: Any) -> bool:
+    """Return whether the next request of a connection is there, or comes at once: no other thread is woken then."""
+    if connection.parser is not None and connection.parser.unreader.buf.getvalue():
+        return True
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(NEXT_MS))
+
+
+def _refusal(seconds: int) -> bytes:
+    """Return the answer of a refused request, with the seconds after which to try again."""
+    body = json.dumps(problem(503, BUSY)).encode()
+    headers: dict[str, object] = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "Retry-After": seconds}
+    headers |= {"Cache-Control": "no-store"}
+    lines = [f"{name}: {value}" for name, value in (headers | SECURITY_HEADERS).items()]
+    return "\r\n".join(["HTTP/1.1 503 Service Unavailable", *lines, "", ""]).encode("ascii") + body
