@@ -159,7 +159,7 @@ def read_query(
     languages = analysis.all_rules(passages)
     parsed = parse_query(text, partial(_is_option, lookups, languages) if lookups else None)
     forms_of, readings = _FORMS[languages], partial(readings_of, languages=languages)
-    required = _clauses(parsed.required, languages)
+    required = _clauses(parsed.required, languages) if parsed.required else ()
     expanded = _expand(analysis.found_words(parsed.words), synonyms)
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
     also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
@@ -191,7 +191,8 @@ def read_query(
                 also.append(AlsoSearched(f"{first} {second}", (joined,), "compound"))
                 compounds.append((joined,))
     expanded.phrases.extend(map(" ".join, compounds))
-    pairs += _names(parsed.words)
+    if _NAME.search(parsed.words):
+        pairs += _names(parsed.words)
     if _DIGIT.search(parsed.words):
         pairs += analysis.quantities(expanded.words)
     phrases = tuple(filter(None, map(readings, map(analysis.found_words, expanded.phrases))))
@@ -202,12 +203,15 @@ def read_query(
         searched += quoted
         asked = tuple(dict.fromkeys([*loose, *chain(*map(forms_of.__getitem__, quoted))]))
     wanted = frozenset(chain(*asked))
+    proposal = None
+    if corrector is not None and (required or any(corrector.values())):
+        proposal = corrector.proposal(text, parsed, set(expanded.alternatives))
     return LexicalQuery(
         words=tuple(loose),
         required=required,
         excluded=tuple(
             clause
-            for clause in _clauses(parsed.excluded, languages)
+            for clause in (_clauses(parsed.excluded, languages) if parsed.excluded else ())
             if not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
@@ -217,7 +221,7 @@ def read_query(
         rules=_rules_of(searched, languages),
         also=tuple(also),
         meaning=parsed.meaning,
-        did_you_mean=corrector.proposal(text, parsed, set(expanded.alternatives)) if corrector is not None else None,
+        did_you_mean=proposal,
     )
 
 
