@@ -242,9 +242,8 @@ def search_corpus(
         (each, languages.count(each), [texts[row] for row in sample if languages[row] == each])
         for each in {languages[row] for row in sample}
     ]
-    collection = CollectionFacts(
-        len(texts), share_of_code([texts[row] for row in sample]), measure_languages(by_language, embedder.count_broken)
-    )
+    spoken = tuple(measure_languages(by_language, embedder.count_broken))
+    collection = CollectionFacts(len(texts), share_of_code([texts[row] for row in sample]), spoken)
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None
         if is_lexical:
@@ -257,16 +256,15 @@ def search_corpus(
             reader = LexicalReader(Path(temporary) / "lexical", writer.languages)
         for number, (query_id, query) in enumerate(dataset.queries.items()):
             dense = lexical = None
-            cosines, words = np.empty(0, np.float32), 0
+            cosines = np.empty(0, np.float32)
             if reader:
                 terms = reader.read(query, is_word=embedder.has_word)
-                words = len(terms.asked)
                 lexical = TermHits(*reader.search(terms, CANDIDATES), reader.idf_sum(terms))
             if is_dense:
                 cosines = vectors @ query_vectors[number]
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
-            facts = QueryFacts(collection, words, embedder.count_broken([query]))
+            facts = QueryFacts(collection, embedder.count_broken([query]))
             of_tokens = partial(maxsim, number) if query_tokens else None
             yield query_id, Candidates(documents, dense, lexical, cosines.__getitem__, of_tokens, facts)
 

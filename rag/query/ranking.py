@@ -18,7 +18,7 @@ from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
 from indexer.versions import Edition, order
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
-from rag.query.weighting import REASON, QueryFacts, weigh
+from rag.query.weighting import REASON, QueryFacts, measure_signals, weigh
 
 Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
@@ -96,10 +96,11 @@ def fuse(
             parts["tokens"] = maxsim(rows)
         highest = (lexical.scores[0] if len(lexical.scores) else 0) or 1
         scaled = [scale(scores) if name != "lexical" else scores / highest for name, scores in parts.items()]
-        weights, reasons = weigh(query, dense[0], lexical, scaled, explain=explain)
-        scores = np.zeros(len(rows), np.float32)
+        weights, reasons = weigh(measure_signals(query, dense, lexical, rows, scaled), tokens=maxsim is not None)
+        exact = np.zeros(len(rows))  # float64, so that a candidate that is best in all parts scores 1
         for weight, part in zip(weights.values(), scaled, strict=True):
-            scores += np.float32(weight) * part
+            exact += np.float64(weight) * part
+        scores = exact.astype(np.float32)
     order = np.lexsort((rows, -scores)) if len(parts) > 1 else np.arange(len(rows))
     columns = parts
     if explain:

@@ -197,7 +197,7 @@ class Retriever:
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        query = QueryFacts(self._facts, len(search.terms.asked), search.broken)
+        query = QueryFacts(self._facts, search.broken)
         ranking = fuse(dense, lexical, cosines, maxsim, query, explain=search.request.explain)
         search.took["fuse"] += perf_counter() - began
         return ranking
@@ -206,7 +206,7 @@ class Retriever:
     def _facts(self) -> CollectionFacts:
         """Facts of the collection, from its report and from passages all over it."""
         manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._spread(SAMPLE)])
-        return CollectionFacts(manifest.counts.chunks, code, languages_of(manifest.report))
+        return CollectionFacts(manifest.counts.chunks, code, tuple(languages_of(manifest.report)))
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""

@@ -4,25 +4,58 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from embedder.model.tokenizer import trust
 from indexer.generation.languages import Spoken
-from indexer.generation.rows import TermHits
+from indexer.generation.rows import ScoredRows, TermHits
 
+Rows = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float32]
 
 REASON = "_reason"  # after the name of a signal, in the columns of a ranking
 _CALL = re.compile(r"\w\(")  # of words, one in a thousand in prose, one in 200 in a manual, one in 30 or more in code
+_ALL_CODE = 0.05  # calls among words, from which passages are code
 _USUAL_PIECES = 24  # in a query
-_MIN_COVERAGE = 0.5
-_PROSE, _CODE = 0.01, 0.02
-_RARE_WORDS = 1.7
-_WHOLE, _MORE = 1.4, 0.2
+_TOP = 10  # hits that are looked at closely
+_LEAST_COVERED = 0.05
+_MOST_RARE = 3.0  # words
+MAX_DEVIATIONS = 3.0
+_WORTH_SAYING = 0.2  # logits
+SIGNALS = {  # in words: where its value is high, and where it is low
+    "known": ("the model knows the language", "the model hardly knows the language"),
+    "covered": ("a passage has most words of the query", "no passage has much of the words of the query"),
+    "code": ("passages are code", "passages are not code"),
+    "tenth": ("many passages have the words alike", "few passages have the words"),
+    "gap": ("a few passages are nearest by meaning", "many passages are near by meaning"),
+    "words_of_nearest": ("the nearest passage has the words", "the nearest passage does not have the words"),
+    "meaning_of_best": ("the passage with the words is near", "the passage with the words is not near"),
+    "agreed": ("both searches find the same passages", "the searches find different passages"),
+    "rare_in_code": ("a passage of code has rare words", "passages of code have only frequent words"),
+}
+
+
+class _Signal(Struct, frozen=True):
+    mean: float
+    deviation: float
+    words: float  # logits of a deviation
+    vector: float
+
+
+class _Table(Struct, frozen=True):
+    words: float  # logits where all signals are average
+    words_with_tokens: float
+    vector: float
+    signals: tuple[_Signal, ...]  # in the order of SIGNALS
+
+
+_TABLE = msgspec.json.decode(Path(__file__).with_name("weights.json").read_bytes(), type=_Table)
 
 
 class CollectionFacts(Struct, frozen=True):
@@ -30,14 +63,13 @@ class CollectionFacts(Struct, frozen=True):
 
     passages: int
     code: float  # see `share_of_code`
-    languages: Sequence[Spoken]
+    languages: tuple[Spoken, ...]
 
 
 class QueryFacts(Struct, frozen=True):
     """Facts of a query that decide what its searches count for."""
 
     collection: CollectionFacts
-    words: int
     broken: tuple[int, int]  # see `TokenizedText`
 
 
@@ -47,7 +79,8 @@ def share_of_code(texts: Sequence[str]) -> float:
     return calls / max(1, words)
 
 
-def trust_in_meaning(query: tuple[int, int], languages: Sequence[Spoken]) -> float:
+@lru_cache(1 << 10)  # pairs of small numbers
+def trust_in_meaning(query: tuple[int, int], languages: tuple[Spoken, ...]) -> float:
     """Return how well the model knows the language of a query, from 0.08 to 1.
 
     `query` is `QueryTokens.broken`. What is usual in its language counts as much as 24 pieces, as a query
@@ -65,32 +98,77 @@ def trust_in_meaning(query: tuple[int, int], languages: Sequence[Spoken]) -> flo
     return trust((broken + _USUAL_PIECES * usual) / (pieces + _USUAL_PIECES))
 
 
-def weigh(
-    query: QueryFacts, dense: Scores, lexical: TermHits, scaled: Sequence[Scores], *, explain: bool = False
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the weights of the parts, which add up to 1, and the reasons."""
+def measure_signals(
+    query: QueryFacts, dense: ScoredRows, lexical: TermHits, rows: Rows, scaled: Sequence[Scores]
+) -> list[float]:
+    """Return the values of SIGNALS, in their order: predictions of how well each search answers a query.
+
+    Args:
+        query: facts of it.
+        dense: cosines and rows, best first.
+        lexical: BM25 scores and rows, best first.
+        rows: all candidates, ascending.
+        scaled: scores of dense, lexical and maybe tokens, each (n,), from 0 to 1.
+    """
     known = trust_in_meaning(query.broken, query.collection.languages)
-    covered = evidence = 1.0
-    if len(lexical.scores) and lexical.idf_sum > 0:
-        best = float(lexical.scores[0])
-        covered = min(1.0, best / (_MIN_COVERAGE * lexical.idf_sum))
-        rare = max(0.0, min(1.0, (query.collection.code - _PROSE) / (_CODE - _PROSE)))
-        if rare := rare * math.log(max(2, query.collection.passages)):
-            evidence = max(0.0, min(1.0, max(best / rare - _RARE_WORDS, (best / lexical.idf_sum - _WHOLE) / _MORE)))
-    weights = [known, 1 - known * (1 - covered * evidence), known][: len(scaled)]
-    shares = dict(zip(("dense", "lexical", "tokens"), (each / sum(weights) for each in weights), strict=False))
-    return shares, {"known": known, "covered": covered, "evidence": evidence} if explain else {}
+    cosines, nearest = dense
+    best = float(lexical.scores[0]) if len(lexical.scores) else 0.0
+    code = min(1.0, query.collection.code / _ALL_CODE)
+    rare = min(_MOST_RARE, best / math.log(max(2, query.collection.passages)))
+    covered = best / lexical.idf_sum if lexical.idf_sum > 0 else 1.0
+    tenth = float(lexical.scores[_TOP - 1]) / best if len(lexical.scores) >= _TOP else 0.0
+    gap = float(cosines[0] - cosines[min(_TOP, len(cosines)) - 1]) if len(cosines) else 0.0
+    first = [int(rows.searchsorted(hits[0])) if len(hits) else None for hits in (nearest, lexical.rows)]
+    words_of_nearest = float(scaled[1][first[0]]) if first[0] is not None else 0.0
+    meaning_of_best = float(scaled[0][first[1]]) if first[1] is not None else 0.0
+    agreed = len({*nearest[:_TOP].tolist()}.intersection(lexical.rows[:_TOP].tolist())) / _TOP
+    return [
+        math.log(known),
+        math.log(max(_LEAST_COVERED, min(2.0, covered))),
+        code,
+        tenth,
+        gap,
+        words_of_nearest,
+        meaning_of_best,
+        agreed,
+        code * rare,
+    ]
 
 
-def describe(reasons: Mapping[str, Any]) -> str:
-    """Say in words why the parts weigh what they do."""
-    known, covered, evidence = (reasons[name] for name in ("known", "covered", "evidence"))
-    words = []
-    if known < 1:
-        little = "hardly knows" if known < 0.5 else "knows only in part"
-        words.append(f"meaning counts {known:.2f}, as the model {little} the language of the query or the passages")
-    if covered < 1:
-        words.append(f"words count less, as the best passage has {covered / 2:.0%} of what those of the query tell")
-    if evidence < 1:
-        words.append(f"words count {evidence:.2f} of that, as passages are code, and none has enough rare words")
-    return "; ".join(words).replace("%", " %") or "meaning and words count alike"
+def weigh(values: Sequence[float], *, tokens: bool) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the weights of the parts, which add up to 1, and how far each signal moves that of words, in logits.
+
+    Two logistic functions of the signals say which share words have, and which of the rest the vector has; the tokens
+    have what remains. `scripts/learn_weights.py` learns them. Meaning also counts only as far as the model knows
+    the language.
+    """
+    moved = []
+    vector = _TABLE.vector
+    for value, signal in zip(values, _TABLE.signals, strict=True):
+        normal = max(-MAX_DEVIATIONS, min(MAX_DEVIATIONS, (value - signal.mean) / signal.deviation))
+        moved.append(normal * signal.words)
+        vector += normal * signal.vector
+    unknown, usual = -values[0], -_TABLE.signals[0].mean
+    words = _logistic(_TABLE.words + sum(moved) + unknown + (_TABLE.words_with_tokens if tokens else 0.0))
+    share = _logistic(vector) if tokens else 1.0
+    weights = {"dense": (1 - words) * share, "lexical": words}
+    if tokens:
+        weights["tokens"] = (1 - words) * (1 - share)
+    moved[0] += unknown - usual
+    return weights, dict(zip(SIGNALS, moved, strict=True))
+
+
+def _logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def describe(moved: Mapping[str, float]) -> str:
+    """Say in words which signal raised or lowered the weight of words most."""
+    name, logits = max(moved.items(), key=lambda item: abs(item[1]))
+    if abs(logits) < _WORTH_SAYING:
+        return "words and meaning count as usual"
+    signal = _TABLE.signals[list(SIGNALS).index(name)]
+    slope = signal.words / signal.deviation - (name == "known")
+    return (
+        f"words count {'more' if logits > 0 else 'less'}, mostly because {SIGNALS[name][(logits > 0) != (slope > 0)]}"
+    )

@@ -20,7 +20,7 @@ from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, in_words
 from rag.query.retriever import Retriever
 from rag.query.served_model import RerankQueue
-from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code, trust_in_meaning
+from rag.query.weighting import SIGNALS, CollectionFacts, QueryFacts, describe, share_of_code, trust_in_meaning, weigh
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site
 
@@ -124,14 +124,14 @@ EN, EL, TR = Spoken("en", 50, 0.05), Spoken("el", 50, 0.95), Spoken("tr", 1, 0.3
     ],
 )
 def test_meaning_counts_as_far_as_the_model_knows_the_language(query, languages, trust):
-    assert trust_in_meaning(query, languages) == pytest.approx(trust, abs=0.01)
+    assert trust_in_meaning(query, tuple(languages)) == pytest.approx(trust, abs=0.01)
 
 
-def rank(lexical, *, spoken=EN, code=0.0, words=4):
+def rank(lexical, *, spoken=EN, code=0.0):
     """Rank two passages of which the first is the better one by meaning; explained."""
     dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
     pieces = (19, 20) if spoken is EL else (0, 20)
-    query = QueryFacts(CollectionFacts(5000, code, [spoken]), words, pieces)
+    query = QueryFacts(CollectionFacts(5000, code, (spoken,)), pieces)
     return fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), None, query, explain=True)
 
 
@@ -142,9 +142,39 @@ def reason_of(ranking):
 
 def test_words_decide_where_the_model_does_not_know_the_language() -> None:
     lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]), 10.0)
-    assert rank(lexical).rows[0] == 1
-    assert rank(lexical, spoken=EL).rows[0] == 2
-    assert "the model hardly knows the language of the query" in reason_of(rank(lexical, spoken=EL))
+    known, unknown = rank(lexical), rank(lexical, spoken=EL)
+    assert unknown.rows[0] == 2
+    assert unknown.columns["lexical_weight"][0] > 0.85 > known.columns["lexical_weight"][0]
+    assert reason_of(rank(lexical, spoken=EL)).endswith("because the model hardly knows the language")
+
+
+def test_weights_follow_the_signals_and_add_up_to_one() -> None:
+    lexical = TermHits(np.array([9.0, 4.0], np.float32), np.array([2, 1]), 10.0)
+    nowhere = TermHits(np.array([1.0], np.float32), np.array([2]), 20.0)  # no passage has the words of the query
+    nothing = TermHits(np.empty(0, np.float32), np.empty(0, np.int64), 0.0)
+    weight_of = {
+        name: float(rank(hits, code=code).columns["lexical_weight"][0])
+        for name, hits, code in (
+            ("usual", lexical, 0.0), ("nowhere", nowhere, 0.0), ("nothing", nothing, 0.0), ("code", lexical, 1.0)
+        )
+    }  # fmt: skip
+    assert weight_of["nowhere"] < weight_of["usual"]
+    assert 0 < weight_of["nothing"] < 1
+    for values in ([0.0] * len(SIGNALS), [-9.0] * len(SIGNALS), [9.0] * len(SIGNALS)):
+        for tokens in (False, True):
+            weights, moved = weigh(values, tokens=tokens)
+            assert list(weights) == ["dense", "lexical", "tokens"][: 2 + tokens]
+            assert sum(weights.values()) == pytest.approx(1)
+            assert describe(moved)
+    assert describe(dict.fromkeys(SIGNALS, 0.0)) == "words and meaning count as usual"
+
+
+def test_the_reason_is_the_signal_that_moved_words_most() -> None:
+    still = dict.fromkeys(SIGNALS, 0.0)
+    more, less = (describe(still | {"covered": logits}) for logits in (0.9, -0.9))
+    assert more == "words count more, mostly because a passage has most words of the query"
+    assert less == "words count less, mostly because no passage has much of the words of the query"
+    assert describe(still | {"known": 2.0, "covered": -0.9}).endswith("the model hardly knows the language")
 
 
 def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_follows(site: Site) -> None:
@@ -162,7 +192,7 @@ def test_a_build_says_what_language_the_model_does_not_know_and_a_search_what_fo
     assert less.published
     assert "Greek (25 % of passages)" in less.unknown
     retriever = Retriever(Generation.open(site.index), DummyEmbedder())
-    for query, why in (("γάτες", "meaning counts 0.08"), ("vacuum reclaims", "meaning and words count alike")):
+    for query, why in (("γάτες", "words count more"), ("vacuum reclaims", "words count less")):
         [hit, *_] = retriever.answer_query(SearchRequest(query, explain=True)).hits
         assert dict(in_words(hit.explanation))["Weights"].startswith(why)
 

@@ -1,0 +1,260 @@
+#!/usr/bin/env python
+"""Learn what a search by words, by meaning and by tokens counts for: rag/query/weights.json.
+
+`collect` embeds collections in BEIR's layout and keeps the candidates of every query with the scores of their parts;
+`train` fits the weights to all of these, and prints what each collection gets from weights fitted to the others:
+
+    scripts/learn_weights.py collect build/weights ~/datasets/scifact ~/questions ...
+    scripts/learn_weights.py train build/weights
+
+Everything is seeded: the same collections give the same weights.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from rag.query.weighting import MAX_DEVIATIONS, SIGNALS
+
+Array = npt.NDArray[Any]
+
+WEIGHTS = Path(__file__).parent.parent / "rag" / "query" / "weights.json"
+CANDIDATES = 40  # of a query that are trained with: the relevant ones, and the best by each part
+MAX_QUERIES = 150  # of a collection, so that none decides for others
+MAX_RELEVANT = 5
+TEMPERATURE = 0.01  # of the comparisons that ranks are made of
+PENALTY = 0.003  # on squared logits of a deviation
+WITHOUT_TOKENS = 0.5  # of a query that is trained with a second time, without tokens
+FOLDS = 8
+STEPS = 30
+BELOW = 0.005  # nDCG@10 that hybrid may be below its better half
+
+
+class Collection(NamedTuple):
+    """The candidates of a collection's queries."""
+
+    name: str
+    has_tokens: bool  # by default
+    scaled: Array  # (queries, candidates, 3), dense, lexical and tokens from 0 to 1
+    exists: Array  # (queries, candidates), False where there are fewer
+    relevance: Array  # (queries, candidates)
+    signals: Array  # (queries, signals)
+    ideal: Array  # (queries,), the highest DCG@10
+
+    def ndcg(self, weights: Array) -> float:
+        """Return nDCG@10 with weights (3,) or (queries, 3)."""
+        weights = np.broadcast_to(weights, (len(self.ideal), 3))
+        scores = np.where(self.exists, (self.scaled * weights[:, np.newaxis]).sum(-1), -1)
+        best = np.argsort(-scores, 1, kind="stable")[:, :10]
+        gains = np.take_along_axis(self.relevance, best, 1) / np.log2(np.arange(best.shape[1]) + 2)
+        return float((gains.sum(1) / self.ideal).mean())
+
+
+def collect(folders: list[Path], out: Path, precision: str) -> None:
+    """Embed each collection once, and write its candidates."""
+    from indexer.generation.rows import why_no_tokens
+    from rag.evaluation.evaluation import read_dataset, search_corpus
+    from rag.query.ranking import scale
+    from rag.query.weighting import measure_signals
+    from rag.serving.follower import load_embedder
+    from rag.settings import load
+
+    embedder = load_embedder(load({"precision": precision}, {}))
+    out.mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        dataset = read_dataset(folder)
+        texts = list(dataset.corpus.values())
+        broken = embedder.count_broken(texts[:: max(1, len(texts) // 256)])
+        has_tokens = not why_no_tokens(len(texts), broken, is_multilingual=embedder.is_multilingual)
+        queries = []
+        for id, found in search_corpus(dataset, embedder, None, tokens=True):
+            assert found.dense is not None  # noqa: S101 - for the type checker, as the next two
+            assert found.lexical is not None  # noqa: S101
+            assert found.maxsim is not None  # noqa: S101
+            rows = np.union1d(found.dense[1], found.lexical.rows)
+            words = np.zeros(len(rows), np.float32)
+            words[rows.searchsorted(found.lexical.rows)] = found.lexical.scores
+            highest = words.max(initial=0) or 1
+            scaled = [scale(found.cosines(rows)), words / highest, scale(found.maxsim(rows))]
+            relevance = [max(0, dataset.judgements[id].get(found.documents[row], 0)) for row in rows]
+            values = measure_signals(found.facts, found.dense, found.lexical, rows, scaled)
+            best = sorted(dataset.judgements[id].values(), reverse=True)[:10]
+            ideal = sum(max(0, gain) / np.log2(place + 2) for place, gain in enumerate(best))
+            if ideal:
+                queries.append((np.stack(scaled, 1), np.array(relevance), values, ideal))
+        save(out / f"{folder.name}.npz", has_tokens, queries)
+        print(f"{folder.name}: {len(texts):,} passages, {len(queries):,} queries", flush=True)
+
+
+def save(path: Path, has_tokens: bool, queries: list[tuple[Array, Array, list[float], float]]) -> None:
+    """Write queries of which each has scaled scores (n, 3), relevance (n,), signals and the ideal DCG@10."""
+    widest = max(len(relevance) for _, relevance, _, _ in queries)
+    scaled = np.zeros((len(queries), widest, 3), np.float32)
+    relevance = np.full((len(queries), widest), -1, np.int8)
+    for place, (scores, judged, _, _) in enumerate(queries):
+        scaled[place, : len(judged)], relevance[place, : len(judged)] = scores, judged
+    signals = np.array([values for _, _, values, _ in queries])
+    ideal = np.array([each for _, _, _, each in queries])
+    np.savez_compressed(path, has_tokens=has_tokens, scaled=scaled, relevance=relevance, signals=signals, ideal=ideal)
+
+
+def read(path: Path) -> Collection:
+    """Read the candidates of a collection."""
+    with np.load(path) as file:
+        relevance = file["relevance"].astype(np.float32)
+        exists = relevance >= 0
+        judged = np.maximum(relevance, 0)
+        return Collection(
+            path.stem, bool(file["has_tokens"]), file["scaled"], exists, judged, file["signals"], file["ideal"]
+        )
+
+
+class Examples:
+    """Queries to train with, as tensors: those of all collections, with tokens, without, or both."""
+
+    def __init__(self, collections: list[Collection], mean: Array, deviation: Array) -> None:
+        """Choose queries and candidates of each collection; a collection weighs the same, whatever its size."""
+        chooser = np.random.default_rng(0)
+        columns: list[list[Array]] = [[] for _ in range(8)]
+        for number, each in enumerate(collections):
+            usable = np.flatnonzero((each.relevance > 0).any(1))
+            usable = np.sort(chooser.permutation(usable)[:MAX_QUERIES])
+            scaled, exists, relevant = each.scaled[usable], each.exists[usable], each.relevance[usable] > 0
+            views = [*np.moveaxis(scaled, 2, 0), scaled.mean(2), scaled[..., :2].mean(2)]
+            ranks = [np.argsort(np.argsort(-np.where(exists, view, -1), 1, kind="stable"), 1) for view in views]
+            keys = np.where(relevant, -1, np.where(exists, np.min(ranks, 0), 1 << 20))
+            chosen = np.argsort(keys, 1, kind="stable")[:, :CANDIDATES]
+            exists, relevant = (np.take_along_axis(values, chosen, 1) for values in (exists, relevant))
+            scaled = np.take_along_axis(scaled, chosen[..., np.newaxis], 1)
+            pads = ((0, 0), (0, CANDIDATES - chosen.shape[1]))
+            scaled, exists, relevant = np.pad(scaled, (*pads, (0, 0))), np.pad(exists, pads), np.pad(relevant, pads)
+            for tokens, weight in ((1, 1.0), (0, WITHOUT_TOKENS)) if each.has_tokens else ((0, 1.0),):
+                count = len(usable)
+                inputs = inputs_of(each.signals[usable], mean, deviation, tokens)
+                facts = [tokens, weight / max(1, count), number]
+                rows = [
+                    scaled,
+                    exists,
+                    relevant,
+                    inputs,
+                    -each.signals[usable, 0],
+                    *(np.full(count, fact) for fact in facts),
+                ]
+                for column, values in zip(columns, rows, strict=True):
+                    column.append(values)
+        self.scaled, exists, relevant, self.inputs, self.offset, self.tokens, self.weight, number = (
+            torch.tensor(np.concatenate(column), dtype=torch.float32) for column in columns
+        )
+        self.exists, self.collection = exists, number.long()
+        self.places = torch.argsort(-relevant, dim=1, stable=True)[:, :MAX_RELEVANT]
+        self.relevant = torch.gather(relevant, 1, self.places)
+        self.ideal = (self.relevant / torch.log2(torch.arange(MAX_RELEVANT) + 2.0)).sum(1).clamp(min=0.1)
+
+    def loss(self, table: torch.Tensor, is_used: torch.Tensor) -> torch.Tensor:
+        """Return the negative of a smoothed nDCG (Qin, Liu and Li 2010) of collections that are used, and a penalty."""
+        words = torch.sigmoid(self.inputs @ table[0] + self.offset)
+        vector = torch.where(self.tokens > 0, torch.sigmoid(self.inputs @ table[1]), 1.0)
+        weights = torch.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
+        scores = torch.bmm(self.scaled, weights[..., None])[..., 0]
+        own = torch.gather(scores, 1, self.places)
+        better = torch.sigmoid((scores[:, None] - own[..., None]) / TEMPERATURE) * self.exists[:, None]
+        ranks = 0.5 + better.sum(-1)  # a candidate is better than itself by a half
+        gains = self.relevant / torch.log2(1 + ranks) * torch.sigmoid((11 - ranks) / 1.5)
+        weight = self.weight * is_used[self.collection]
+        return PENALTY * (table[:, :-2] ** 2).sum() - (weight * gains.sum(1) / self.ideal).sum() / weight.sum()
+
+
+def inputs_of(signals: Array, mean: Array, deviation: Array, tokens: int) -> Array:
+    """Return the inputs of both logistic functions: normal signals, whether there are tokens, and 1."""
+    normal = np.clip((signals - mean) / deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+    return np.column_stack([normal, np.full(len(normal), tokens), np.ones(len(normal))])
+
+
+def fit(examples: Examples, is_used: Array, start: Array | None = None) -> Array:
+    """Return the table (2, signals + 2) of logits of words, and of the vector among meaning."""
+    table = torch.zeros(2, len(SIGNALS) + 2) if start is None else torch.tensor(start)
+    table.requires_grad_(True)
+    used = torch.tensor(is_used, dtype=torch.float32)
+    optimizer = torch.optim.LBFGS(
+        [table], max_iter=STEPS, max_eval=STEPS + 10, history_size=10, line_search_fn="strong_wolfe"
+    )
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = examples.loss(table, used)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(step)  # type: ignore[arg-type]
+    return np.asarray(table.detach().numpy())
+
+
+def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *, tokens: bool) -> Array:
+    """Return the weights (queries, 3) of a collection's queries."""
+    logits = inputs_of(each.signals, mean, deviation, int(tokens)) @ table.T
+    logits[:, 0] -= each.signals[:, 0]
+    words, vector = 1 / (1 + np.exp(-logits.T))
+    vector = vector if tokens else np.ones_like(vector)
+    return np.stack([(1 - words) * vector, words, (1 - words) * (1 - vector)], 1)
+
+
+def train(folder: Path) -> None:
+    """Fit the weights to all collections, write them, and print the figures of each from weights of the others."""
+    torch.manual_seed(0)
+    collections = [read(path) for path in sorted(folder.glob("*.npz"))]
+    mean = np.mean([each.signals.mean(0) for each in collections], 0)
+    deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6
+    examples = Examples(collections, mean, deviation)
+    table = fit(examples, np.ones(len(collections)))
+    rows = zip(mean, deviation, table[0], table[1], strict=False)
+    names = ("mean", "deviation", "words", "vector")
+    signals = [dict(zip(names, (round(float(value), 4) for value in row), strict=True)) for row in rows]
+    (words_with_tokens, words), (vector_with_tokens, vector) = table[0, -2:], table[1, -2:]
+    constants = {"words": words, "words_with_tokens": words_with_tokens, "vector": vector + vector_with_tokens}
+    found = {**{name: round(float(value), 4) for name, value in constants.items()}, "signals": signals}
+    WEIGHTS.write_text(json.dumps(found, indent=1) + "\n")
+
+    fixed = [np.array([(1 - words) * (1 - tokens), words, (1 - words) * tokens])
+             for words in np.arange(0.2, 0.71, 0.1) for tokens in (0, 0.25, 0.5)]  # fmt: skip
+    of_fixed = np.array([[each.ndcg(weights * [1, 1, each.has_tokens]) for weights in fixed] for each in collections])
+    left_out = np.random.default_rng(1).permutation(len(collections)) % FOLDS
+    figures = []
+    print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
+    for fold in range(FOLDS):
+        others = (left_out != fold).astype(float)
+        of_others = fit(examples, others, table)
+        best = int(np.argmax(of_fixed[left_out != fold].mean(0)))
+        for place in np.flatnonzero(left_out == fold).tolist():
+            each = collections[place]
+            halves = [each.ndcg(np.eye(3)[half]) for half in (0, 1)]
+            plain, default = (
+                each.ndcg(weights_of(of_others, each, mean, deviation, tokens=tokens))
+                for tokens in (False, each.has_tokens)
+            )
+            figures.append([*halves, of_fixed[place, best], plain, default, default - max(halves)])
+            print(f"{each.name:<24}" + "".join(f"{figure:>8.4f}" for figure in figures[-1]), flush=True)
+    print(f"{'mean of ' + str(len(figures)):<24}" + "".join(f"{figure:>8.4f}" for figure in np.mean(figures, 0)))
+    print(f"more than {BELOW} below the better half: {sum(row[-1] < -BELOW for row in figures)}")
+
+
+def main() -> None:
+    """Run a command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["collect", "train"])
+    parser.add_argument("out", type=Path, help="folder of the candidates")
+    parser.add_argument("folders", type=Path, nargs="*", help="collections in BEIR's layout")
+    parser.add_argument("--precision", default="int8")
+    arguments = parser.parse_args()
+    if arguments.command == "collect":
+        collect(arguments.folders, arguments.out, arguments.precision)
+    else:
+        train(arguments.out)
+
+
+if __name__ == "__main__":
+    main()
