@@ -32,7 +32,6 @@ PENALTY = 0.003  # on squared logits of a deviation
 WITHOUT_TOKENS = 0.5  # of a query that is trained with a second time, without tokens
 FOLDS = 8
 STEPS = 30
-BELOW = 0.005  # nDCG@10 that hybrid may be below its better half
 
 
 class Collection(NamedTuple):
@@ -175,14 +174,11 @@ def inputs_of(signals: Array, mean: Array, deviation: Array, tokens: int) -> Arr
     return np.column_stack([normal, np.full(len(normal), tokens), np.ones(len(normal))])
 
 
-def fit(examples: Examples, is_used: Array, start: Array | None = None) -> Array:
+def fit(examples: Examples, is_used: Array) -> Array:
     """Return the table (2, signals + 2) of logits of words, and of the vector among meaning."""
-    table = torch.zeros(2, len(SIGNALS) + 2) if start is None else torch.tensor(start)
-    table.requires_grad_(True)
+    table = torch.zeros(2, len(SIGNALS) + 2, requires_grad=True)
     used = torch.tensor(is_used, dtype=torch.float32)
-    optimizer = torch.optim.LBFGS(
-        [table], max_iter=STEPS, max_eval=STEPS + 10, history_size=10, line_search_fn="strong_wolfe"
-    )
+    optimizer = torch.optim.LBFGS([table], max_iter=STEPS, max_eval=STEPS + 10, line_search_fn="strong_wolfe")
 
     def step() -> torch.Tensor:
         optimizer.zero_grad()
@@ -205,7 +201,6 @@ def weights_of(table: Array, each: Collection, mean: Array, deviation: Array, *,
 
 def train(folder: Path) -> None:
     """Fit the weights to all collections, write them, and print the figures of each from weights of the others."""
-    torch.manual_seed(0)
     collections = [read(path) for path in sorted(folder.glob("*.npz"))]
     mean = np.mean([each.signals.mean(0) for each in collections], 0)
     deviation = np.sqrt(np.mean([((each.signals - mean) ** 2).mean(0) for each in collections], 0)) + 1e-6
@@ -227,7 +222,7 @@ def train(folder: Path) -> None:
     print(f"{'':<24}{'dense':>8}{'words':>8}{'fixed':>8}{'plain':>8}{'hybrid':>8}{'lost':>8}")
     for fold in range(FOLDS):
         others = (left_out != fold).astype(float)
-        of_others = fit(examples, others, table)
+        of_others = fit(examples, others)
         best = int(np.argmax(of_fixed[left_out != fold].mean(0)))
         for place in np.flatnonzero(left_out == fold).tolist():
             each = collections[place]
@@ -239,22 +234,16 @@ def train(folder: Path) -> None:
             figures.append([*halves, of_fixed[place, best], plain, default, default - max(halves)])
             print(f"{each.name:<24}" + "".join(f"{figure:>8.4f}" for figure in figures[-1]), flush=True)
     print(f"{'mean of ' + str(len(figures)):<24}" + "".join(f"{figure:>8.4f}" for figure in np.mean(figures, 0)))
-    print(f"more than {BELOW} below the better half: {sum(row[-1] < -BELOW for row in figures)}")
+    print(f"more than .005 below the better half: {sum(row[-1] < -0.005 for row in figures)}")
 
 
-def main() -> None:
-    """Run a command."""
+if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["collect", "train"])
     parser.add_argument("out", type=Path, help="folder of the candidates")
     parser.add_argument("folders", type=Path, nargs="*", help="collections in BEIR's layout")
     parser.add_argument("--precision", default="int8")
     arguments = parser.parse_args()
-    if arguments.command == "collect":
-        collect(arguments.folders, arguments.out, arguments.precision)
-    else:
-        train(arguments.out)
-
-
-if __name__ == "__main__":
-    main()
+    collect(arguments.folders, arguments.out, arguments.precision) if arguments.command == "collect" else train(
+        arguments.out
+    )
