@@ -14,7 +14,6 @@ import yaml
 from indexer import notes
 from indexer.decoding import decode
 from indexer.errors import ParseError
-from indexer.read.html.main_content import extract
 from indexer.read.markup.markdown import render
 from indexer.records import Extraction, Section
 
@@ -58,7 +57,7 @@ class _Reader:
     ) -> Iterator[Section]:
         """Yield the sections of a description in Markdown, the first or only one between texts."""
         path = tuple(filter(None, (self.title, *path)))
-        first, *rest = extract(render(_text(description)).html).sections or (Section((), None, ""),)
+        first, *rest = render(_text(description)).extraction().sections or (Section((), None, ""),)
         text = "\n\n".join(filter(None, (before, first.text, *after)))
         for section in (Section(first.path, None, text), *rest):
             if section.text:

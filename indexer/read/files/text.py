@@ -14,7 +14,6 @@ from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.access_list import begins_with_list
 from indexer.read.extraction import clean, tidy
-from indexer.read.html.main_content import extract
 from indexer.read.markup import asciidoc
 from indexer.read.markup.markdown import render
 from indexer.read.tables import column_names, find_head
@@ -99,13 +98,9 @@ _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
 _REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")  # of objects without a text
 _EMPTY_LINE = re.compile(r"\n\s*+\n")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
-_OLD_TYPES = {
-    "text": "text/plain",
-    "html": "text/html",
-    "latex": "text/latex",
-    "png": "image/png",
-    "svg": "image/svg+xml",
-}
+_OLD_TYPES = {  # media types, by their names in formats 2 and 3
+    "text": "text/plain", "html": "text/html", "latex": "text/latex", "png": "image/png", "svg": "image/svg+xml",
+}  # fmt: skip
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
@@ -125,9 +120,7 @@ def read_notebook(body: bytes, charset: str | None) -> Extraction:
             blocks.append(source)
         elif kind in ("raw", "code"):
             blocks += [_fenced(source), *_outputs(cell)]
-    rendered = render("\n\n".join(filter(None, blocks)))
-    found = extract(rendered.html)
-    return Extraction(rendered.title or found.title, found.sections, rendered.declared)
+    return render("\n\n".join(filter(None, blocks))).extraction()
 
 
 def _is_markup(cell: dict[str, Any], source: str, blocks: list[str]) -> bool:
@@ -156,9 +149,8 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
             yield f"$$\n{_EMPTY_LINE.sub(' ', latex.strip('$ '))}\n$$"
         elif _is_shown(text, html, data):
             lines = _ESCAPES.sub("", text[: 2 * room]).split("\n")
-            shown = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)[
-                :room
-            ]  # the last of a progress bar
+            last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)  # of progress bars
+            shown = "\n".join(last_states)[:room]
             room -= len(shown)
             yield _fenced(shown)
         elif "<table" in html:

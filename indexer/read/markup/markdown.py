@@ -378,12 +378,15 @@ class Rendered(NamedTuple):
     title: str | None
     declared: Declared
 
+    def extraction(self) -> Extraction:
+        """Return the sections of the text, all of it: a `<main>` within is no main part of a page."""
+        content = extract(f"<body><main>{self.html}</main></body>")
+        return Extraction(self.title or content.title, content.sections, self.declared)
+
 
 def read(body: bytes, charset: str | None, *, is_mdx: bool = False) -> Extraction:
     """Read a Markdown text."""
-    rendered = render(decode(body, charset, markup=False), is_mdx=is_mdx)
-    extraction = extract(f"<body><main>{rendered.html}</main></body>")
-    return Extraction(rendered.title or extraction.title, extraction.sections, rendered.declared)
+    return render(decode(body, charset, markup=False), is_mdx=is_mdx).extraction()
 
 
 def read_mdx(body: bytes, charset: str | None) -> Extraction:
