@@ -13,7 +13,7 @@ import httpx
 from indexer.encodings import is_text
 from indexer.errors import FetchError
 from indexer.read.extraction import language_of, refresh_in
-from indexer.read.formats import CONTENT_TYPES, content_type_of, reader_of
+from indexer.read.formats import CONTENT_TYPES, OPENAPI, content_type_of, is_openapi, reader_of
 from indexer.records import Page
 from indexer.urls import normalise, on_site, origin
 
@@ -34,6 +34,7 @@ _VAGUE = re.compile(
 _MARKDOWN = frozenset({"text/markdown", "text/mdx"})
 _LLMS = frozenset({"llms.txt", "llms-full.txt"})  # Markdown, by the convention of llmstxt.org
 _BINARY = frozenset({"pdf", "word", "slides", "sheets", "epub"})  # readers of formats that are no text
+_DATA_SUFFIXES = ("json", "yaml", "yml")  # of names and media types
 _BLANKS = b" \t\r\n\f"
 _MARKUP = re.compile(
     rb"<(?:!doctype\s+html|html|head|title|meta|body|frameset|script|style|h1|div|table|p)(?=[\s/>])", re.IGNORECASE
@@ -153,6 +154,8 @@ def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
     if head.lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
         return "application/pdf"
     is_markup, has_text = _begins_with(_MARKUP, head), is_text(head)
+    if not is_markup and is_openapi(head) and any(text.endswith(_DATA_SUFFIXES) for text in (declared, *names)):
+        return OPENAPI
     is_page = declared.startswith(("text/", "application/xhtml"))
     if is_page and has_text and not is_markup and (named in _MARKDOWN or not _LLMS.isdisjoint(names)):
         return named if named in _MARKDOWN else "text/markdown"

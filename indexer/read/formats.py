@@ -28,7 +28,8 @@ FUNCTIONS = {  # below `indexer.read`: the module and function that read what st
 TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
-_DATA_TYPES = {".json": "application/openapi+json"} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
+OPENAPI = "application/openapi+json"
+_DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
 _BEFORE_JSON = b"\xef\xbb\xbf \t\r\n"
 _JSON_VERSION = re.compile(rb"\"(?:openapi|swagger)\"\s{0,9}:\s{0,9}\"[23]\.")
 _YAML_VERSION = re.compile(

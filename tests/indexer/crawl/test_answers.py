@@ -19,6 +19,7 @@ from indexer.crawl.answers import (
 )
 from indexer.credentials import Credential, Session
 from indexer.encodings import decoded
+from indexer.read.formats import OPENAPI
 from indexer.urls import normalise
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.files import docx, epub, pdf, pptx, xlsx, zipped
@@ -62,6 +63,10 @@ PAGE = b"<!DOCTYPE html><html><p>x"
         ("application/vnd.ms-excel", "a.csv", b"a,b\n1,2", "text/csv"),
         ("application/vnd.ms-excel", "a.xls", b"<html><table>", HTML),
         ("text/xml", "a", b'<html xmlns="http://www.w3.org/1999/xhtml">', HTML),
+        ("application/json", "spec", b'{"info": {}, "openapi": "3.1.0"}', OPENAPI),
+        ("text/x-yaml; x", "spec.yaml", b"# Zoo\nopenapi: 3.0.0\n", OPENAPI),
+        (PLAIN, "spec.yml", b"swagger: '2.0'\n", OPENAPI),
+        (ANYTHING, "spec.json", b'\xef\xbb\xbf{"swagger": "2.0"}', OPENAPI),
     ],
 )  # fmt: skip
 def test_types_are_known_by_name_and_first_bytes(declared: str, name: str, body: bytes, expected: str) -> None:
@@ -82,6 +87,9 @@ def test_types_are_known_by_name_and_first_bytes(declared: str, name: str, body:
         (ANYTHING, "a.doc", OLE),
         (ANYTHING, "sitemap.xml", b"<urlset/>"),
         ("application/xml", "sitemap.xml", b"<urlset/>"),
+        ("application/json", "data.json", b'{"a": {"openapi": 3}}'),
+        (HTML, "spec.yaml", b"<!DOCTYPE html><html><pre>\nopenapi: 3.0.0\n"),
+        (PLAIN, "a.txt", b"openapi: 3.0.0\n"),
     ],
 )  # fmt: skip
 def test_other_types_stay_as_they_are_declared(declared: str, name: str, body: bytes) -> None:

@@ -132,7 +132,7 @@ def test_a_notebook_of_format_3_and_its_front_matter() -> None:
         {"cell_type": "raw", "source": "---\ntitle: Tides\n---"},
         {"cell_type": "heading", "level": 2, "source": ["Fit"]},
         {"cell_type": "code", "input": "fit()", "outputs": [{"output_type": "stream", "text": "ok"}]},
-        {"cell_type": "raw", "metadata": {"raw_mimetype": "text/html"}, "source": "<main><p>Raw <b>words</b></p></main>"},
+        {"cell_type": "raw", "metadata": {"raw_mimetype": "text/html"}, "source": "<main>Raw <b>words</b></main>"},
     ]
     document = read("a.ipynb", json.dumps({"nbformat": 3, "worksheets": [{"cells": cells}, 1]}))
     assert document.title == "Tides"
