@@ -22,12 +22,15 @@ _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 _PLAIN = _BLOCKS - _LISTS - {"li", "dl", "dt", "table", "tr", "td", "th"}  # only end and begin a block
 _SHAPING = _BLOCKS | HEADINGS | {"a", "br", "img"}  # all others only carry text, and perhaps an id
 _BOXES = frozenset("note tip warning caution important danger info admonition callout".split())
+_DEFINITIONS = frozenset({"dd", "p", "div"})
 _OF_A_TABLE = frozenset({"th", "caption", "thead"})  # elements that no table for layout has
 _LAYOUT_ROLES = frozenset({"presentation", "none"})
 _WORD = re.compile(r"\w")
 _LETTER = re.compile(r"[^\W\d_]")
 _DEEPEST = 10  # names in the path above a term
 _TERM_LENGTH = 80  # characters of a term shown in a path
+_DEFINITION_LENGTH = 200  # characters of a definition on the line of its term
+_MARK_AT_END = re.compile(r"[^\w)\]}>\"'”»]\Z")  # of a term, such as a colon
 
 
 class Walker:
@@ -49,6 +52,7 @@ class Walker:
         self._heading = False  # inside a heading
         self._term: Element | None = None  # the open <dt>
         self._term_code = ""  # what it begins with, if that is code
+        self._term_line: Block | None = None  # the last term, if its definition may stand on its line
         self._own_anchor: str | None = None  # id of, or in, the open heading or term
         self._near_anchor: str | None = None  # last id since the last text
         self._near_is_block = False
@@ -236,6 +240,13 @@ class Walker:
         if not _WORD.search(block.text) and block.kind != "pre":
             return
         part = self._parts[-1]
+        term, self._term_line = self._term_line, None
+        if term is not None and block.kind in _DEFINITIONS and len(block.text) <= _DEFINITION_LENGTH:
+            term.text = f"{term.text}{' ' if _MARK_AT_END.search(term.text) else ': '}{block.text}"
+            term.length, term.linked = term.length + block.length, term.linked + block.linked
+            term.kind, term.tail, term.bare = "dd", block.tail, f"{term.bare} {block.bare}".strip()
+            part.defined, self._tight = True, False
+            return
         block.tight = self._tight
         if self._lists:
             block.tight, self._lists[-1] = block.tight or self._lists[-1], True
@@ -292,6 +303,8 @@ class Walker:
         if code and fold(code) == fold(line.text):
             line.text, line.kind = code, "pre"
         self._write(line)
+        if anchor is None and not another_name and len(line.text) <= _TERM_LENGTH and "\n" not in line.text:
+            self._term_line = line
         if self._parts[-1] is not part or another_name:
             self._parts[-1].defined = False
         self._tight = True

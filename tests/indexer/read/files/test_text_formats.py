@@ -210,7 +210,7 @@ def test_changes_in_restructured_text(directive: str, text: str) -> None:
 )
 def test_metadata_of_a_file_in_restructured_text(head: str) -> None:
     document = read("a.rst", f"{head}Zoo\n===\n\n:field: of the text\n")
-    assert (document.title, document.sections[0].text) == ("Zoo", "field:\nof the text")
+    assert (document.title, document.sections[0].text) == ("Zoo", "field: of the text")
 
 
 def test_restructured_text_reaches_nothing() -> None:

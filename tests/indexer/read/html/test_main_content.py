@@ -273,3 +273,18 @@ def test_pages_that_scripts_draw(name: str) -> None:
 @pytest.mark.parametrize("name", WRITTEN)
 def test_pages_that_are_written(name: str) -> None:
     assert not looks_drawn(parse_html(WRITTEN[name]))
+
+
+@pytest.mark.parametrize(
+    ("listed", "lines"),
+    [
+        ("<dt>--name<dd>Of the key.<dt>--days<dd>How long.", ["--name: Of the key.", "--days: How long."]),
+        ("<dt><code>-n</code></dt><dd><p>Of the key.</p><p>More.</p></dd>", ["-n: Of the key.", "More."]),
+        ("<dt>Colour:</dt><dd>red</dd><dt>Why?</dt><dd>So.</dd>", ["Colour: red", "Why? So."]),
+        ("<dt>one</dt><dt>two</dt><dd>Both.</dd>", ["one", "two", "Both."]),
+        ("<dt>kinds</dt><dd><ul><li>a<li>b</ul></dd>", ["kinds", "- a", "- b"]),
+        (f"<dt>long</dt><dd>{LONG}</dd>", ["long", LONG.strip()]),
+    ],
+)
+def test_short_definitions_stand_on_the_line_of_their_term(listed: str, lines: list[str]) -> None:
+    assert [line for line in text(f"<h1>T</h1><dl>{listed}</dl>").split("\n") if line] == lines

@@ -20,7 +20,7 @@ PIECES = {
     "a line end": ("one +\ntwo", "one\ntwo"),
     "lists": ("* one\n** two\nlines\n* three\n\n. [x] four\n1. five", "- one\n- two lines\n- three\n- four\n- five"),
     "blocks in a list": ("* one\n+\n----\ncode\n----\n+\nmore\n* two", "- one\ncode\nmore\n- two"),
-    "terms": ("CPU:: brain\nRAM::\n  memory\n\nDisk::\n+\n--\nopen\n--", "CPU\nbrain\n\nRAM\nmemory\n\nDisk\nopen"),
+    "terms": ("CPU:: brain\nRAM::\n  memory\n\nDisk::\n+\n--\nopen\n--", "CPU: brain\n\nRAM: memory\n\nDisk: open"),
     "code": ("[source,c]\n----\na *b* <c>\n\n  d\n----", "a *b* <c>\n\n  d"),
     "literals": ("....\na\n....\n\n b\n  c", "a\n\n b\n  c"),
     "code of Markdown": ("```sh\nrun\n```", "run"),

@@ -69,7 +69,7 @@ INLINE = [
     ("==Marked `a==b` *words*== and H~2~O, x^2^; `==a==`, `b~c~` and $y^2^$ stay: if a==b==c.",
      ["Marked a==b words and H2O, x2; ==a==, b~c~ and y^2^ stay: if a==b==c."], ["*"]),
     ("[TOC]\n\n[[toc]]\n\nText.", ["Text."], ["TOC", "toc"]),
-    ("Apple\n:   A fruit.\n\nOrange\n:   Another.\n", ["Apple", "A fruit.", "Orange", "Another."], [":"]),
+    ("Apple\n:   A fruit.\n\nOrange\n:   Another.\n", ["Apple", "A fruit.", "Orange", "Another."], ["\n:", ":  "]),
     ("1. [x] done\n2. [ ] open\n\n* [X] more\n* [link](a)", ["done", "open", "more", "link"], ["[x]", "[ ]", "[X]"]),
     ("| a | b |\n|---|---|\n| x \\| y | `p` |\n| `a \\| b` | z |", ["x | y | p", "a | b | z"], ["\\"]),
     ('<details markdown="1">\n<summary>Open *me*</summary>\n\n**Bold** text.\n\n</details>',
