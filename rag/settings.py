@@ -12,7 +12,6 @@ from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLim
 from indexer.errors import plain
 from indexer.generation.manifest import INSIGHTS, KEYS, collection_dir
 from rag.errors import SettingsError
-from rag.removed import refuse_address, refuse_variables
 
 TYPE_NAMES = {str: "text", int: "whole number", float: "number", bool: "yes-or-no"}
 _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
@@ -360,7 +359,6 @@ def load(
     Raises SettingsError naming the flag, variable or name in the file, its value and what is allowed.
     """
     environ = os.environ if environ is None else environ
-    refuse_variables(environ)
     overrides, configured = overrides or {}, configured or {}
     values: dict[str, Any] = {}
     for known in SETTINGS:
@@ -371,7 +369,9 @@ def load(
             values[name] = known.read(environ[known.variable], known.variable)
         elif name in configured:
             values[name] = known.read(configured[name], f"{name} in the configuration file")
-    refuse_address(values.get("index", ""))
+    if "://" in (index := values.get("index", "")):
+        scheme = index.partition("://")[0][:20]  # the rest may contain a secret
+        raise SettingsError(f"--index {scheme}://…: the index must be a folder; --store takes the address of Milvus")
     return Settings(**values)
 
 

@@ -14,7 +14,6 @@ from indexer.errors import ConfigError, SourceError
 from indexer.read.extraction import collect
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from rag.errors import SettingsError
-from rag.removed import CREDENTIAL_KEYS, SOURCE_KEYS, refuse_names
 from rag.settings import BY_NAME, Settings, own_limits, refuse_unknown
 
 _TABLES = ("settings", "source", "credentials", "access")
@@ -68,7 +67,6 @@ def read_settings_file(path: Path) -> SettingsFile:
     settings = content.get("settings", {})
     if not isinstance(settings, dict):
         raise SettingsError(f"{path}: settings must be a table: write [settings]")
-    refuse_names(settings, f"{path}: settings")
     refuse_unknown(settings, list(BY_NAME), f"{path}: settings")
     for name in ("source", "credentials"):
         if not isinstance(content.setdefault(name, []), list) or any(not isinstance(t, dict) for t in content[name]):
@@ -98,7 +96,6 @@ def _repeated(keys: Sequence[Any]) -> Any:
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
-    refuse_names(table, where, removed=SOURCE_KEYS)
     refuse_unknown(table, (*_KEYS, *OWN), where)
     if ("url" in table) == ("path" in table):
         raise SettingsError(f"{where} must have either url or path")
@@ -150,7 +147,6 @@ def _text(table: Mapping[str, Any], key: str, where: str) -> str:
 
 def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credential:
     """Read one of [[credentials]]. No secret is read, and no value quoted."""
-    refuse_names(table, where, CREDENTIAL_KEYS)
     refuse_unknown(table, _CREDENTIAL_KEYS, where)
     try:
         site = site_of(table["origin"] if isinstance(table.get("origin"), str) else "")

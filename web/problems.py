@@ -5,12 +5,11 @@ import logging
 
 from flask import Flask, Request, Response, current_app, g, render_template, request
 from gunicorn.http.errors import ParseException
-from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.exceptions import HTTPException
 from werkzeug.http import HTTP_STATUS_CODES
 
 from rag import errors
 from rag.query.request import FilterError
-from rag.removed import ROUTES
 
 SECURITY_HEADERS = {  # of every answer
     "Content-Security-Policy": (
@@ -116,8 +115,6 @@ def _answer(error: Exception) -> Response | HTTPException:
 
 def problem_of(error: Exception) -> dict[str, object]:
     """Return the problem that an error is answered with; one that nobody foresaw goes to the log."""
-    if isinstance(error, NotFound) and request.path in ROUTES:
-        return problem(410, f"{request.path} was removed: {ROUTES[request.path]}")
     field = getattr(error, "field", None)
     if isinstance(error, HTTPException) and error.code is not None:
         if error.code in REASONS:
@@ -140,6 +137,6 @@ def problem_of(error: Exception) -> dict[str, object]:
 
 def wants_page() -> bool:
     """Return whether the request is a browser's, for something that people read."""
-    if request.path.startswith(MACHINE_PATHS) or request.path in ROUTES:
+    if request.path.startswith(MACHINE_PATHS):
         return False
     return request.accept_mimetypes.best_match([MEDIA_TYPE, "text/html"]) == "text/html"

@@ -10,7 +10,6 @@ import click
 from embedder.errors import PilotlightError
 from rag.commands.verb import HELP, Verb
 from rag.errors import SettingsError
-from rag.removed import COMMANDS, flag_hint
 from rag.settings import did_you_mean
 
 VERBS = {  # the module and function of each below `rag.commands`, and its summary
@@ -57,8 +56,6 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if name in COMMANDS:
-            raise SettingsError(f"the command {name} was removed: {COMMANDS[name]}")
         if name not in VERBS and not ctx.resilient_parsing:
             meant = did_you_mean(name, VERBS)
             raise SettingsError(f"there is no command {name!r}{meant}; see pilotlight --help for all of them")
@@ -84,8 +81,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except click.UsageError as error:
         text = f"{error.format_message()} See {error.ctx.command_path if error.ctx else 'pilotlight'} --help"
-        if isinstance(error, click.NoSuchOption) and (instead := flag_hint(error.option_name)):
-            text = f"{error.option_name} was removed: {instead}"
         print(f"pilotlight: {text}", file=sys.stderr)
         return 2
     except (PilotlightError, MemoryError) as error:

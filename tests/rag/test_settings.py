@@ -9,15 +9,12 @@ from embedder.errors import PilotlightError
 from indexer.config import Scope
 from indexer.credentials import Basic, Credential, InEnvironment, InFile
 from indexer.errors import ConfigError
-from rag import removed
-from rag.commands.cli import VERBS, main
+from rag.commands.cli import main
 from rag.errors import SettingsError
-from rag.settings import BY_NAME, SETTINGS, Settings, load
+from rag.settings import SETTINGS, Settings, load
 from rag.settings_file import ConfiguredSource, SettingsFile, read_settings_file
 from tests.command_lines import read
 from tests.linear import check_linear
-from tests.web.fakes import FakeRetriever
-from web.app import create_app
 
 EVERYTHING = """
 [settings]
@@ -167,7 +164,7 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
         (SITE + "headers={X-Key='h1dden'}", "headers.X-Key must not hold"),
         (SITE + "headers={Cookie={env='A'}}", "one that the crawler sets itself"),
         (SITE + 'headers={"X:"={env="A"}}', "a name that no header can have"),
-        (SITE + "login={url='/l'}", "login was removed: log in with a browser, export its cookies"),
+        (SITE + "login={url='/l'}", "unknown name 'login'"),
         (SITE + "[[credentials]]\norigin='https://A.test:443/'", "given twice"),
         (SITE + "[settings]\nrules='x'", "not both"),
     ],
@@ -196,34 +193,8 @@ def test_a_file_that_is_not_there_or_has_a_value_that_no_setting_can_have(tmp_pa
         load({}, {}, file.settings)
 
 
-def test_what_was_removed_is_refused_with_what_takes_its_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def line(*arguments: str) -> str:
-        assert main(arguments) == 2
-        return capsys.readouterr().err
-
-    app = create_app(FakeRetriever(), Settings())
-    assert not removed.SETTINGS.keys() & BY_NAME.keys()
-    assert not removed.COMMANDS.keys() & VERBS.keys()
-    assert not removed.ROUTES.keys() & {rule.rule for rule in app.url_map.iter_rules()}
-    for name, instead in removed.SETTINGS.items():
-        flag = f"--{name.replace('_', '-')}"
-        assert line("serve", flag, "x") == f"pilotlight: {flag} was removed: {instead}\n"
-        with pytest.raises(SettingsError, match=f"^PILOTLIGHT_{name.upper()} was removed: "):
-            load({}, {f"PILOTLIGHT_{name.upper()}": "x"})
-        with pytest.raises(SettingsError, match=f"settings: {name} was removed: "):
-            configured(tmp_path, f"[settings]\n{name} = 'x'\n")
-    for name, instead in removed.COMMANDS.items():
-        assert line(name) == f"pilotlight: the command {name} was removed: {instead}\n"
-    for name, instead in removed.FLAGS.items():
-        assert line("index", f"--{name}", "x") == f"pilotlight: --{name} was removed: {instead}\n"
-    for name in removed.SOURCE_KEYS:
-        with pytest.raises(SettingsError, match=f"source 1: {name} was removed: "):
-            configured(tmp_path, f"[[source]]\npath = 'x'\n{name} = '6h'\n")
-    for path, instead in removed.ROUTES.items():
-        answer = app.test_client().post(path, json={})
-        assert (answer.status_code, answer.get_json()["detail"]) == (410, f"{path} was removed: {instead}")
-    refused = line("search", "x", "--index", "https://user:secret@h/x")
-    assert refused.startswith("pilotlight: --index https://…: indexes at an address were removed: ")
-    assert (refused.count("\n"), "secret" in refused) == (1, False)
+def test_an_index_is_a_folder_and_no_address(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "x", "--index", "https://user:secret@h/x"]) == 2
+    line = capsys.readouterr().err
+    assert line.startswith("pilotlight: --index https://…: the index must be a folder")
+    assert (line.count("\n"), "secret" in line) == (1, False)
