@@ -17,6 +17,7 @@ from werkzeug.sansio.response import Response as AnyResponse
 from rag.errors import SettingsError
 from rag.insights.store import Recorder
 from rag.messages import Status
+from rag.serving.follower import Follower
 from rag.serving.jobs import JobManager, PushedQueue
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
@@ -131,19 +132,19 @@ def create_app(
 def application(settings: Settings | None = None) -> Flask:
     """Build the application, by default from the environment; the model loads meanwhile. Raises SettingsError."""
     settings = settings or load()
-    retriever = LiveRetriever(settings)
-    retriever.start()
+    follower = Follower(settings)
+    follower.start()
     pushes = PushedQueue(settings)
     recorder = Recorder(settings.insights_folder, settings.insights) if settings.insights else None
-    app = create_app(retriever, settings, JobManager(settings), pushes, recorder)
+    app = create_app(LiveRetriever(follower), settings, JobManager(settings), pushes, recorder)
     # compiled now, and not for the first reader; nor does the first search wait for that
     templates = app.jinja_env
     threading.Thread(target=lambda: list(map(templates.get_template, templates.list_templates())), daemon=True).start()
     pushes.start()
     if recorder:
         recorder.start()
-    retriever.cache.on_lookup = app.extensions["metrics"].looked_up
-    retriever.on_run = app.extensions["metrics"].batch
+    follower.cache.on_lookup = app.extensions["metrics"].looked_up
+    follower.on_run = app.extensions["metrics"].batch
     return app
 
 

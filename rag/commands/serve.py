@@ -106,13 +106,14 @@ def mcp(settings: Settings, *, server: str | None) -> None:
         else:
             from rag.adapters.tools import Tools
             from rag.commands import models
+            from rag.serving.follower import Follower
             from rag.serving.live import LiveRetriever
 
             if not settings.store:
                 models.published(settings)
             settings = models.as_built(settings)
             models.prepare(*(plan.queries for plan in models.plans(settings)))
-            retriever = LiveRetriever(settings)
+            retriever = LiveRetriever(Follower(settings))
             retriever.start()
             stack.callback(retriever.close)
             is_default = settings.collection == DEFAULT_COLLECTION

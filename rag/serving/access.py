@@ -1,6 +1,6 @@
 """What callers may read and change: scopes, the keys that have them, and the rules that give them to users.
 
-A scope is a filter that is ANDed to every request of its caller (`web.guards.scoped_retriever`), nothing more: scores
+A scope is a filter that is ANDed to every request of its caller (`rag.serving.live`), nothing more: scores
 and counts of words are those of the whole collection. Only a collection of its own tells nothing of its documents.
 Keys are random, so that their SHA-256 cannot be turned back by guessing, and no slow hash is needed.
 """
@@ -210,7 +210,7 @@ class KeyFile:
                 f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
             ) from error
         if below:
-            raise KeysError(f"{self.path}: key {below[0]!r} writes below a filter, which was removed: {MUST_BE_WHOLE}")
+            raise KeysError(f"{self.path}: key {below[0]!r} has a filter and the role write: {MUST_BE_WHOLE}")
         return keys
 
     def add(

@@ -233,20 +233,19 @@ class Follower:
         embedder, batcher, synonyms, close = model.embedder, model.batcher, settings.synonyms, settings.close
         return Retriever(generation, embedder, batcher=batcher, reranker=queue, synonyms=synonyms, close=close)
 
-    def _joint(self, members: Mapping[str, Retriever], model: ServedModel) -> Retriever:
-        """Return the retriever of several collections, which is kept as long as these generations are served."""
+    def joint(self, members: Mapping[str, Retriever]) -> Retriever:
+        """Return the retriever of one or several collections, which is cached while these generations are served."""
         key = tuple(members.values())
         if len(key) == 1:
             return key[0]
-        found = self._joints.get(key)
-        if found is None:
-            pairs = ((name, each.generation) for name, each in members.items())
-            joint = JointGeneration(
-                {name: generation for name, generation in pairs if isinstance(generation, Generation)}
-            )
-            found = self._retriever_of(joint, model)
-            self._joints = dict([*self._joints.items(), (key, found)][-_MOST_JOINTS:])
-        return found
+        retriever = self._joints.get(key)
+        if retriever is None:
+            assert self.model is not None  # noqa: S101 - each of the members has it
+            generations = {name: each.generation for name, each in members.items()}
+            joint = JointGeneration({name: g for name, g in generations.items() if isinstance(g, Generation)})
+            retriever = self._retriever_of(joint, self.model)
+            self._joints = dict([*self._joints.items(), (key, retriever)][-_MOST_JOINTS:])
+        return retriever
 
     def _ran(self, texts: int, waiting: int) -> None:
         if self.on_run:

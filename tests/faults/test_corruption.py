@@ -19,6 +19,7 @@ from indexer.generation.lexical import vocabulary
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.publish.publish import problems_of, verify
 from rag.query.request import SearchRequest
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -123,7 +124,7 @@ def test_a_server_goes_on_and_starts_with_what_is_whole(
     monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.01)
     settings = load({"index": str(index)}, {})
     good = current_id(index)
-    running, started = (LiveRetriever(settings, lambda _: DummyEmbedder()) for _ in range(2))
+    running, started = (LiveRetriever(Follower(settings, lambda _: DummyEmbedder())) for _ in range(2))
     try:
         running.start()
         assert running.search(SearchRequest("fish")).generation == good

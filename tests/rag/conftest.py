@@ -12,6 +12,7 @@ from indexer.generation.manifest import collection_dir
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.query.request import SearchRequest
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -52,7 +53,7 @@ def site(tmp_path: Path) -> Site:
 def live(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveRetriever]:
     monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
     monkeypatch.setattr("rag.serving.follower.RETRY_SECONDS", 0.1)
-    retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder())
+    retriever = LiveRetriever(Follower(load({"index": str(site.index)}, {}), lambda settings: DummyEmbedder()))
     yield retriever
     retriever.close()
 

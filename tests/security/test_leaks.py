@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from indexer.generation.documents import document_id
-from rag.errors import KeysError
+from rag.errors import CollectionMissing, KeysError
 from rag.messages import Push
-from rag.query.request import Filter
-from rag.serving.access import KeyFile, Part, reader_names
+from rag.query.request import Filter, SearchRequest
+from rag.serving.access import NOTHING, KeyFile, Part, reader_names
+from rag.serving.follower import Follower
 from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
 from rag.settings import load
@@ -24,7 +25,6 @@ from tests.endpoint import fake_endpoint
 from tests.rag.conftest import Site, wait_for
 from tests.web.fakes import FakeJobs
 from web.app import create_app
-from web.guards.scoped_retriever import ScopedRetriever
 
 # Every document has a word of its own, in its text, title, heading and address: the group's name before it.
 PAGES = {
@@ -77,7 +77,7 @@ def world(site: Site, folder: Path, role: str, part: Part, **more: Any) -> Itera
     keys = KeyFile(folder / "keys.json")
     keys.add("one", role, KEY, part=part)
     settings = load({"index": str(site.index), "keys": str(keys.path), **more}, {})
-    retriever = LiveRetriever(settings, lambda _: DummyEmbedder())
+    retriever = LiveRetriever(Follower(settings, lambda _: DummyEmbedder()))
     retriever.start()
     try:
         wait_for(lambda: retriever.ready)
@@ -370,12 +370,36 @@ def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, part: P
     with pytest.raises(KeysError, match="a collection of its own"):
         keys.add("writer", "write", part=part)
     keys.add("writer", "read", part=part)
-    keys.path.write_text(keys.path.read_text().replace('"read"', '"write"'))  # as older versions wrote it
-    with pytest.raises(KeysError, match="'writer' writes below a filter, which was removed"):
+    keys.path.write_text(keys.path.read_text().replace('"read"', '"write"'))
+    with pytest.raises(KeysError, match="'writer' has a filter and the role write"):
         keys.read()
 
 
-def test_every_method_of_a_retriever_is_narrowed() -> None:
-    texts_of_callers = {"embed", "embed_queries", "rerank"}
-    names = {name for name in vars(LiveRetriever) if not name.startswith("_")} - texts_of_callers - {"ready", "close"}
-    assert names <= set(vars(ScopedRetriever))
+CALLS: dict[str, Callable[[LiveRetriever], object]] = {  # each names what is outside a scope
+    "describe": lambda view: view.describe("default"),
+    "search": lambda view: view.search(SearchRequest("index")),
+    "search of several": lambda view: view.search(SearchRequest("index", collections="default,hidden")),
+    "search of all": lambda view: view.search(SearchRequest("index", collections="*")),
+    "document": lambda view: view.document("x", "default"),
+    "questions": lambda view: view.questions("default"),
+    "suggest": lambda view: view.suggest("ind", "default"),
+    "suggest nothing": lambda view: view.suggest("", "default"),
+    "grep": lambda view: view.grep(lambda text: True, "default"),
+    "overview": lambda view: view.overview("default"),
+    "documents": lambda view: view.documents("default"),
+}
+
+
+def test_every_method_of_a_retriever_is_narrowed(sites: dict[bool, Site]) -> None:
+    of_no_document = {"embed", "embed_queries", "rerank", "ready", "start", "close", "within", "follower", "scope"}
+    names = {name for name in dir(LiveRetriever) if not name.startswith("_")} - of_no_document - {"status"}
+    assert names == {name.partition(" ")[0] for name in CALLS}
+    settings = load({"index": str(sites[True].index)}, {})
+    with closing(LiveRetriever(Follower(settings, lambda _: DummyEmbedder()))) as live:
+        live.start()
+        wait_for(lambda: live.ready)
+        view = live.within(NOTHING)
+        assert (view.status()["collections"], "documents" in view.status()) == ([], False)
+        for name, call in CALLS.items():
+            with pytest.raises(CollectionMissing, match="the index has none yet"):
+                pytest.fail(f"{name} answered {call(view)}")

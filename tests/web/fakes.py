@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rag.errors import CollectionMissing, JobConflict, JobMissing, NotConfigured
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Explanation, Hit, Part, Step, Suggestion, count_facets
 from rag.query.served_model import Embedding
+from rag.serving.access import Scope
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 MODEL = "all-MiniLM-L6-v2"
@@ -98,6 +100,12 @@ class FakeRetriever:
         self.typed: list[tuple[str, str, Filter | None, int]] = []
         self.did_you_mean: str | None = None
 
+    def within(self, scope: Scope) -> "FakeRetriever":
+        """Return a view of the collections of a scope."""
+        view = copy(self)
+        view.collections = tuple(filter(scope.has, self.collections))
+        return view
+
     @property
     def calls(self) -> list[tuple[str, int, str]]:
         return [(request.query, request.k, request.mode) for request in self.requests]
@@ -118,7 +126,7 @@ class FakeRetriever:
             ],
         }
 
-    def search(self, request: SearchRequest, embedded: Any = None, scope: Any = None) -> Answer:
+    def search(self, request: SearchRequest, embedded: Any = None) -> Answer:
         self.requests.append(request)
         self._check(request.collection)
         hits = self.hits(request.query) if callable(self.hits) else self.hits

@@ -12,6 +12,7 @@ import pytest
 from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -70,7 +71,7 @@ def library(folder: Path, pages: int) -> Iterator[LiveRetriever]:
         words = " ".join(f"word{number}x{place}" for place in range(30))  # so that none repeats another
         (site.source / f"{number:03}.md").write_text(f"# Number {number}\n\nThe index has {words}.\n")
     site.build()
-    retriever = LiveRetriever(load({"index": str(site.index)}, {}), lambda _: DummyEmbedder())
+    retriever = LiveRetriever(Follower(load({"index": str(site.index)}, {}), lambda _: DummyEmbedder()))
     retriever.start()
     try:
         wait_for(lambda: retriever.ready)

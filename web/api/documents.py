@@ -14,8 +14,8 @@ from rag import deadline, messages
 from rag.errors import FieldError, JobMissing, RequestRefused
 from rag.serving.jobs import JobManager, PushedQueue
 from web.api.requests import collection_field, read_json, read_query, retriever
+from web.guards.caller import OUTSIDE, may_write
 from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
-from web.guards.scoped_retriever import OUTSIDE, may_write
 from web.openapi import Content, Operation
 
 JSON_LINES = "application/jsonl"

@@ -9,7 +9,7 @@ from werkzeug.exceptions import NotFound
 from rag import messages
 from rag.decoding import decode
 from rag.errors import FieldError
-from web.api.requests import read_json, read_object, unscoped
+from web.api.requests import read_json, read_object, retriever
 from web.guards.limits import MAX_BODY_BYTES
 from web.openapi import Operation
 
@@ -34,16 +34,18 @@ def embed() -> Response:
     if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
         raise FieldError("input", TOKENS)
     asked = decode(fields, messages.EmbeddingRequest)
-    made = unscoped().embed([asked.input] if isinstance(asked.input, str) else asked.input, asked.role, asked.model)
-    dimension = made.vectors.shape[1]
+    embedding = retriever().embed(
+        [asked.input] if isinstance(asked.input, str) else asked.input, asked.role, asked.model
+    )
+    dimension = embedding.vectors.shape[1]
     if asked.dimensions not in (None, dimension):
         raise FieldError("dimensions", f"dimensions must be {dimension}, the dimension of the model.")
     if asked.encoding_format == "base64":
-        vectors = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in made.vectors]
+        vectors = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in embedding.vectors]
     else:
-        vectors = made.vectors.tolist()
+        vectors = embedding.vectors.tolist()
     data = [messages.Embedding(place, vector) for place, vector in enumerate(vectors)]
-    return jsonify(messages.Embeddings(data, made.model, dict.fromkeys(USAGE, made.tokens)))
+    return jsonify(messages.Embeddings(data, embedding.model, dict.fromkeys(USAGE, embedding.tokens)))
 
 
 @blueprint.get("/models")
@@ -63,7 +65,7 @@ def model(id: str) -> Response:
 
 
 def _model_names() -> list[str]:
-    status = unscoped().status()
+    status = retriever().status()
     return [status["model"], *([status["rerank_model"]] if "rerank_model" in status else [])]
 
 
@@ -83,10 +85,10 @@ def rerank() -> Response:
             name = f"documents[{place}]"
             raise FieldError(name, f"{name} must have a field text of 1 to {messages.LONGEST_TEXT} characters.")
         texts.append(text)
-    served = unscoped().status().get("rerank_model")
+    served = retriever().status().get("rerank_model")
     if served and asked.model not in ("", served):
         raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
-    scores, tokens = unscoped().rerank(asked.query, texts)
+    scores, tokens = retriever().rerank(asked.query, texts)
     best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
     shown = [{"text": text} if asked.return_documents else None for text in texts]
     results = [messages.Ranked(at, scores[at], shown[at]) for at in best]

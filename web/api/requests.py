@@ -29,8 +29,8 @@ from rag.query.request import (
 from rag.query.results import Answer, QueryTokens
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings
+from web.guards.caller import caller
 from web.guards.limits import read_body
-from web.guards.scoped_retriever import caller, visible
 from web.metrics import note_search
 from web.problems import this_request
 
@@ -50,14 +50,9 @@ def settings() -> Settings:
 
 
 def retriever() -> LiveRetriever:
-    """Return the retriever of this application, as the caller of this request may use it."""
-    return visible(unscoped())
-
-
-def unscoped() -> LiveRetriever:
-    """Return the retriever itself, for texts of callers: no scope narrows these."""
-    found: LiveRetriever = current_app.extensions["retriever"]
-    return found
+    """Return the retriever of this application, narrowed to the scope of the caller of this request."""
+    every: LiveRetriever = current_app.extensions["retriever"]
+    return every.within(caller().scope)
 
 
 def recorder() -> Recorder:

@@ -74,11 +74,11 @@ def search_by_batch() -> Response:
         except (FieldError, FilterError) as error:
             outcomes.append(problem_of(error))
     to_embed = [one.meaning for one in outcomes if isinstance(one, SearchRequest) and one.mode != "lexical"]
-    made = iter(requests.unscoped().embed_queries(to_embed) if to_embed else ())
+    vectors = iter(requests.retriever().embed_queries(to_embed) if to_embed else ())
     seconds = time.perf_counter() - began
     for place, search in enumerate(outcomes):
         if isinstance(search, SearchRequest):
-            embedded = None if search.mode == "lexical" else next(made)
+            embedded = None if search.mode == "lexical" else next(vectors)
             try:
                 deadline.check()
                 outcomes[place] = requests.run(search, embedded, via="batch")

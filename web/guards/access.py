@@ -38,8 +38,8 @@ from rag.serving.access import (
     is_origin,
 )
 from rag.settings import Settings
+from web.guards.caller import NOBODY, USER, Caller, caller, sees_all
 from web.guards.limits import TokenBuckets, network_of, shared_file
-from web.guards.scoped_retriever import NOBODY, USER, Caller, caller, sees_all
 from web.openapi import operation_for
 from web.problems import this_request, wants_page
 

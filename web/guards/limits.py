@@ -27,7 +27,7 @@ from rag import deadline
 from rag.query.served_model import asker
 from rag.settings import Settings
 from web.dispatch import BUSY
-from web.guards.scoped_retriever import caller
+from web.guards.caller import caller
 from web.openapi import operation_for
 from web.problems import this_request
 

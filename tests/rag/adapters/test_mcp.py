@@ -23,6 +23,7 @@ from rag.adapters.passages import count_tokens
 from rag.adapters.tools import DATA, KINDS, Tools, describe_tools
 from rag.errors import NotThere
 from rag.serving.access import KeyFile
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import Settings, load
 from tests.dummy import DummyEmbedder
@@ -50,9 +51,9 @@ def retriever(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRetrieve
     (site.source / "harbour.md").write_text(manual(), encoding="utf-8")
     site.build()
     site.build(collection="notes")
-    found = LiveRetriever(load({"index": str(site.index)}, {}), lambda _: DummyEmbedder())
+    found = LiveRetriever(Follower(load({"index": str(site.index)}, {}), lambda _: DummyEmbedder()))
     found.start()
-    wait_for(lambda: len(found.collections) == 2 and all(each.retriever for each in found.collections.values()))
+    wait_for(lambda: sum(each["ready"] for each in found.status()["collections"]) == 2)
     yield found
     found.close()
 

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from rag.query.request import SearchRequest
 from rag.query.served_model import _ENTRY_BYTES, QueryCache, asker
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -37,8 +38,8 @@ def test_a_repeated_query_is_worked_out_once_for_each_caller(site, caller, megab
     site.build()
     embedder, lookups = DummyEmbedder(), []
     settings = load({"index": str(site.index), "query_cache": str(megabytes)}, {})
-    live = LiveRetriever(settings, lambda settings: embedder)
-    live.cache.on_lookup = lambda kind, found: lookups.append((kind, found))
+    live = LiveRetriever(Follower(settings, lambda settings: embedder))
+    live.follower.cache.on_lookup = lambda kind, found: lookups.append((kind, found))
     live.start()
     wait_for(lambda: live.ready)
     lookups.clear()

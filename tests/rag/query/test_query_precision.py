@@ -11,6 +11,7 @@ from rag.commands.models import as_built
 from rag.errors import FingerprintMismatch
 from rag.query.request import SearchRequest
 from rag.query.served_model import check_fingerprint
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.rag.conftest import PAGES, Site, wait_for
@@ -32,10 +33,10 @@ def built(tmp_path_factory):
 
 
 def test_a_server_embeds_queries_in_int8_and_texts_of_callers_as_the_index_has_them(built):
-    live = LiveRetriever(as_built(load({"index": str(built["fp32"])}, {})))
+    live = LiveRetriever(Follower(as_built(load({"index": str(built["fp32"])}, {}))))
     live.start()
     wait_for(lambda: live.ready)
-    status, embedder = live.status(), live.model.embedder
+    status, embedder = live.status(), live.follower.model.embedder
     assert (status["precision"], status["query_precision"]) == ("fp32", "int8")
     assert live.search(SearchRequest("dead tuples", k=1)).hits[0].title == "Vacuum"
     queries = live.embed(["dead tuples"], "query").vectors

@@ -20,6 +20,7 @@ from rag.errors import DeadlinePassed
 from rag.query.request import MODES, SearchRequest
 from rag.query.results import as_text, count_facets
 from rag.query.retriever import Retriever
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -225,7 +226,7 @@ def test_one_search_takes_few_calls_in_few_modules(site: Site) -> None:
         (site.source / f"page{number}.md").write_text(f"# Page {number}\n\nA page about topic{number} and tuples.\n")
     site.build()
     settings = load({"index": str(site.index), "query_cache": "0"}, {})
-    live = LiveRetriever(settings, lambda settings: DummyEmbedder())
+    live = LiveRetriever(Follower(settings, lambda settings: DummyEmbedder()))
     live.start()
     client = create_app(live, settings).test_client()
     wait_for(lambda: live.ready)

@@ -13,6 +13,7 @@ from indexer.pipeline.progress import Progress
 from rag.errors import CollectionMissing, NotReady
 from rag.query.request import MODES, Filter, SearchRequest
 from rag.serving.access import Part, Scope
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -47,9 +48,9 @@ def live(request, tmp_path_factory):
     for name, folders in sources.items():
         config, quiet = BuildConfig(full=True, tokens=request.param), Progress(io.StringIO(), quiet=True)
         build(folders, collection_dir(root / "index", name), DummyEmbedder(), config, progress=quiet)
-    retriever = LiveRetriever(load({"index": str(root / "index")}, {}), lambda settings: DummyEmbedder())
+    retriever = LiveRetriever(Follower(load({"index": str(root / "index")}, {}), lambda settings: DummyEmbedder()))
     retriever.start()
-    wait_for(lambda: retriever.tried)
+    wait_for(lambda: retriever.follower.tried)
     retriever.close()  # follows the index no more, and goes on answering
     return retriever
 
@@ -96,27 +97,27 @@ def test_a_scope_holds_in_each_collection_and_others_are_not_there(live):
     """Of one, what is in German; of the other, all. What is not in the scope is as what does not exist."""
     scope = Scope((Part(frozenset({"a", "gone"}), Filter(language=("de",))), Part(frozenset({"b"}))))
     for mode in MODES:
-        found = live.search(SearchRequest("vacuum onlysecret onlyb", k=50, collections="*", mode=mode), scope=scope)
+        found = live.within(scope).search(SearchRequest("vacuum onlysecret onlyb", k=50, collections="*", mode=mode))
         assert found.collections == ["a", "b"]
         assert {hit.language for hit in found.hits if hit.collection == "a"} == {"de"}
         assert {hit.language for hit in found.hits if hit.collection == "b"} > {"de"}
         assert (found.unavailable, "," in found.generation) == ([], True)
         if mode != "dense":
-            found = live.search(SearchRequest("privatex", collections="*", mode=mode), scope=scope)
+            found = live.within(scope).search(SearchRequest("privatex", collections="*", mode=mode))
             assert found.also_searched == [{"typed": "privatex", "searched": ["privateb"], "reason": "correction"}]
     for name in ("secret", "nowhere"):
         with pytest.raises(CollectionMissing, match=f"^there is no collection '{name}'; there are: a, b$") as error:
-            live.search(SearchRequest("vacuum", collections=["a", name]), scope=scope)
+            live.within(scope).search(SearchRequest("vacuum", collections=["a", name]))
         assert error.value.field == "collections"
     with pytest.raises(CollectionMissing):
-        live.search(SearchRequest("vacuum", collections="*"), scope=Scope(()))
+        live.within(Scope(())).search(SearchRequest("vacuum", collections="*"))
 
 
 def test_what_cannot_be_searched_is_named(live, monkeypatch):
     with pytest.raises(CollectionMissing, match="no collection ''"):
         live.search(SearchRequest("vacuum", collections="a,"))
-    monkeypatch.setattr(live.collections["b"], "away", True)
-    monkeypatch.setattr(live.collections["b"], "reason", "its store is away")
+    monkeypatch.setattr(live.follower.collections["b"], "away", True)
+    monkeypatch.setattr(live.follower.collections["b"], "reason", "its store is away")
     found = live.search(SearchRequest("vacuum", collections="*"))
     assert (found.collections, found.unavailable) == (["a", "both", "secret"], ["b"])
     with pytest.raises(NotReady, match="collection 'b': its store is away"):

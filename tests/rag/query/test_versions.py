@@ -11,6 +11,7 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.query.text_fragment import link_to_text
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
 from tests.dummy import DummyEmbedder
@@ -42,7 +43,7 @@ def test_the_newest_version_of_a_page_stands_for_the_others(tmp_path: Path, monk
     site.routes["/docs/15/tape.html"] = page("<h1>Tape</h1><p>Magnetic tape was supported once.</p>", "Tape")
     crawl(site, tmp_path)
     settings = load({"index": str(tmp_path)}, {})
-    live = LiveRetriever(settings, lambda _: DummyEmbedder())
+    live = LiveRetriever(Follower(settings, lambda _: DummyEmbedder()))
     live.start()
     wait_for(lambda: live.ready)
     client = create_app(live, settings).test_client()

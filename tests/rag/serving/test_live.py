@@ -15,6 +15,7 @@ from indexer.publish.publish import drop_collection
 from indexer.stores.store import FolderStore
 from rag.errors import CollectionMissing, NotReady, NotThere
 from rag.query.request import SearchRequest
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.serving.store_access import roll_back
 from rag.settings import load
@@ -45,7 +46,7 @@ def test_a_query_waits_for_a_process_that_is_starting(site):
         assert go.wait(30)
         return DummyEmbedder()
 
-    live = LiveRetriever(load({"index": str(site.index)}, {}), slowly)
+    live = LiveRetriever(Follower(load({"index": str(site.index)}, {}), slowly))
     with pytest.raises(NotReady, match="loading"):
         live.search(SearchRequest("vacuum"))  # not started, so there is nothing to wait for
     live.start()
@@ -99,7 +100,7 @@ def test_a_model_that_cannot_be_loaded_is_told(site):
         raise NotReady("the model is not there")
 
     site.build()
-    live = LiveRetriever(load({"index": str(site.index)}, {}), broken)
+    live = LiveRetriever(Follower(load({"index": str(site.index)}, {}), broken))
     live.start()
     with pytest.raises(NotReady, match="the model is not there"):
         live.search(SearchRequest("vacuum"))
@@ -139,7 +140,7 @@ def test_a_cross_encoder_serves_searches_and_whoever_asks(site):
         models.append(DummyCrossEncoder())
         return models[-1]
 
-    live = LiveRetriever(settings, lambda settings: DummyEmbedder(), make)
+    live = LiveRetriever(Follower(settings, lambda settings: DummyEmbedder(), make))
     live.start()
     wait_for(lambda: live.ready)
     assert live.status()["rerank_model"] == "dummy-cross"
@@ -211,7 +212,7 @@ def test_a_search_that_meets_damage_has_it_looked_at(site, live, monkeypatch, er
     def damaged(*_):
         raise error
 
-    monkeypatch.setattr(live.collections["default"].retriever.generation, "chunks", damaged)
+    monkeypatch.setattr(live.follower.collections["default"].retriever.generation, "chunks", damaged)
     with pytest.raises((NotReady, ValueError), match=r"cannot be read|odd bytes"):
         live.search(SearchRequest("partial index"))
     wait_for(lambda: live.status().get("generation") == first)

@@ -16,6 +16,7 @@ from rag.commands.generations import verify as verify_verb
 from rag.commands.indexing import IndexRequest, index_sources
 from rag.errors import FingerprintMismatch, NotPublished, NotReady
 from rag.query.request import SearchRequest
+from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.serving.store_access import Publisher, check_servable, milvus_at, roll_back
 from rag.settings import load
@@ -43,7 +44,7 @@ def live(place, tmp_path, monkeypatch):
     monkeypatch.setattr("rag.serving.follower.POLL_SECONDS", 0.02)
     monkeypatch.setattr("rag.serving.follower.RETRY_SECONDS", 0.1)
     settings = load({"index": str(tmp_path / "nothing"), "store": place}, {})
-    retriever = LiveRetriever(settings, lambda settings: DummyEmbedder())
+    retriever = LiveRetriever(Follower(settings, lambda settings: DummyEmbedder()))
     yield retriever
     retriever.close()
 

@@ -15,7 +15,7 @@ from tests.web.fakes import FakeRetriever
 from tests.web.guards.test_access import bearer
 from tests.web.test_problems import assert_problem
 from web.app import create_app
-from web.guards.scoped_retriever import caller
+from web.guards.caller import caller
 from web.openapi import Operation
 
 RULES = """
