@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from embedder.config import EmbedderConfig, Role
 from embedder.engines.native import NativeEngine
-from embedder.engines.package import ensure_package, open_private
+from embedder.engines.package import ensure_package, library_file, open_private
 from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
@@ -221,7 +221,8 @@ def start_engine(plan: Plan, module: "Callable[[], SentenceEncoder] | None" = No
     """
     key = plan.package_key
     if plan.engine == "native" and key:
-        return NativeEngine(ensure_package(plan, key), plan.spec, plan.precision, plan.threads, plan.isa)
+        folder = ensure_package(plan, key)
+        return NativeEngine(folder, library_file(plan), plan.spec, plan.precision, plan.threads, plan.isa)
     import torch
 
     from embedder.engines.pytorch import TorchEngine, compile_module, load_package

@@ -1,6 +1,6 @@
 """The process in which a package is built, started by `package`: `python -m embedder.engines.build_worker JSON`.
 
-For `native` it packs a model's weights, for `aot` it compiles the model with PyTorch.
+For `native` it packs a model's weights or compiles the library, for `aot` it compiles the model with PyTorch.
 
 It reports each step, and the result, as lines of JSON on standard output. Its standard input stays open as long as the
 caller lives.
@@ -59,10 +59,16 @@ def main() -> None:
 def _build(asked: dict[str, Any], folder: Path, report: Callable[[str], None]) -> None:
     config = asked["config"]
     plan = Plan(EmbedderConfig(**config | {"cache_dir": Path(config["cache_dir"])}))
+    library_key = plan.library_key
+    if library_key is not None and dataclasses.asdict(library_key) == asked["key"]:
+        report("compiling the native encoder")
+        library.compile_library(folder / library.LIBRARY, library.architecture(), isas=[plan.isa])
+        return
     if plan.package_key is None or dataclasses.asdict(plan.package_key) != asked["key"]:
         raise PackageError(f"the model {plan.spec.folder} has just been changed: try again")
     if plan.engine == "native":
-        build_native(plan.spec, plan.precision, folder, report)
+        report("packing the weights")
+        write_weights(plan.spec, plan.precision, library.architecture(), folder)
         return
     build_aot(plan, folder, report)
 
@@ -83,18 +89,6 @@ ALIGNMENT = 64  # bytes; a cache line, and a vector register
 _AT_ONCE = 1 << 20  # numbers of a table of words that are converted together
 _SMALL = ("positions.weight", "norm.weight", "norm.bias", "relative", "global_angles", "local_angles")
 _QUIET_NAN = 0x7FC0  # in bf16
-
-
-def build_native(spec: ModelSpec, precision: str, folder: Path, report: Callable[[str], None]) -> None:
-    """Write the files of a native package, the library and a model's weights, to a folder.
-
-    `report` is called with each step as it begins. Raises ModelError, CompilerMissing or PackageError.
-    """
-    report("packing the weights")  # first: what is wrong with a model is said before a compiler has worked for it
-    write_weights(spec, precision, library.architecture(), folder)
-    if not library.has_built():
-        report("compiling the native encoder")
-    library.provide(folder)
 
 
 def write_weights(spec: ModelSpec, precision: str, machine: str, folder: Path) -> None:

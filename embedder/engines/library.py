@@ -1,8 +1,9 @@
-"""The native library: the encoder's kernels for every instruction set of an architecture, compiled and loaded.
+"""The native library: the encoder's kernels for one or every instruction set, compiled and loaded.
 
-Each instruction set is compiled by itself, with flags of its own, and chosen at run time, so that a library made on one
-machine runs on every other of its architecture. The interface is that of native/interface.h, in ctypes. Needs nothing
-but the standard library, as the wheel's build does.
+Each instruction set is compiled by itself, with flags of its own, and chosen at run time. The library of a wheel has
+all of an architecture; one that a machine compiles for itself has only the one that it uses. Both run every model in
+every precision. The interface is that of native/interface.h, in ctypes. Needs nothing but the standard library, as the
+wheel's build does.
 """
 
 import ctypes
@@ -12,7 +13,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
@@ -87,28 +88,30 @@ def has_built() -> bool:
     return path.exists() and _made_of(path) == sources_digest()
 
 
-def provide(folder: Path) -> None:
-    """Put the library into a folder: the wheel's if it fits, else compiled from its sources.
-
-    Raises CompilerMissing, or PackageError with the compiler's message.
-    """
-    if has_built():
-        shutil.copyfile(built_library(architecture()), folder / LIBRARY)
-    else:
-        compile_library(folder / LIBRARY, architecture())
+def layout_of_weights() -> str:
+    """Return the order in which packed weights stand: those of another cannot be read."""
+    return repr((ABI_VERSION, PANEL, INTERLEAVE[architecture()]))
 
 
-def compile_library(target: Path, machine: str, link: Sequence[str] = ()) -> None:
-    """Compile the library of an architecture; `link` are further flags for the linker.
+def compile_library(target: Path, machine: str, link: Sequence[str] = (), isas: Collection[str] = ()) -> None:
+    """Compile the library of an architecture, its files next to each other.
 
-    Raises CompilerMissing, or PackageError with the compiler's message.
+    Args:
+        target: path of the library.
+        machine: architecture.
+        link: further flags for the linker.
+        isas: instruction sets; none means all of the architecture.
+
+    Raises:
+        CompilerMissing, PackageError: there is no compiler, or it fails; with its message.
     """
     from concurrent.futures import ThreadPoolExecutor
 
     compiler = require_compiler("compiling the native encoder")
-    files = {f"isa_{name}": flags for name, flags in ISAS[machine].items()}
+    names = [name for name in ISAS[machine] if name in isas or not isas]
+    files = {f"isa_{name}": ISAS[machine][name] for name in names}  # first, as they take longest
     files |= {
-        "engine": f"-DPL_SOURCES={sources_digest()!r}".replace("'", '"'),
+        "engine": f'-DPL_SOURCES="{sources_digest()}" -DPL_ISAS(X)={"".join(f"X({name})" for name in names)}',
         "team": "",
         "maxsim": list(ISAS[machine].values())[-1],
     }

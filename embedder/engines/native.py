@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from embedder.engines.library import (
     ISAS,
-    LIBRARY,
     PANEL,
     Action,
     Activation,
@@ -59,14 +58,16 @@ def obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
 
 
 class NativeEngine:
-    """An encoder library and the mapped weights of one model, with a pool of threads of its own."""
+    """The encoder library and the mapped weights of one model, with a pool of threads of its own."""
 
-    def __init__(self, folder: Path, spec: ModelSpec, precision: str, threads: int, isa: str) -> None:
+    def __init__(
+        self, folder: Path, library_file: Path, spec: ModelSpec, precision: str, threads: int, isa: str
+    ) -> None:
         try:
             offsets = json.loads((folder / LAYOUT).read_text(encoding="utf-8"))
             # Mapped, not read: the workers of a server share one copy of the weights.
             self._weights = np.memmap(folder / WEIGHTS, dtype=np.uint8, mode="r")
-            library = load_library(folder / LIBRARY)
+            library = load_library(library_file)
         except (OSError, ValueError) as error:
             raise PackageError(
                 f"the package {folder} cannot be loaded ({error}): move cache_dir to a disk that is not mounted "
@@ -87,7 +88,7 @@ class NativeEngine:
         self._destroy = library.pl_destroy
         self._start()
         if not self._handle:
-            raise PackageError(f"the package {folder} has no kernels for {isa}: remove it to build it again")
+            raise PackageError(f"the library {library_file} has no kernels for {isa}: remove it to build it again")
 
     def twin(self) -> "NativeEngine":
         """Return an engine with threads of its own, which shares the weights."""

@@ -18,11 +18,12 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from embedder import errors
-from embedder.engines.library import has_built
+from embedder.engines.library import LIBRARY, architecture, built_library
 from embedder.engines.plan import PackageKey, Plan
 from embedder.errors import CacheError, PackageError
 from embedder.model.files import file_sha256
@@ -67,23 +68,40 @@ def check_private(path: Path) -> None:
 
 
 def ensure_package(plan: Plan, key: PackageKey, report: Callable[[str], None] = lambda stage: None) -> Path:
-    """Return the folder of a verified package of the plan, building it first if there is none.
+    """Return the folder of a verified package of the plan, building it first if there is none, and its library.
 
     `report` is called with each step of a build as it begins, from the calling thread.
     Raises ModelError, CompilerMissing, CacheError, or PackageError where a package is damaged or cannot be written.
     """
-    return ensure(plan.config.cache_dir, key, lambda folder: _run_worker(plan, key, folder.absolute(), report))
+    # the weights first: what is wrong with a model is said before a compiler has worked for it
+    folders = [
+        ensure(plan.config.cache_dir, one, partial(_run_worker, plan, one, report))
+        for one in (key, plan.library_key)
+        if one is not None
+    ]
+    return folders[0]
 
 
 def is_built(plan: Plan) -> bool:
-    """Return whether a plan's own model needs no build: its package is in the cache, or its engine has none."""
-    key = plan.package_key
+    """Return whether a plan's own model needs no build: its packages are in the cache, or its engine has none."""
+    return all(_is_cached(plan, key) for key in (plan.package_key, plan.library_key))
+
+
+def needs_compiler(plan: Plan) -> bool:
+    """Return whether running a plan's own model needs a C++ compiler first."""
+    if plan.engine == "native":
+        return not _is_cached(plan, plan.library_key)
+    return plan.engine == "compile" or not _is_cached(plan, plan.package_key)
+
+
+def library_file(plan: Plan) -> Path:
+    """Return the path of the native library that a plan's engine loads: the wheel's, or the compiled one."""
+    key = plan.library_key
+    return package_folder(plan.config.cache_dir, key) / LIBRARY if key else built_library(architecture())
+
+
+def _is_cached(plan: Plan, key: PackageKey | None) -> bool:
     return key is None or package_folder(plan.config.cache_dir, key).exists()
-
-
-def needs_compiler(key: PackageKey) -> bool:
-    """Return whether building a key's package needs a C++ compiler: not where the wheel has the native library."""
-    return key.engine != "native" or not has_built()
 
 
 def package_folder(cache: Path, key: PackageKey) -> Path:
@@ -175,8 +193,9 @@ def _remove_unfinished(packages: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def _run_worker(plan: Plan, key: PackageKey, folder: Path, report: Callable[[str], None]) -> None:
-    """Have the plan's files written to a folder; its parent folder takes temporary files."""
+def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], folder: Path) -> None:
+    """Have the files of a key of the plan written to a folder; its parent folder takes temporary files."""
+    folder = folder.absolute()
     scratch = folder.parent
     # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.
     config = dataclasses.asdict(plan.config) | {"model": plan.spec.root.absolute(), "revision": ""}

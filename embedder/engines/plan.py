@@ -10,11 +10,11 @@ from typing import Any
 from embedder import cpu
 from embedder.config import ENGINES, PRECISIONS, QUERY_PRECISIONS, EmbedderConfig, locate
 from embedder.engines import native as kernel
-from embedder.engines.library import architecture, sources_digest
+from embedder.engines.library import architecture, has_built, layout_of_weights, sources_digest
 from embedder.errors import EmbedderError, PrecisionError, TorchMissing
 from embedder.model.spec import ModelSpec, read_cross_encoder, read_spec
 
-RECIPE = 9  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
+RECIPE = 10  # raise it when what a package holds, or how it is compiled, changes; sources speak for themselves
 AOT_FILE = "model.pt2"  # of an `aot` package
 _MEASURED = 384  # dimensions of a token, up to which queries in int8 found as much; only BERT's family was measured
 _PROMPTS = ("query_prompt", "document_prompt")
@@ -22,7 +22,7 @@ _PROMPTS = ("query_prompt", "document_prompt")
 
 @dataclass(frozen=True, slots=True)
 class PackageKey:
-    """Everything that determines a package's code."""
+    """Everything that determines a package's files: a model for an engine, or the native library."""
 
     model: str
     engine: str
@@ -31,7 +31,7 @@ class PackageKey:
     isa: str
     torch: str  # empty where the code does not depend on it
     threads: int  # 0 where the code does not depend on it
-    sources: str = ""  # SHA-256 of the native library's; empty for other engines
+    sources: str = ""  # SHA-256 of the native library's, or the layout of packed weights; empty for other engines
     recipe: int = RECIPE
 
     @property
@@ -72,7 +72,7 @@ class Plan:
 
     @property
     def package_key(self) -> PackageKey | None:
-        """Key of the compiled package of this model on this machine; None for engines without one."""
+        """Key of this model's package on this machine; None for engines without one."""
         if self.engine not in {"native", "aot"}:
             return None
         native = self.engine == "native"
@@ -83,11 +83,18 @@ class Plan:
             fingerprint=digest,
             precision=self.precision,
             engine=self.engine,
-            isa=architecture() if native else self.isa,  # native packages hold the kernels of all
+            isa=architecture() if native else self.isa,  # packed weights are the same for all
             torch="" if native else torch_version(),
             threads=0 if native else self.threads,
-            sources=sources_digest() if native else "",
+            sources=layout_of_weights() if native else "",
         )
+
+    @property
+    def library_key(self) -> PackageKey | None:
+        """Key of the compiled native library, for all models and precisions; None where none has to be compiled."""
+        if self.engine != "native" or has_built():
+            return None
+        return PackageKey("library", "native", "", "all", self.isa, torch="", threads=0, sources=sources_digest())
 
     @cached_property
     def obstacle(self) -> str:

@@ -12,7 +12,8 @@
 #include "arena.h"
 #include "model.h"
 
-#ifdef __x86_64__
+#if defined(PL_ISAS)  // only those that the compiler's command line names
+#elif defined(__x86_64__)
 #define PL_ISAS(X) X(amx) X(avx512_bf16) X(avx512_vnni) X(avx512) X(avx_vnni) X(avx2)
 #else
 #define PL_ISAS(X) X(neon_mmla) X(neon_dot) X(neon)

@@ -90,7 +90,7 @@ def _model(plan: Plan, warnings: list[str]) -> dict[str, Any]:
         warnings.append(f"engine {plan.engine} is slower than native and aot, several times for single queries")
     elif not is_built(plan):
         warnings.append(f"{plan.spec.name} is not compiled yet: the first index or serve does it")
-    if find_compiler() is None and (plan.engine == "compile" if key is None else needs_compiler(key)):
+    if find_compiler() is None and needs_compiler(plan):
         warnings.append("there is no C++ compiler: apt-get install g++")
     facts = {name: getattr(plan, name) for name in ("engine", "precision", "threads")}
     facts |= {"query_precision": plan.queries.precision} if not plan.config.pairs else {}

@@ -152,7 +152,7 @@ def prepare(*plans: Plan, quiet: bool = False) -> None:
     """Build the package of each plan that has none yet, saying so on stderr."""
     for plan in plans:
         if (key := plan.package_key) and not is_built(plan):
-            verb = "compiling" if needs_compiler(key) else "packing"
+            verb = "compiling" if needs_compiler(plan) else "packing"
             title = f"{verb} {plan.spec.name} ({plan.engine}, {plan.precision}) once for this machine"
             with step_timer(sys.stderr, title, quiet=quiet) as step:
                 ensure_package(plan, key, step)

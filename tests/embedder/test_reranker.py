@@ -75,11 +75,11 @@ def start(monkeypatch, tmp_path, request):
     def ensure_package(plan, key):
         folder = tmp_path / plan.precision
         folder.mkdir()
-        shutil.copy(request.getfixturevalue("compiled"), folder)
         write_weights(plan.spec, plan.precision, library.architecture(), folder)
         return folder
 
     monkeypatch.setattr(text_embedder, "ensure_package", ensure_package)
+    monkeypatch.setattr(text_embedder, "library_file", lambda plan: request.getfixturevalue("compiled"))
 
     def start(folder, engine="native", precision="fp32"):
         return text_embedder.CrossEncoder(

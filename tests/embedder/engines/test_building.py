@@ -13,7 +13,7 @@ import pytest
 
 from embedder import EmbedderConfig
 from embedder.engines import package
-from embedder.engines.package import ensure_package
+from embedder.engines.package import ensure_package, is_built, library_file, needs_compiler
 from embedder.engines.plan import Plan
 from embedder.errors import CompilerMissing, EmbedderError, ModelError, PackageError
 
@@ -81,6 +81,29 @@ def left(plan: Plan) -> list[str]:
     return [path.name for path in (plan.config.cache_dir / "packages").iterdir()]
 
 
+def packed(plan: Plan) -> list[str]:
+    """Return the package that is there when the compiler begins: the weights."""
+    key = plan.package_key
+    assert key is not None
+    return [key.folder_name]
+
+
+def test_models_and_precisions_share_a_library(make_model: Callable[[str], Path], tmp_path: Path) -> None:
+    steps: list[str] = []
+    plans = [
+        Plan(EmbedderConfig(model=str(make_model(kind)), engine="native", precision=precision, cache_dir=tmp_path))
+        for kind, precision in (("bert", "fp32"), ("bert", "bf16"), ("mpnet", "fp32"))
+    ]
+    for plan in plans:
+        assert not is_built(plan)
+        build(plan, steps)
+        assert is_built(plan)
+        assert not needs_compiler(plan)
+    assert steps.count("compiling the native encoder") == 1
+    assert steps.count("packing the weights") == len(plans)
+    assert len({library_file(plan) for plan in plans}) == 1
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
@@ -105,7 +128,7 @@ def test_whoever_asks_is_left_as_it_was(model: Path, tmp_path: Path) -> None:
         "threads": ["asking"],
         "first": "packing the weights",
     }
-    assert len(list((tmp_path / "cache" / "packages").iterdir())) == 1
+    assert len(list((tmp_path / "cache" / "packages").iterdir())) == 2  # the weights, and the library
 
 
 def test_errors_come_back_as_they_were(make_model: Callable[[str], Path], tmp_path: Path) -> None:
@@ -134,7 +157,7 @@ def test_what_becomes_of_compilers(plan: Plan, compiler: Callable[[str], None], 
     with pytest.raises(PackageError, match=told) as raised:
         build(plan)
     assert "\n" not in str(raised.value)
-    assert left(plan) == []
+    assert left(plan) == packed(plan)
 
 
 def test_without_a_compiler_the_package_to_install_is_named(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +187,10 @@ def test_with_whoever_asked_the_build_ends(
     held: tuple[subprocess.Popen[str], int], plan: Plan, sent: signal.Signals
 ) -> None:
     asking, compiling = held
-    assert len(left(plan)) == 1
+    assert len(left(plan)) == 2  # the weights, and what the compiler works on
     asking.send_signal(sent)
     asking.wait(timeout=60)
-    wait_until(lambda: not _runs(compiling) and left(plan) == [])
+    wait_until(lambda: not _runs(compiling) and left(plan) == packed(plan))
 
 
 def _runs(process: int) -> bool:

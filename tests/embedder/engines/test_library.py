@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from embedder import cpu
 from embedder.engines import library
 from embedder.errors import PackageError
 
@@ -17,11 +18,13 @@ CODE = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, os.getcwd())
-from embedder.engines import library
 os.environ["CXX"] = "/nonexistent/g++"
-target = Path(sys.argv[1])
-library.provide(target)
-print(library.__file__, library.has_built(), (target / library.LIBRARY).stat().st_size)
+from embedder.config import EmbedderConfig
+from embedder.engines import library, package
+from embedder.engines.plan import Plan
+plan = Plan(EmbedderConfig(engine="native", cache_dir=Path(sys.argv[1])))
+print(package.library_file(plan), library.has_built(), package.needs_compiler(plan))
+library.load_library(package.library_file(plan))
 """
 
 
@@ -70,14 +73,14 @@ def test_what_it_installs_compiles_nothing(wheel: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    where, built, size = done.stdout.split()
-    assert where.startswith(str(tmp_path / "installed"))
-    assert built == "True"
+    where, built, needs_compiler = done.stdout.split()
+    assert where == str(tmp_path / "installed/embedder/native" / f"encoder-{library.architecture()}.so")
+    assert (built, needs_compiler) == ("True", "False")
     asked = subprocess.run(["readelf", "--dynamic", str(next(tmp_path.rglob("encoder-*.so")))], capture_output=True)
     assert b"libstdc++" not in asked.stdout  # which may be older, or not there
-    assert int(size) == (tmp_path / "installed/embedder/native" / f"encoder-{library.architecture()}.so").stat().st_size
 
 
+ISA = cpu.detect().isa
 HEADER = (library.SOURCES / "interface.h").read_text()
 
 
@@ -99,6 +102,15 @@ def test_structs_are_those_of_the_header(name, struct):
     body = re.sub("//.*", "", re.search(rf"struct {name} {{(.*?)\n}}", HEADER, re.DOTALL)[1])
     fields = [name for line in body.split(";") for name in re.findall(r"\b\w+(?=,|$)", line)]
     assert [name for name, _ in struct._fields_] == fields
+
+
+@pytest.mark.skipif(ISA not in library.ISAS.get(library.architecture(), {}), reason="there are no native kernels here")
+def test_a_library_of_one_instruction_set_has_no_other(tmp_path):
+    target = tmp_path / library.LIBRARY
+    library.compile_library(target, library.architecture(), isas=[ISA])
+    library.load_library(target)
+    symbols = subprocess.run(["nm", "-C", str(target)], capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"\bkernels_(\w+)", symbols)) == {ISA}
 
 
 def test_a_library_of_these_sources_is_loaded(compiled):

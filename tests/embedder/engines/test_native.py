@@ -50,9 +50,8 @@ def start(compiled, tmp_path):
         spec = read_spec(model)
         if not folder.exists():
             folder.mkdir()
-            shutil.copy(compiled, folder)
             write_weights(spec, precision, MACHINE, folder)
-        return kernel.NativeEngine(folder, spec, precision, threads, isa)
+        return kernel.NativeEngine(folder, compiled, spec, precision, threads, isa)
 
     return start
 
