@@ -392,7 +392,7 @@ class _Build:
     @cached_property
     def _chunker(self) -> Chunker:
         with self._report.timed("model"):
-            self._embedder.count_tokens([""])  # which compiles and loads the model, if that has not been done yet
+            self._embedder.count_tokens([""])  # which begins to load the model, and loads its tokenizer
         return Chunker(self._embedder, self._plan.config.chunk)
 
 

@@ -18,7 +18,8 @@ from indexer.records import Failure, ScanCounts, Skip
 
 READING = "reading"  # the phase that has pages and chunks
 _TERMINAL_EVERY = 0.2  # seconds between two looks of the line
-_LINES_EVERY = 10.0
+_FIRST_LINE, _LINES_EVERY = 1.0, 10.0  # seconds, where there is no terminal
+_ESTIMATED_AFTER = 2.0  # seconds; a shorter time says little of the rest
 _CLEAR = "\r\x1b[K"
 _EXAMPLES = 3
 _FAILURES_SHOWN = 10
@@ -37,8 +38,8 @@ _FIELDS = (
 class Progress:
     """Counts pages and chunks of one build; safe to call from several threads.
 
-    A thread shows them in a line: rewritten on a terminal, a new one every ten seconds elsewhere. The number of pages
-    due is the number known so far: in a crawl it grows as links are found.
+    A thread shows them in a line: rewritten on a terminal, elsewhere a new one after a second and then every ten. The
+    number of pages due is the number known so far: in a crawl it grows as links are found, and so does the time left.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
@@ -88,26 +89,37 @@ class Progress:
             self._thread.join()
 
     def line(self) -> str:
-        """Return the phase, the counts and the time so far, in one line."""
+        """Return the phase, the counts, the time so far and an estimate of the time left, in one line."""
         with self._lock:
             text, seconds = self._phase, time.monotonic() - self._began
             if text == READING:
                 text += f": {self._pages:,} of {counted(self._due, 'page')}" if self._due else ": looking for pages"
+                done = self._pages / self._due if self._due else 0.0
                 if total := self._embedded + self._waiting:
                     text += f", {self._embedded:,} of {counted(total, 'chunk')} embedded"
-        return f"{text}, {seconds:.0f} s" if seconds < 120 else f"{text}, {seconds / 60:.0f} min"
+                    done *= self._embedded / total
+                if done and seconds >= _ESTIMATED_AFTER:
+                    return f"{text}, {_clock(seconds)}, about {_clock(seconds / done - seconds)} left"
+        return f"{text}, {_clock(seconds)}"
 
     def _show(self) -> None:
         is_terminal = self._stream.isatty()
-        while not self._closed.wait(_TERMINAL_EVERY if is_terminal else _LINES_EVERY):
+        pause = _TERMINAL_EVERY if is_terminal else _FIRST_LINE
+        while not self._closed.wait(pause):
             if is_terminal:
                 self._stream.write(_CLEAR + self.line()[: shutil.get_terminal_size().columns - 1])
                 self._stream.flush()
             else:
                 _print(self._stream, self.line())
+                pause = _LINES_EVERY
         if is_terminal:
             self._stream.write(_CLEAR)
             self._stream.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes:,} min {rest:02} s" if minutes >= 2 else f"{seconds:.0f} s"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -46,6 +46,7 @@ class IndexRequest:
     allow_shrink: bool = False  # whether to believe a source that has lost most of its documents
     watch: bool = False  # whether to stay and read folders and files again that have changed
     limits: Mapping[str, Any] = field(default_factory=dict)  # settings by name, for the named sources or else for all
+    on_first: Callable[[BuildReport], None] | None = None  # gets the first build's report; its errors are raised
 
 
 def index_sources(
@@ -71,8 +72,11 @@ def index_sources(
             prepare(settings.index_dir)
         work = SourceBuilds(settings, config, embedder, tuple(own), progress, cluster, publisher)
         if not request.watch:
-            return reported(work.build(work.sources, full=request.full), publisher)
-        totals = work.watch(full=request.full)
+            report = work.build(work.sources, full=request.full)
+            if request.on_first:
+                request.on_first(report)
+            return reported(report, publisher)
+        totals = work.watch(full=request.full, on_first=request.on_first)
     runs, published_runs, failed = totals.values()
     return totals, f"{counted(runs, 'run')}, {published_runs:,} published, {failed:,} failed"
 
@@ -114,45 +118,55 @@ class SourceBuilds:
     cluster: "Cluster | None" = None  # whose machines embed; None: this one
     on_published: Callable[[Path], None] | None = None  # given the folder after every build that ended well
 
-    def build(self, refresh: Collection[str], *, full: bool = False) -> BuildReport:
-        """Read some of the sources; raises what `indexer.pipeline.build.build` raises."""
+    def build(self, refresh: Collection[str], *, full: bool = False, keeps_others: bool = False) -> BuildReport:
+        """Read some of the sources; raises what `indexer.pipeline.build.build` raises.
+
+        `keeps_others` says whether the index also keeps sources that are not of these builds, as they were.
+        """
         folder = self.settings.collection_dir
-        live = live_sources(folder) if set(self.sources) - set(refresh) and live_id(folder) else []
+        live = live_sources(folder) if (keeps_others or set(self.sources) - set(refresh)) and live_id(folder) else []
         config = dataclasses.replace(self.config, full=full, refresh=set(refresh))
         named = [source for source in self.sources if source in refresh or source in live]
+        named += [source for source in live if source not in self.sources] if keeps_others else []
         report = build(named, folder, self.embedder, config, progress=self.progress(), cluster=self.cluster)
         if self.on_published:
             self.on_published(folder)
         return report
 
-    def watch(self, *, full: bool = False) -> dict[str, int]:
+    def watch(self, *, full: bool = False, on_first: Callable[[BuildReport], None] | None = None) -> dict[str, int]:
         """Read everything, then folders and files whenever they change, until the process is told to stop.
 
-        What could not be read is tried again after a minute. Returns how many runs there were, and what became of them.
+        What could not be read is tried again after a minute; with `on_first`, errors of the first build are raised.
+        Returns how many runs there were, and what became of them.
         """
         totals = dict.fromkeys(("runs", "published", "failed"), 0)
         paths = {source for source in self.sources if address_kind(source) is None}
         due: Sequence[str] = self.sources
+        is_first = True
         # a build under way leaves the live index as it was
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         watcher = Watcher(paths, self.settings.index_dir)
-        with suppress(KeyboardInterrupt):
+        with suppress(KeyboardInterrupt), ExitStack() as stack:
+            stack.callback(signal.signal, signal.SIGTERM, before)
+            if on_first:
+                on_first(self.build(due, full=full))
+                due, full, is_first = (), False, False
             while True:
-                failed = self._try(due, totals, full=full) if due else []
-                full = False
+                failed = self._try(due, totals, full=full, keeps_others=not is_first) if due else []
+                full = is_first = False  # from now on someone else may have added sources to the index
                 changed = watcher.wait(RETRY if failed else None)
                 due = [source for source in self.sources if source in changed or source in failed]
-        signal.signal(signal.SIGTERM, before)
         return totals
 
-    def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool) -> list[str]:
+    def _try(self, refresh: Sequence[str], totals: dict[str, int], *, full: bool, keeps_others: bool) -> list[str]:
         """Read sources; return those that failed. One that cannot be read keeps no other."""
         failed: list[str] = []
         try:
-            report = self.build(refresh, full=full)
+            report = self.build(refresh, full=full, keeps_others=keeps_others)
         except PilotlightError as error:
             if isinstance(error, SourceError | NothingToIndex) and len(refresh) > 1:
-                return [source for source in refresh if self._try([source], totals, full=full)]
+                each = ([source] for source in refresh)
+                return [one for [one] in each if self._try([one], totals, full=full, keeps_others=keeps_others)]
             line, failed = f"failed, will retry: {error}", list(refresh)
         else:
             line = report.line()

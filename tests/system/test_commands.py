@@ -6,13 +6,15 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import anyio
 import pytest
 
 from embedder.config import EmbedderConfig
 from embedder.engines.plan import Plan
-from tests.system.conftest import request, run, serving
+from tests.system.conftest import request, run, serving, wait_for, write_pages
 
 pytestmark = [pytest.mark.model, pytest.mark.longest]
 
@@ -119,3 +121,33 @@ def test_the_serving_process_imports_no_heavy_library(index):
     assert {"faiss", "flask"} <= imported
     assert not imported & FORBIDDEN
     assert ("torch" in imported) == (Plan(EmbedderConfig()).engine != "native")
+
+
+def test_serve_indexes_a_folder_and_follows_it(tmp_path):
+    notes, index = tmp_path / "notes", tmp_path / "index"
+    notes.mkdir()
+    write_pages(notes, ["partial.md"])
+
+    def titles(url):
+        return {hit["title"] for hit in request(f"{url}/api/v1/search?q=storage+of+rows")[1]["hits"]}
+
+    with serving(index, notes) as url:
+        assert titles(url) == {"Partial indexes"}
+        write_pages(notes, ["vacuum.md"])
+        wait_for(lambda: titles(url) == {"Partial indexes", "Vacuum"}, "what is new", 60)
+    with serving(index, notes) as url:  # the index is of it: used as it is
+        assert titles(url) == {"Partial indexes", "Vacuum"}
+    wait_for(lambda: not any(str(index).encode() in line for line in command_lines()), "those who follow to end", 60)
+
+
+def test_serve_says_why_a_source_cannot_be_indexed(tmp_path):
+    done = run("serve", tmp_path / "gone", "--index", tmp_path / "index")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("pilotlight: "), done.stderr
+    assert "gone" in done.stderr
+
+
+def command_lines():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            yield path.read_bytes()

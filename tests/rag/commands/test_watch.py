@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
+from indexer.errors import SourceError
 from indexer.generation.generation import Generation
-from indexer.pipeline.progress import Progress
+from indexer.pipeline.progress import BuildReport, Progress
 from rag.commands import indexing
 from rag.commands.indexing import SourceBuilds
 from rag.settings import Settings
@@ -87,6 +88,37 @@ def test_a_watched_folder_is_followed(tmp_path: Path, notes: Path, on_line: Say)
     ]
     assert totals == {"runs": 3, "published": 3, "failed": 0}
     assert documents(tmp_path / "index") == [(notes / "dogs.txt").as_uri()]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_sources_that_others_add_meanwhile_stay(tmp_path: Path, notes: Path, on_line: Say) -> None:
+    dogs = tmp_path / "dogs.txt"
+    dogs.write_text("Dogs bark.")
+    followed, both = (
+        builds(tmp_path, notes),
+        SourceBuilds(Settings(index=str(tmp_path / "index")), CONFIG, DummyEmbedder(), [str(notes), str(dogs)], quiet),
+    )
+    firsts: list[int] = []
+    said: list[str] = []
+
+    def add_source(report: BuildReport) -> None:
+        firsts.append(report.documents)
+        both.build(both.sources)
+        (notes / "cows.txt").write_text("Cows moo.")
+
+    on_line(lambda line: (said.append(line), os.kill(os.getpid(), signal.SIGTERM))[0])
+    totals = followed.watch(on_first=add_source)
+    assert firsts == [1]
+    assert totals == {"runs": 1, "published": 1, "failed": 0}
+    assert said[0].startswith("1 new, 0 changed, 0 gone, 2 unchanged")
+    assert sorted(documents(tmp_path / "index")) == sorted(
+        path.as_uri() for path in (dogs, notes / "cats.txt", notes / "cows.txt")
+    )
+
+
+def test_the_first_build_may_fail_for_good(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="gone"):
+        builds(tmp_path, tmp_path / "gone").watch(on_first=lambda report: None)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
