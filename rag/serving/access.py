@@ -200,7 +200,7 @@ class KeyFile:
                 keys = json.decode(file.read(_MOST_BYTES), type=_Content).keys
             if any(not all(map(is_origin, key.origins)) or (key.origins and key.role != "read") for key in keys):
                 raise ValueError("origins are those of pages, for a key that reads")
-            below = [key.name for key in keys if not key.part.is_whole and key.role == "write"]
+            writers = [key.name for key in keys if not key.part.is_whole and key.role == "write"]
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -209,8 +209,8 @@ class KeyFile:
             raise KeysError(
                 f"{self.path} is not a valid key file: restore it, or delete it and create new keys"
             ) from error
-        if below:
-            raise KeysError(f"{self.path}: key {below[0]!r} has a filter and the role write: {MUST_BE_WHOLE}")
+        if writers:
+            raise KeysError(f"{self.path}: key {writers[0]!r} has a filter and the role write: {MUST_BE_WHOLE}")
         return keys
 
     def add(

@@ -157,8 +157,7 @@ class JobManager:
         elif end is None:
             why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
             end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
-        job = {name: asked[name] for name in ("id", "created_at", "collection", "full")}  # older versions had more
-        return job | {"ended_at": None, "report": None, "error": None} | end
+        return asked | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""

@@ -155,12 +155,8 @@ class LiveRetriever:
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
         """Return headings that are questions, of a collection that the scope has whole. Raises as `search` does."""
-        retriever = self._retriever(collection)
-        try:
-            return retriever.questions if self._has_whole(collection) else []
-        except Exception as error:
-            self._note_failure(error, [collection])
-            raise
+        with self._reading(collection):
+            return self._retriever(collection).questions if self._has_whole(collection) else []
 
     def suggest(
         self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, most: int = SUGGESTED
@@ -231,7 +227,7 @@ class LiveRetriever:
         return retriever
 
     def _retrievers(self, names: Sequence[str] | None) -> tuple[dict[str, Retriever], list[str]]:
-        """Return the retrievers of several collections of the scope, and the names of those that are not ready.
+        """Return the retrievers of several collections of the scope, and the names of unavailable ones.
 
         Args:
             names: collections that must be ready; None for all of the scope that are.

@@ -76,24 +76,27 @@ class Access:
         self._users = Users(settings) if settings.user_header else None
 
     def check(self, sent: Request) -> None:
-        """Remember a caller that may use the route. Raises Unauthorized, Forbidden, KeysError or TooManyRequests."""
-        if sent.url_rule is None or sent.method == "OPTIONS":  # there is nothing to see
+        """Store the caller of a request in `g`, if it may use the route.
+
+        Raises Unauthorized, Forbidden, KeysError or TooManyRequests.
+        """
+        if sent.url_rule is None or sent.method == "OPTIONS":  # nothing to protect
             return
-        asked = operation_for(sent.url_rule)
-        if asked.role is None:
+        route = operation_for(sent.url_rule)
+        if route.role is None:
             g.caller = Caller("", None, scope=self._of_everybody())
             return
         try:
-            who = g.caller = self._caller(sent, asked.role)
-            _check_role(who, asked.role)
-            if asked.operator and not (who.role == "write" and who.writes.is_all):
+            who = g.caller = self._caller(sent, route.role)
+            _check_role(who, route.role)
+            if route.operator and not (who.role == "write" and who.writes.is_all):
                 detail = "This is for operators: it requires a key with the role write, for everything."
                 if who.name and not wants_page():
                     raise Forbidden(detail)
                 raise _unauthorized(detail, "read")  # a browser then asks for another key
-            if asked.whole and not sees_all():
-                shown = who.shown if who.name else "Whoever has no key"
-                raise Forbidden(f"{shown} may see a part alone, and this tells of the whole server.")
+            if route.whole and not sees_all():
+                shown = who.shown if who.name else "A caller without a key"
+                raise Forbidden(f"{shown} may see only part of the documents; this shows the whole server.")
         except (Unauthorized, Forbidden) as error:
             if caller().name or caller().role:
                 raise
@@ -103,11 +106,11 @@ class Access:
             raise
 
     def origins(self) -> frozenset[str]:
-        """Return the origins whose pages have a key; none while the file of keys cannot be used."""
+        """Return the origins whose pages have a key; none while the key file is invalid."""
         try:
             return frozenset(origin for key in self._keys.current() or () for origin in key.origins)
         except KeysError:
-            return frozenset()  # which says why when a key is looked for
+            return frozenset()  # `_caller` reports the error
 
     def _caller(self, sent: Request, role: str) -> Caller:
         header = sent.environ.get("HTTP_AUTHORIZATION")

@@ -1,4 +1,4 @@
-"""The caller of a request: what it is called, its role, and the scopes of what it may read and change.
+"""The caller of a request: its name, its role, and the scopes that it may read and change.
 
 Routes get their retriever from `web.api.requests.retriever`, which is narrowed to the caller's scope, and call
 `may_write` before they change a collection.
