@@ -1,6 +1,6 @@
 """The native library: the encoder's kernels for one or every instruction set, compiled and loaded.
 
-Each instruction set is compiled by itself, with flags of its own, and chosen at run time. The library of a wheel has
+Each instruction set is compiled separately, with its flags, and chosen at run time. The library of a wheel has
 all of an architecture; one that a machine compiles for itself has only the one that it uses. Both run every model in
 every precision. The interface is that of native/interface.h, in ctypes. Needs nothing but the standard library, as the
 wheel's build does.

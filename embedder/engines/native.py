@@ -58,7 +58,7 @@ def obstacle(spec: ModelSpec, precision: str, isa: str) -> str:
 
 
 class NativeEngine:
-    """The encoder library and the mapped weights of one model, with a pool of threads of its own."""
+    """Run one model: the encoder library, mapped weights and a pool of threads."""
 
     def __init__(
         self, folder: Path, library_file: Path, spec: ModelSpec, precision: str, threads: int, isa: str

@@ -194,7 +194,7 @@ def _remove_unfinished(packages: Path) -> None:
 
 
 def _run_worker(plan: Plan, key: PackageKey, report: Callable[[str], None], folder: Path) -> None:
-    """Have the files of a key of the plan written to a folder; its parent folder takes temporary files."""
+    """Write the files of a key of the plan to a folder in another process; the parent folder takes temporary files."""
     folder = folder.absolute()
     scratch = folder.parent
     # The model as it was found and what `auto` came to: nothing is fetched or chosen a second time.

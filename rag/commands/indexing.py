@@ -153,7 +153,7 @@ class SourceBuilds:
                 due, full, is_first = (), False, False
             while True:
                 failed = self._try(due, totals, full=full, keeps_others=not is_first) if due else []
-                full = is_first = False  # from now on someone else may have added sources to the index
+                full = is_first = False  # later, other commands may have added sources to the index
                 changed = watcher.wait(RETRY if failed else None)
                 due = [source for source in self.sources if source in changed or source in failed]
         return totals

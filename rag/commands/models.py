@@ -113,7 +113,7 @@ def lazy_embedder(settings: Settings, *, quiet: bool = False) -> Embedder:
     plan = Plan(settings.embedder_config())
 
     def load() -> Any:
-        prepare(plan, queries, quiet=quiet)  # or the first search would wait for its package
+        prepare(plan, queries, quiet=quiet)  # both now: no search waits for a package
         title = f"compiling {plan.spec.name} (compile, {plan.precision}), as every start does"
         with step_timer(sys.stderr, title, quiet=quiet or plan.engine != "compile"):
             return load_embedder(settings)

@@ -33,10 +33,10 @@ MOST_WORKERS = 16  # by default; each holds the vectors in memory, and a larger 
 
 
 _SERVED = ("index", "store", "embedder", "rerank", "serve", "page", "access", "users", "answers", "insights")
-_INDEXED = ("build", "crawl", "chunk", "ocr")  # of SOURCE
+_INDEXING = ("build", "crawl", "chunk", "ocr")
 
 
-@verb(*_SERVED, *_INDEXED, without=("collection",), prints=False)
+@verb(*_SERVED, *_INDEXING, without=("collection",), prints=False)
 @click.argument(
     "source",
     nargs=-1,
@@ -88,7 +88,7 @@ def serve(given: Given, /, settings: Settings, *, source: Sequence[str]) -> Resu
 
 
 def start_indexing(settings: Settings, sources: Sequence[str]) -> Callable[[], None]:
-    """Index sources in a process of its own, unless the index is of them; it stays and follows folders and files.
+    """Index sources in another process, unless the index has them; it stays and follows folders and files.
 
     Returns the function that waits until there is an index, and ends this process where there will be none.
     """
