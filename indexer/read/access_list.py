@@ -6,6 +6,7 @@ the pen must not make a document public.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import accumulate, takewhile
 from typing import Any
 
@@ -124,6 +125,36 @@ def statements(text: str) -> Iterator[int]:
 
 def _names_somebody(text: str) -> bool:
     return any(_SOMEBODY.search(text, place, place + 100) for place in statements(text))
+
+
+def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -> Readers:
+    """Return the readers that front matter names: nobody, if it has several lists or an invalid one.
+
+    Args:
+        fields: the front matter as its parser read it.
+        front: the front matter as it is written.
+        is_toml: whether its parser refuses a key that is there twice; those of YAML and JSON take the last.
+    """
+    keys = [key for key in _keys_within(fields) if visible(str(key)).strip().casefold() == ACCESS]
+    statement_count = sum(1 for _ in statements(visible(front)))
+    if not keys and not statement_count:
+        return None
+    if keys == [ACCESS] and ACCESS in fields and (is_toml or statement_count < 2):
+        with suppress(ValueError):
+            return readers_of(fields[ACCESS])
+    return NOBODY
+
+
+def _keys_within(fields: Any) -> Iterator[Any]:
+    """Yield the keys of all tables within one another, each table once, however often it is referred to."""
+    todo, visited = [fields], set[int]()
+    while todo:
+        value = todo.pop()
+        if id(value) not in visited and isinstance(value, dict | list):
+            visited.add(id(value))
+            if isinstance(value, dict):
+                yield from value
+            todo += value.values() if isinstance(value, dict) else value
 
 
 def begins_with_list(text: str) -> bool:

@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import date, time
 from itertools import pairwise
@@ -26,14 +26,14 @@ from indexer import notes
 from indexer.decoding import decode, visible
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
-from indexer.read.access_list import ACCESS, NOBODY, readers_of, statements, states_access
+from indexer.read.access_list import ACCESS, NOBODY, readers_in_fields, statements, states_access
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.read.markup import blocks
 from indexer.read.markup.blocks import ESM
 from indexer.read.markup.restructured import shown_text
 from indexer.read.markup.tags import IS_MDX, Environment, element_at, shown_words, tag_at
-from indexer.records import Declared, Extraction, Readers
+from indexer.records import Declared, Extraction
 
 _ATTRIBUTES = re.compile(r"\{(:?)([^{}]{0,1000})\}")
 _ATTRIBUTE = re.compile(r"[#.][\w:.-]+|[\w:-]+=(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"'{}]+)|-")
@@ -308,7 +308,7 @@ def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
         language=next((code for tag in languages if (code := language_of(tag))), None),
         date=first_day(day for name in _CHANGED for day in texts.get(name, ())),
         metadata=collect((name, value) for name, values in texts.items() if name not in _OURS for value in values),
-        access=NOBODY if states_access(text[end:]) else _readers(fields, text[:end], is_toml),
+        access=NOBODY if states_access(text[end:]) else readers_in_fields(fields, text[:end], is_toml=is_toml),
     )
     return next(iter(texts.get("title", ())), None), declared, text[end:]
 
@@ -332,31 +332,6 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
         elif _JSON.match(text):
             fields, end = json.JSONDecoder().raw_decode(text[:_LONGEST])
     return fields if isinstance(fields, dict) else {}, end, is_toml
-
-
-def _readers(fields: dict[Any, Any], front: str, is_toml: bool) -> Readers:
-    """Return the readers that front matter names: nobody, if it has several lists or an invalid one."""
-    keys = [key for key in _keys(fields) if visible(str(key)).strip().casefold() == ACCESS]
-    statement_count = sum(1 for _ in statements(visible(front)))
-    if not keys and not statement_count:
-        return None
-    # of two lists, the parsers of YAML and JSON take the last; that of TOML takes none
-    if keys == [ACCESS] and ACCESS in fields and (is_toml or statement_count < 2):
-        with suppress(ValueError):
-            return readers_of(fields[ACCESS])
-    return NOBODY
-
-
-def _keys(fields: Any) -> Iterator[Any]:
-    """Yield the keys of all tables within one another, each table once, however often it is referred to."""
-    todo, visited = [fields], set[int]()
-    while todo:
-        value = todo.pop()
-        if id(value) not in visited and isinstance(value, dict | list):
-            visited.add(id(value))
-            if isinstance(value, dict):
-                yield from value
-            todo += value.values() if isinstance(value, dict) else value
 
 
 def _written(value: object) -> str:
