@@ -11,7 +11,7 @@ from html import escape
 from indexer import notes
 from indexer.decoding import decode
 from indexer.read.extraction import first_day, language_of
-from indexer.read.html.main_content import extract
+from indexer.read.markup.markdown import Rendered
 from indexer.records import Declared, Extraction
 
 _DEEPEST = 12  # blocks and lists in one another
@@ -88,11 +88,10 @@ def read(body: bytes, charset: str | None) -> Extraction:
         head = [line for line in lines[title[2] : end] if line[0] != ":"]
         lines[title[2] : end] = [line for line in lines[title[2] : end] if line[0] == ":"]
     html = reader.blocks(lines)
-    html = _REFERENCE.sub(lambda found: reader.titles.get(found[1], found[1].lstrip("_").replace("_", " ")), html)
-    content = extract(f"<body><main>{html}</main></body>")
+    html = _REFERENCE.sub(lambda id_: reader.titles.get(id_[1], id_[1].lstrip("_").replace("_", " ")), html)
     dates = re.findall(r"\d{4}-\d\d-\d\d", " ".join((reader.attributes.get("revdate", ""), *head)))
     declared = Declared(language=language_of(reader.attributes.get("lang")), date=first_day(dates))
-    return Extraction(content.title, content.sections, declared)
+    return Rendered(html, None, declared).extraction()
 
 
 def _included(lines: Sequence[str]) -> Iterator[str]:
@@ -182,8 +181,6 @@ class _Reader:
         while value.endswith(" \\") and place + 1 < len(lines):
             place += 1
             value = f"{value[:-2]} {lines[place].strip()}"
-        if name == "leveloffset" and re.fullmatch(r"[+-]\d", value):
-            value = str(int(self.attributes.get(name, "0")) + int(value))
         self.attributes[name] = self._replaced(value)[:_LONGEST_VALUE]
         if entry[1] or entry[3]:
             del self.attributes[name]
@@ -200,8 +197,7 @@ class _Reader:
         return re.sub(r"(?<!\\)\{(\w[\w-]*)\}", value_of, text)
 
     def _section(self, level: int, title: str, anchor: str) -> str:
-        html, offset = self._inline(title), self.attributes.get("leveloffset", "")
-        level = max(1, min(6, level + (int(offset) if re.fullmatch(r"-?\d", offset) else 0)))
+        html = self._inline(title)
         slug = re.sub(r"[\s.-]+", "_", re.sub(r"<[^<>]*>|&\w+;|[^\w\s.-]", "", html.lower())).strip("_")
         anchor = anchor or f"_{slug}"
         self.titles.setdefault(anchor, html)

@@ -7,7 +7,7 @@ are loaded before the process is confined.
 import io
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import pypdfium2
@@ -150,17 +150,11 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
 def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
     """Return a page, from 1, of a PDF file, and its dots per inch; raises ParseError."""
     try:
-        document = pypdfium2.PdfDocument(body)
-        try:
-            sheet = document[page - 1]
+        with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()
             scale = DOTS / _POINTS * _factor(width * DOTS / _POINTS, height * DOTS / _POINTS)
-            bitmap = sheet.render(scale=scale, grayscale=True)
-            image = _raster(bitmap.to_pil())
-            bitmap.close()
-            sheet.close()
-        finally:
-            document.close()
+            with closing(sheet.render(scale=scale, grayscale=True)) as bitmap:
+                image = _raster(bitmap.to_pil())
     except (pypdfium2.PdfiumError, IndexError) as error:
         raise ParseError("the page is damaged") from error
     return image, round(scale * _POINTS)

@@ -22,6 +22,7 @@ from indexer.read.pdf.lines import FROM_THE_RIGHT, MARK, Glyph, PdfLine, Word, l
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
 _HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
+_MAX_OBJECTS = 20_000  # a page; lines are not looked for among more
 _PASSWORD = 1 << 13  # flag of a text field
 _BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
 _CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
@@ -54,33 +55,36 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
     """Yield the straight lines and the sides of outlined boxes of a page, turned upright."""
     a, b, c, d = turn
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
-    page = page.raw
-    count = pdfium.FPDFPage_CountObjects(page)
-    objects = segments = 0
-    todo: list[tuple[Any, Any, int, Matrix]] = [(page, pdfium.FPDFPage_GetObject, count, (a, c, b, d, 0.0, 0.0))]
+    segments = 0
+    for thing, kind, matrix in _objects(page, (a, c, b, d, 0.0, 0.0), _MAX_OBJECTS):
+        if kind != pdfium.FPDF_PAGEOBJ_PATH:
+            continue
+        pdfium.FPDFPageObj_GetBounds(thing, left, bottom, right, top)
+        near, far = _at(matrix, left.value, bottom.value), _at(matrix, right.value, top.value)
+        line = _line(near, far)
+        if line:
+            yield line
+        elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _THIN and segments < 20_000:
+            segment_count = pdfium.FPDFPath_CountSegments(thing)
+            if segment_count <= 1_000:
+                segments += segment_count
+                yield from _sides(thing, segment_count, _placed(thing, matrix))
+
+
+def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[Any, int, Matrix]]:
+    """Yield the objects of a page and of the forms on it, each with its kind and the matrix of what holds it."""
+    todo: list[tuple[Any, Any, int, Matrix]] = []
+    todo.append((page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects(page.raw), matrix))
     while todo:
         holder, get, count, matrix = todo.pop()
-        objects += count
-        if objects > 20_000:
-            return
-        for place in range(count):
+        max_objects -= count
+        for place in range(count if max_objects >= 0 else 0):
             thing = get(holder, place)
             kind = pdfium.FPDFPageObj_GetType(thing)
-            if kind == pdfium.FPDF_PAGEOBJ_FORM and len(todo) < 100:
+            if kind == pdfium.FPDF_PAGEOBJ_FORM:
                 inner = pdfium.FPDFFormObj_CountObjects(thing)
                 todo.append((thing, pdfium.FPDFFormObj_GetObject, inner, _placed(thing, matrix)))
-            if kind != pdfium.FPDF_PAGEOBJ_PATH:
-                continue
-            pdfium.FPDFPageObj_GetBounds(thing, left, bottom, right, top)
-            near, far = _at(matrix, left.value, bottom.value), _at(matrix, right.value, top.value)
-            line = _line(near, far)
-            if line:
-                yield line
-            elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _THIN and segments < 20_000:
-                segment_count = pdfium.FPDFPath_CountSegments(thing)
-                if segment_count <= 1_000:
-                    segments += segment_count
-                    yield from _sides(thing, segment_count, _placed(thing, matrix))
+            yield thing, kind, matrix
 
 
 def _line(start: Point, end: Point) -> Rule | Upright | None:
@@ -259,17 +263,9 @@ def read_page(document: Any, index: int) -> PdfPage:
 
 def _has_too_many_texts(page: Any) -> bool:
     """Return whether PDFium, which sorts the pieces of each line by insertion, could take more than a second."""
-    texts = 0
-    todo: list[tuple[Any, Any, Any]] = [(page.raw, pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject)]
-    while todo and texts <= _MOST_TEXTS:
-        holder, count, get = todo.pop()
-        for place in range(count(holder)):
-            thing = get(holder, place)
-            kind = pdfium.FPDFPageObj_GetType(thing)
-            texts += kind == pdfium.FPDF_PAGEOBJ_TEXT
-            if kind == pdfium.FPDF_PAGEOBJ_FORM:
-                todo.append((thing, pdfium.FPDFFormObj_CountObjects, pdfium.FPDFFormObj_GetObject))
-    return texts > _MOST_TEXTS
+    kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
+    texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
+    return next(islice(texts, _MOST_TEXTS, None), None) is not None
 
 
 def _filled(boxes: Sequence[Filled], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
