@@ -36,8 +36,8 @@ _WORD = re.compile(r"[^\s()\[\]\"'“”«»„,;:]+")
 _FIRST_SENTENCE = re.compile(r".{12,300}?(?:[.!?](?=\s|$)|$)", re.DOTALL)
 _COMMENT = re.compile(r"(?:[ \t]*(?:/\*.*?\*/|(?://|#(?!include|define|if|endif)|--)[^\n]*)[ \t]*\n)+", re.DOTALL)
 _DOCSTRING = re.compile(r"(?<=:\n)[ \t]*[rRuU]?(\"\"\"|''')(.*?)\1[ \t]*\n?", re.DOTALL)
-_MARKERS = re.compile(r"^[ \t]*(?:/\*+!?|\*+/|\*|///?!?|#+|--)?[ \t]*|\*+/[ \t]*$", re.MULTILINE)
-_TAGS = re.compile(r"^\s*(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyright|SPDX)", re.MULTILINE)
+_MARKERS = re.compile(r"^[ \t]*(?:/\*+!?|\*+/|\*|///?!?|#+|--)?[ \t]*|(?<!\*)\*++/[ \t]*$", re.MULTILINE)
+_TAGS = re.compile(r"^[^\S\n]*+(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyright|SPDX)", re.MULTILINE)
 
 
 class Question(NamedTuple):

@@ -8,7 +8,7 @@ SHORTEST_PASTED = 4 * _FEWEST_WORDS  # characters
 _MAX_WORDS = 64  # of the telling lines, which are embedded together
 # Where lines end, also in a text field of one line, which takes out line ends but keeps tabs and indents.
 _LINE = re.compile(
-    r"\s*\n|(?=\t)|(?= {2,}\S)| (?=at [\w.$<>/]+\()| (?=Caused by: )"
+    r"(?<!\s)\s*\n|(?=\t)|(?=  \S)| (?=at [\w.$<>/]+\()| (?=Caused by: )"
     r"|(?<=[)\]])(?=Caused by: |[\w.]+(?:Error|Exception): )"
 )
 # A line of detail: indented, numbered, or a place in a program.

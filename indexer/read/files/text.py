@@ -96,7 +96,7 @@ _LONGEST_OUTPUT = 2_000  # characters of the output of one cell
 _TICKS = re.compile("`+")
 _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
 _REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")  # of objects without a text
-_EMPTY_LINE = re.compile(r"\n\s*+\n")
+_EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
 _OLD_TYPES = {  # media types, by their names in formats 2 and 3
     "text": "text/plain", "html": "text/html", "latex": "text/latex", "png": "image/png", "svg": "image/svg+xml",

@@ -199,7 +199,7 @@ def is_published(tree: HtmlTree) -> bool:
     return False
 
 
-_ARTICLE = re.compile(r'"@type"\s*:\s*\[?\s*"(?:\w*Article|BlogPosting|Report|Review)"')  # of schema.org
+_ARTICLE = re.compile(r'"@type"\s*+:\s*+(?:\[\s*+)?"(?:\w*Article|BlogPosting|Report|Review)"')  # of schema.org
 
 
 def declares_article(tree: HtmlTree, markup: str) -> bool:

@@ -25,10 +25,10 @@ _INTRINSIC = {
     **{"two-colons": "::", "two-semicolons": ";;", "cpp": "C++", "pp": "++", "backslash": "\\"},
     **dict.fromkeys(("asciidoctor", "backend-html5", "basebackend-html"), ""),
 }
-_ENTRY = re.compile(r":(!?)([\w-]+)(!?):(?:[ ]+(.*))?$")
+_ENTRY = re.compile(r":(!?)([\w-]+)(!?):(?:[ ]++(.*+))?$")
 _CONDITION = re.compile(r"(ifn?def|ifeval|endif)::([^\s\[]*)\[(.*)\]$")
 _MACRO = re.compile(r"([A-Za-z][\w-]*)::([^\s\[]*)\[(.*)\]$")
-_HEADING = re.compile(r"(={1,6}|#{1,6})[ ]+(\S.{0,500}?)(?:[ ]+\1)?(?:[ ]*\[\[([\w:.-]+)\]\])?$")
+_HEADING = re.compile(r"(={1,6}|#{1,6})[ ]+(\S.{0,500}?)(?:(?<!\s)[ ]++\1)?(?:(?<!\s)[ ]*+\[\[([\w:.-]+)\]\])?$")
 _UNDERLINES = "=-~^+"  # of titles, by level
 _UNDERLINE = re.compile(r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|={4,}|\*{4,}|_{4,}|/{4,}|--|```|[|,!]={3,})$|```\w+$")
@@ -37,7 +37,7 @@ _META = re.compile(  # lines above a block: its id, its attributes and its label
 )
 _ID = re.compile(r"(?:^|,)[\w%.-]*#([\w:-]+)|\bid=[\"']?([\w:-]+)")
 _ITEM = re.compile(r"[ ]*(\*{1,6}|-|•|\.{1,6}|\d+\.|[a-zA-Z]\.|<(?:\d+|\.)>)[ ]+(?:\[[ xX*]\][ ]+)?(\S.*)$")
-_TERM = re.compile(r"[ ]*(?!//)(\S.{0,500}?)(:{2,4}|;;)(?:[ ]+(.*))?$")
+_TERM = re.compile(r"[ ]*+(?!//)(\S.{0,500}?)(:{2,4}|;;)(?:[ ]++(.*+))?$")
 _VERBATIM = frozenset("source listing literal verse stem latexmath asciimath".split())
 _ADMONITIONS = frozenset("NOTE TIP IMPORTANT WARNING CAUTION".split())
 _CELL = r"(?<!\S)(?:(\d*)(?:\.(\d+))?([+*]))?[<^>]?(?:\.[<^>])?([adehlmsv]?)\%s|(?<!\\)\%s"
@@ -51,22 +51,23 @@ _INLINE = re.compile(  # in a text with &, < and > escaped
     |\{(?P<attribute>\w[\w-]*)\}|\{(?:counter2?|set):[^{}\n]*\}
     |\[\[\[(?P<entry>[\w:.-]+)[^\[\]\n]{0,100}\]\]\]|\[\[(?P<anchor>[\w:.-]+)(?:,[^\[\]\n]{0,300})?\]\]
     |&lt;&lt;\#?(?P<target>[^,&\n]{1,200})(?:,(?P<label>.{1,300}?))?&gt;&gt;
-    |(?<![\w:/])(?P<macro>[A-Za-z][\w+-]*):(?P<of>[^\s\[\]:][^\s\[\]]{0,1000})?
-      \[(?P<words>(?:[^\]\\]|\\.){0,1000})\]
+    |(?<![\w:/])(?P<macro>[A-Za-z][\w+-]{0,40}):(?P<of>[^\s\[\]:][^\s\[\]]{0,300})?
+      \[(?=[^\]]{0,500}\])(?P<words>(?:[^\]\\]|\\.){0,500}+)\]
     |\(\(\([^()\n]{1,300}\)\)\)|\(\((?P<term>[^()\n]{1,300})\)\)
     |(?:\[[^\[\]\n]{0,100}\])?(?:(?P<free>\*\*|__|``|\#\#)(?P<free_text>.{1,300}?)(?P=free)
-      |(?<![\w&;:}])(?P<mark>[*_`\#+'])(?=[^\s*_`\#+'])(?P<marked>.{1,300}?)(?<=\S)(?P=mark)(?!\w))
+      |(?<![\w&;:}])(?P<mark>[*_`\#+'])(?=[^\s*_`\#+'])(?P<marked>.{1,200}?)(?P=mark)(?<!\s.)(?!\w))
     |(?P<tilted>[~^])(?P<tilted_text>[^\s~^]{1,100})(?P=tilted)
     |[ ](?P<line_end>\+)$""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
+_TAG = re.compile(r"&lt;/?\w(?:[^&]|&amp;)*+&gt;")
 _REFERENCE = re.compile("\0([^\0]*)\0")
 _OPTION = re.compile(r",?[ ]{0,9}\b[\w-]{1,40}=(?:\"[^\"]*\"|[^,]*)")
 _TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
 _SIGNS = re.compile(  # lines and macros that other texts do not have
     r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
     r"\+|:[a-z][\w-]*:(?: .*)?|(?:include|image|ifn?def|endif)::[^\s\[]*\[.*\])$|"
-    r"\b(?:link|linkgit|xref|footnote|kbd|https?):[^\s\[\]:]*\[[^\]\n]*\]|<<[\w-]+(?:,[^<>\n]+)?>>",
+    r"\b(?:link|linkgit|xref|footnote|kbd|https?):[^\s\[\]:]*\[[^\[\]\n]*\]|<<[\w-]+(?:,[^<>\n]+)?>>",
     re.MULTILINE,
 )
 
@@ -321,7 +322,7 @@ class _Reader:
         if kind in ("escaped", "literal", "entry", "dollars", "pluses") or found["mark"] == "+":
             return text
         if kind in ("raw", "passed"):
-            return re.sub(r"&lt;/?\w.*?&gt;", "", text)
+            return _TAG.sub("", text)
         if kind in ("anchor", "line_end"):
             return f'<a id="{text}"></a>' if kind == "anchor" else "<br>"
         if kind == "target":

@@ -55,9 +55,9 @@ ESM = re.compile(
     re.MULTILINE,
 )
 _MARK_LINE = re.compile(  # targets, separators, comments; includes; definitions of abbreviations; properties
-    r"\([\w:./ -]+\)=|(?:\+\+\+|\^\^\^)(?:[ ].*)?|#\+(?:begin|end)_\w+.*|\^|(?P<comment>%(?:[ ].*)?)|"
+    r"\([\w:./ -]+\)=|(?:\+\+\+|\^\^\^)(?:[ ].*)?|#\+(?:begin|end)_\w.*|\^|(?P<comment>%(?:[ ].*)?)|"
     r"(?P<include>;?-+8<-+(?:[ ].*)?|<<<[ ]*[@./].*|\{\{#\w[^{}]*\}\})|"
-    r"(?:\*\[(?P<abbreviation>[^\[\]]+)\]:|(?P<property>[^\W\d][\w./-]*)::)(?:[ ]+(?P<value>.*))?",
+    r"(?:\*\[(?P<abbreviation>[^\[\]]+)\]:|(?P<property>[^\W\d][\w./-]*)::)(?:[ ]++(?P<value>.*+))?",
     re.IGNORECASE,
 )
 _MACHINE_VALUE = re.compile(r"[\da-f-]{36}|true|false|\d*", re.IGNORECASE)
@@ -68,7 +68,7 @@ _HIGHLIGHT_END = r"[ \t]*\{(?:\{[<%%]|%%)-?[ ]*(?:/|end)%s[ ]*-?[%%>]\}?\}[ \t]*
 _CELL_OPTION = re.compile(r"(?:#|//|--|%%?|;)\|[ ]?")
 _MAX_OPTIONS = 4_000  # characters
 _HIGHLIGHTER_NOTE = re.compile(  # a comment for the highlighter, and its line if it stands alone
-    r"(?P<line>^[ \t]*+)?(?:[ \t]*+(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\]\n]*\]|"
+    r"(?:(?:(?P<line>^[ \t]*+)|(?<![ \t])[ \t]*+)(?://|#|--|%|;|'|/\*|<!--|\{/\*)[ \t]*+(?:\[!code\b[^\[\]\n]*\]|"
     r"highlight-(?:next-line|start|end)\b|\(\d+\)!)[ \t]*+(?:\*/\}?|-->)?)(?(line)[ \t]*(?:\n|\Z)|)",
     re.MULTILINE,
 )

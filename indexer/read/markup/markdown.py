@@ -48,7 +48,7 @@ _INLINE_NOTE = re.compile(r"\^\[([^\[\]\n]{1,1000})\]")
 _LABELLED = re.compile(r"!?\[([^\[\]\n]{0,300})\](?=[({])")
 _TEMPLATED = re.compile(r"\((?:[^(){}\n]++|\{\{[^{}\n]*+\}\}|\{%[^{}\n]*+\})++\)")
 _ALERT = re.compile(r"\[!([\w-]+)(?:\|[^\[\]\n]*)?\](?:[+-](?=\s|$))?[ \t]*([^\n]*)(\n|$)")
-_EXTENSION = re.compile(r"\[!(?:[\w-]+)[ \t]*(\[[^\[\]\n]*\]\([^()\n]*\)|[^\[\]\n]{1,300})\](?:\{[^{}\n]*\})?")
+_EXTENSION = re.compile(r"\[![\w-]++[ \t]*+(\[[^\[\]\n]*\]\([^()\n]*\)|[^\[\]\n]{1,300})\](?:\{[^{}\n]*\})?")
 _KEYS = re.compile(r"(?<![\w+])\+\+([\w\"'<-][^+`\n]{0,60}(?:\+[^+`\n]{1,60}){0,9})(?<!\s)\+\+(?![\w+])")
 _LITERAL = re.compile(  # formulas, and code with its language
     r"(?<![^\W_])(?:\$\$([^$`\n]{1,1000})\$\$|\$(?![\s$])([^$`\n]{1,1000}?)(?<!\s)\$(?![\d$]))"
@@ -60,7 +60,7 @@ _PAIR = re.compile(  # marked, lowered, raised or inserted text; critic marks; t
     r"|\^\^(?=[^\s^])([^`\n^]{1,200}(?<!\s))\^\^|(?<!\S)\^[A-Za-z\d][\w-]+[ \t]*(?=\n|$)"
     r"|\{(?:\+\+([^{}]{1,1000}?)\+\+|==([^{}]{1,1000}?)==|~~[^{}]{0,1000}?~>([^{}]{0,1000}?)~~|--[^{}]{1,1000}?--"
     r"|>>[^{}]{1,1000}?<<)\}"
-    r"|<(?:<(?:glossary:)?(\w[\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.:-]*:)?#?([^\s<>?]+)[^\s<>]*)>"
+    r"|<(?:<(?:glossary:)?(\w[\w :.-]{0,60})>|(?:xref|project|inv|path|doc):(?:[\w.-]*+:)*+#?([^\s<>?]++)[^\s<>]*+)>"
 )
 _emojize = emoji.emojize
 _emojize(":tada:", language="alias")  # its table is a file, and readers open none

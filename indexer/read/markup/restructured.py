@@ -34,10 +34,10 @@ _MOST_NAMES = 5_000  # directives and roles that one process learns
 OPTION = re.compile(r":[\w-]+:(?:\s|$)")
 _CHANGES = {"added": "added in", "changed": "changed in", "deprecated": "deprecated since", "removed": "removed in"}
 _CHANGE = re.compile("|".join(_CHANGES))
-_VERSION = re.compile(r"[\w.+|-]*[\d|][\w.+|-]*|next")
+_VERSION = re.compile(r"(?=[^\d|]*+[\d|])[\w.+|-]++|next")
 _METADATA = re.compile(  # fields before everything but comments, which Sphinx shows nowhere
-    r"\A((?:[ \t]*+\n|\.\.(?![ ][^\n]*::)[^\n]*+\n(?:[ \t]+[^\n]*+\n)*+)*+)"
-    r"(?::[\w -]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]+\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
+    r"\A((?:[ \t]*+\n|\.\.(?![ ][^\n]*::)[^\n]*+\n(?:[ \t][^\n]*+\n)*+)*+)"
+    r"(?::[\w -]++:(?:[ \t][^\n]*+)?(?:\n|\Z)(?:[ \t]++\S[^\n]*+(?:\n|\Z))*+)++(?=[ \t]*(?:\n|\Z))"
 )
 _CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
 _SETTINGS = {
