@@ -24,7 +24,7 @@ from indexer.generation.previous import PreviousGeneration, indexed_with, is_ind
 from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.publish.source_settings import limits_differ, without
-from indexer.read.access_list import NOBODY
+from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
 from indexer.read.parsing import Unwanted, parse
 from indexer.read.reader_process import ReaderPool, most_at_once
@@ -193,6 +193,7 @@ class _Build:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._draft, self._embedder, self._pushed = draft, embedder, pushed
         self._still_there: set[int] = set()  # documents of the earlier generation
+        self._closed: set[str] = set()  # addresses left out by access lists, which must not stay in the index
         self._texts: dict[str, int] = {}  # signatures of documents that were read of the present source, by address
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
@@ -210,6 +211,7 @@ class _Build:
                 memory.check()
                 if isinstance(item, Skip):
                     report.skip(item)
+                    self._closed |= {item.url} if item.reason == LISTED else set()
                     continue
                 if isinstance(item, Page | Known):
                     self._check_before(item.source if isinstance(item, Page) else item.record.source)
@@ -270,6 +272,8 @@ class _Build:
                 continue
             before, now = [], []
             for number, url, signature in self._earlier.first_signatures(done):
+                if url in self._closed:
+                    continue
                 before.append(signature)
                 if number in self._still_there:
                     now.append(texts.pop(url, signature))
