@@ -203,7 +203,7 @@ def join_parts(parts: Sequence[SectionDraft]) -> tuple[Section, ...]:
         is_short = size < _SHORT
         path = part.list_path if is_short and not part.resumes and part.list_path is not None else part.path
         home = homes.get(path) if part.resumes and is_short and part.title is None else None
-        if part.title is not None and joined and joined[-1].path[: len(path)] == path:
+        if part.resumes and part.title is not None and joined and joined[-1].path[: len(path)] == path:
             home = joined[-1]  # a heading alone stands behind the text before it
         if home is None and joined and joined[-1].path == path and (part.resumes or path != part.path):
             home = joined[-1]

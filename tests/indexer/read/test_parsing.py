@@ -43,7 +43,7 @@ def test_markdown_served_as_plain_text_is_markdown() -> None:
             "Title line\n\nSecond  paragraph\n  kept",
         ),
         ("x" * 300, "http://t.test/my%20notes.txt", "my notes.txt", "x" * 300),
-        ("=====\nunder", "http://t.test/a.txt", "a.txt", "=====\nunder"),
+        ("=====\nunder", "http://t.test/a.txt", "under", "=====\nunder"),
         (".. comment\nunder", "http://t.test/", "t.test", ".. comment\nunder"),
     ],
 )
