@@ -14,7 +14,7 @@ from indexer.encodings import GZIP, bounded
 from indexer.errors import FetchError, ParseError
 from indexer.read.extraction import refresh_in
 from indexer.read.formats import HTML, LONGEST_LIST, MOST_LISTED
-from indexer.read.html import main_content, template
+from indexer.read.html import main_content, single_page, template
 from indexer.read.html.html_tree import HtmlTree, parse_html
 from indexer.read.markup import markdown
 from indexer.records import Extraction
@@ -168,7 +168,7 @@ def looks_drawn(tree: HtmlTree) -> bool:
 
     Short pages are drawn in vain rather than lost.
     """
-    sizes = main_content.measure(tree.body, with_noise=False)
+    sizes = single_page.measure(tree.body, with_noise=False)
     length = sizes[id(tree.body)].text
     measured = ((element.name, sizes.get(id(element))) for element in tree.body.elements())
     return length < 100 or (length < 400 and not any(n in _TEXT_BLOCKS and size and size.text for n, size in measured))
