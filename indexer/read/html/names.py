@@ -53,7 +53,9 @@ def is_published(tree: HtmlTree) -> bool:
     return False
 
 
-_ARTICLE = re.compile(r'"@type"\s*+:\s*+(?:\[\s*+)?"(?:\w*Article|BlogPosting|Report|Review)"')  # of schema.org
+_KINDS = r"(?:\w*Article|BlogPosting|Report|Review)"  # of schema.org
+_ARTICLE = re.compile(rf'"@type"\s*+:\s*+(?:\[\s*+)?"{_KINDS}"')
+_ARTICLE_ITEM = re.compile(rf"itemtype\s*+=\s*+[\"']?https?://schema\.org/{_KINDS}\b")  # a list of posts has several
 
 
 def declares_article(tree: HtmlTree, markup: str) -> bool:
@@ -62,7 +64,7 @@ def declares_article(tree: HtmlTree, markup: str) -> bool:
         key = element.get("property") or element.get("name")
         if key.startswith("article:") or (key == "og:type" and element.get("content") == "article"):
             return True
-    return _ARTICLE.search(markup) is not None
+    return _ARTICLE.search(markup) is not None or len(_ARTICLE_ITEM.findall(markup)) == 1
 
 
 def kind_of(element: Element) -> str:
@@ -70,16 +72,17 @@ def kind_of(element: Element) -> str:
     attributes = element.attributes
     if element.name in _NEVER_NAMED or not ("class" in attributes or "id" in attributes):
         return ""
-    names = attributes.get("class", "")
-    if len(attributes.get("id", "")) < 40 and element.name in _BOXES:
-        names = f"{names} {attributes.get('id', '')}"
-    return _kind_named(names[:_LONGEST_NAME])
+    names, name = attributes.get("class", ""), attributes.get("id", "")
+    if not names and len(name) < 40 and element.name in _BOXES:
+        names = name
+    return kind_named(names[:_LONGEST_NAME])
 
 
 @lru_cache(maxsize=4_096)
-def _kind_named(names: str) -> str:
-    found = _NAME.search(_PARTS.sub("-", names).lower()) if "hentry" not in names else None
-    return (found.lastgroup or "") if found is not None else ""
+def kind_named(names: str) -> str:
+    """Return the kind of furniture that names say an element is, or an empty text."""
+    kinds = [found.lastgroup or "" for found in _NAME.finditer(_PARTS.sub("-", names).lower())]
+    return "" if "hentry" in names or not kinds else "strong" if "strong" in kinds else kinds[0]
 
 
 def is_text(element: Element) -> bool:

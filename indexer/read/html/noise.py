@@ -271,6 +271,8 @@ _LINKS_AT_ENDS = 6  # looked at, to see whether the same lead elsewhere at both 
 _BETWEEN = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")  # links of a bar
 _NO_BARS = _TITLES | {"body", "code", "pre", "form"}
 _FILLED = frozenset({"div", "ul", "ol", "table"})  # by a script, where they have an id and no content
+_FOOTER_LENGTH = 400  # characters
+_FOOTER = re.compile(r"(?:^|[\s_-])footer(?:[\s_-]|$)")  # in a name
 _IN_FOOTERS = frozenset({"address", "small", "font"})  # elements that may be a footer without saying so
 
 
@@ -278,13 +280,15 @@ def drop_furniture(tree: HtmlTree) -> None:
     """Empty what is furniture by its place or its neighbours: bars of links, the last line, messages of controls."""
     _drop_bars(tree)
     names = {tag.attributes["class"] for tag in tree.elements if "class" in tag.attributes}
-    footers = {name for name in names if "footer" in name.split()}
+    footers = {name for name in names if _FOOTER.search(name)}
     popups = {name for name in names if POPUP.search(name)}
     for element in tree.elements:
         attributes = element.attributes
         name = attributes.get("class", "")
-        if element.name in _IN_FOOTERS or name in footers or ("id" in attributes and attributes["id"] == "footer"):
-            is_furniture = element.short_text(_TITLE) is not None and _ends_page(element)
+        is_footer = name in footers or ("id" in attributes and attributes["id"] == "footer")
+        if is_footer or element.name in _IN_FOOTERS:
+            length = _FOOTER_LENGTH if is_footer else _TITLE
+            is_furniture = element.short_text(length) is not None and _ends_page(element)
         elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
             is_furniture = _is_brief(element)
         else:

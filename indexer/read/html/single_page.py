@@ -7,8 +7,8 @@ from itertools import takewhile
 
 from indexer.decoding import fold
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
-from indexer.read.html.names import is_text, kind_of
-from indexer.read.html.noise import DEEP, holds, is_noise
+from indexer.read.html.names import is_text, kind_named, kind_of
+from indexer.read.html.noise import DEEP, LOOKED_AT, classes, holds, is_noise
 
 _MAIN_SHARE = 1 / 3  # of the page's text outside links; a smaller <main> is a bar
 _BLOCKS = frozenset(
@@ -23,6 +23,7 @@ _NO_TEXT = frozenset("script style template svg head select textarea iframe obje
 _SENTENCE = 80  # characters of a block that is prose
 _LINKED = 0.5  # share of the text of a block inside links above which it is no prose
 _MOST = 0.5  # share of the prose of a page above which a box is no furniture
+_REST = 0.4  # share of a page that is not comments
 _MENU_LINKS = 3  # links
 _ALL_LINKED = 0.8  # of the text of a box
 _TEASER_LENGTH = 400  # characters
@@ -30,6 +31,9 @@ _TITLE_LENGTH = 20  # characters
 _CAPTION_LENGTH = 40  # characters
 _RECENT = 12  # blocks
 _LEGAL_LENGTH = 1_000  # characters
+_BOX_LENGTH = 600  # characters
+_SHOWN = frozenset({"pre", "code", "table", "dl", "ul", "ol"})
+_FIELDS = frozenset({"input", "textarea", "select"})
 _COPYRIGHT = re.compile(r"©|\ball rights reserved\b", re.IGNORECASE)
 _ENDS = frozenset("nav footer dialog navigation contentinfo alertdialog".split())  # names and roles
 
@@ -145,11 +149,12 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
         core = next((tag for tag in cores if not (is_article and _teases(tag))), None)
         if core is None:
             return part, inner
-        place = next(place for place, tag in enumerate(blocks) if tag is core)
-        gone = {id(tag) for tag in blocks[:place] if _is_furniture(tag, sizes, is_article)}
-        gone |= {
-            id(tag) for tag in blocks[place + 1 :] if _is_furniture(tag, sizes, is_article) or _is_legal(tag, sizes)
-        }
+        place = blocks.index(core)
+        for box in blocks[:place]:
+            _clean_title(box, sizes, is_article=is_article)
+        around = blocks[:place] + blocks[place + 1 :]
+        gone = {id(tag) for tag in around if _is_furniture(tag, sizes, is_article=is_article)}
+        gone |= {id(tag) for tag in blocks[place + 1 :] if _is_legal(tag, sizes)}
         inner.children = [node for node in inner.children if id(node) not in gone]
         is_alone = is_alone and len(gone) == len(blocks) - 1
         inner = core
@@ -157,15 +162,28 @@ def _trim(start: Element, sizes: Sizes, is_article: bool) -> tuple[Element, Elem
             part = inner
 
 
-def _is_furniture(element: Element, sizes: Sizes, is_article: bool) -> bool:
+def _is_furniture(element: Element, sizes: Sizes, *, is_article: bool) -> bool:
     """Return whether an element next to the prose of a page leads elsewhere, and does nothing else."""
     size = sizes[id(element)]
     if size.is_titled or element.name in HEADINGS:
         return False
+    is_named = not size.prose and kind_of(element)
+    is_form = (element.name == "form" or holds(element, ("form",))) and holds(element, _FIELDS)
+    if size.text < _BOX_LENGTH and (is_named or is_form) and not holds(element, _SHOWN):
+        return True
     if is_article:
         return size.linked > _LINKED * size.text or _teases(element)
     links = sum(tag.name == "a" for tag in element.elements())  # a signature has a few links, to its types
     return size.linked > _ALL_LINKED * size.text and links >= _MENU_LINKS
+
+
+def _clean_title(box: Element, sizes: Sizes, *, is_article: bool) -> None:
+    """Remove the furniture around the main heading in a box."""
+    while id(box) in sizes and sizes[id(box)].is_titled:
+        blocks = [tag for tag in box.tags if id(tag) in sizes and sizes[id(tag)].text]
+        gone = {id(tag) for tag in blocks if _is_furniture(tag, sizes, is_article=is_article)}
+        box.children = [node for node in box.children if id(node) not in gone]
+        box = next((tag for tag in blocks if sizes[id(tag)].is_titled), box.tags[0])
 
 
 def _is_legal(element: Element, sizes: Sizes) -> bool:
@@ -311,7 +329,9 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
             kind = "" if size.is_titled else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
             is_furniture = kind == "strong" or is_poster or size.linked > _LINKED * size.text
-            if kind and is_furniture and total - size.bare >= _MOST * total:
+            if kind == "strong" and total - size.bare >= _REST * total and _is_thread(node):
+                element.children = [child for child in element.children if child is not node]
+            elif kind and is_furniture and total - size.bare >= _MOST * total:
                 name = node.get("class") or node.get("id")
                 boxes.append((element, node, name, size.bare))
                 weights[name] += size.bare
@@ -334,6 +354,13 @@ def _inner(part: Element, sizes: Sizes) -> Element | None:
         if inner is not None and inner.prose and inner.prose >= 0.85 * whole.prose:
             return node if inner.bare >= 0.75 * whole.bare else None
     return None
+
+
+def _is_thread(box: Element) -> bool:
+    """Return whether a box begins with a heading of its own, below which several items have one form."""
+    inside = [tag for tag in box.elements(LOOKED_AT) if tag.name in HEADINGS or classes(tag)]
+    forms = Counter((tag.name, tag.get("class")) for tag in inside if kind_named(tag.get("class")))
+    return bool(inside) and inside[0].name in HEADINGS and max(forms.values(), default=0) > 1
 
 
 def layout_cell(tree: HtmlTree) -> Element | None:

@@ -246,6 +246,8 @@ class Walker:
             term.length, term.linked = term.length + block.length, term.linked + block.linked
             term.kind, term.tail, term.bare = "dd", block.tail, f"{term.bare} {block.bare}".strip()
             part.defined, self._tight = True, False
+            if not part.blocks or part.blocks[-1] is not term:  # a sign alone
+                part.blocks.append(term)
             return
         block.tight = self._tight
         if self._lists:

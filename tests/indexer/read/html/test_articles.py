@@ -134,3 +134,41 @@ def test_lists_of_other_stories_are_left_out_of_an_article() -> None:
     item = "<li><a href=/{n}>NO the captain of the ferry</a> The mail boat came late in the evening.</li>"
     box = f"<div><h3>Latest</h3><ul>{''.join(item.format(n=n) for n in range(4))}</ul></div>"
     assert "the captain of the ferry" not in page(f"<article><h1>Ferry</h1>{TEXT}{box}{TEXT}</article>")
+
+
+COMMENTS = "".join(
+    f"<article class=comment><p class=comment-author>Ann</p><p>NO, {word} {P}</p></article>" for word in ("one", "two")
+)
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        f"<main><h1>Ferry</h1>{TEXT}<section class=comment-list><h2>Comments</h2>{COMMENTS}</section></main>",
+        f"<h1>Ferry</h1><div>{TEXT}</div><div><h3>NO letter yet?</h3><form><p>NO</p><input type=email></form></div>",
+        f"<div><h1>Ferry</h1><div class=post-meta>NO: 3 May</div></div><div>{TEXT}</div>",
+        f"<h1>Ferry</h1><div>{TEXT}</div><div class=site-footer><p>NO desk is open on Sundays.</p></div>",
+    ],
+    ids=["comments longer than the post", "a form", "a line below the heading", "a footer by name"],
+)
+def test_furniture_by_form_and_place_is_left_out(markup: str) -> None:
+    found = page(markup, '<meta property="og:title" content="t">')
+    assert P in found
+    assert "Ferry" in found
+    assert "NO" not in found
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        "<div class=meta><pre>make key</pre></div>",
+        "<div class=tools><ul><li>One saw</ul></div>",
+        "<div class=><p>make key</p></div>",
+        "<div class=section id=s-similar-keys><p>make key</p></div>",
+        f"<div class=header><p>{Q}</p></div>",
+    ],
+)
+def test_boxes_named_like_furniture_keep_code_lists_and_prose(box: str) -> None:
+    found = page(f"<h1>Ferry</h1>{box}<div>{TEXT}</div>", '<meta property="og:title" content="t">')
+    for text in ("make key", "One saw", Q):
+        assert text in found or text not in box

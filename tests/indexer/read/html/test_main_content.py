@@ -281,6 +281,7 @@ def test_pages_that_are_written(name: str) -> None:
         ("<dt>--name<dd>Of the key.<dt>--days<dd>How long.", ["--name: Of the key.", "--days: How long."]),
         ("<dt><code>-n</code></dt><dd><p>Of the key.</p><p>More.</p></dd>", ["-n: Of the key.", "More."]),
         ("<dt>Colour:</dt><dd>red</dd><dt>Why?</dt><dd>So.</dd>", ["Colour: red", "Why? So."]),
+        (r"<dt>\\</dt><dd>a backslash</dd>", [r"\\ a backslash"]),
         ("<dt>one</dt><dt>two</dt><dd>Both.</dd>", ["one", "two", "Both."]),
         ("<dt>kinds</dt><dd><ul><li>a<li>b</ul></dd>", ["kinds", "- a", "- b"]),
         (f"<dt>long</dt><dd>{LONG}</dd>", ["long", LONG.strip()]),
