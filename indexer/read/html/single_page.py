@@ -23,7 +23,7 @@ _NO_TEXT = frozenset("script style template svg head select textarea iframe obje
 _SENTENCE = 80  # characters of a block that is prose
 _LINKED = 0.5  # share of the text of a block inside links above which it is no prose
 _MOST = 0.5  # share of the prose of a page above which a box is no furniture
-_REST = 0.4  # share of a page that is not comments
+_REST = 0.5  # share of the prose of a page that is not comments
 _MENU_LINKS = 3  # links
 _ALL_LINKED = 0.8  # of the text of a box
 _TEASER_LENGTH = 400  # characters
@@ -317,6 +317,7 @@ def _leads(part: Element, start: Element, sizes: Sizes) -> list[Element]:
 def _remove_boxes(start: Element, sizes: Sizes) -> None:
     """Remove boxes whose names say that they are furniture, but none that hold most of the page, alone or together."""
     total = left = sizes[id(start)].bare
+    prose = sizes[id(start)].prose
     boxes: list[tuple[Element, Element, str, int]] = []  # what a box is in, the box, its name, its text outside links
     weights = Counter[str]()  # by name
     todo = [start]
@@ -329,7 +330,7 @@ def _remove_boxes(start: Element, sizes: Sizes) -> None:
             kind = "" if size.is_titled else kind_of(node)
             is_poster = kind == "poster" and (not size.prose or size.text < 200)
             is_furniture = kind == "strong" or is_poster or size.linked > _LINKED * size.text
-            if kind == "strong" and total - size.bare >= _REST * total and _is_thread(node):
+            if kind == "strong" and prose - size.prose >= _REST * prose and _is_thread(node):
                 element.children = [child for child in element.children if child is not node]
             elif kind and is_furniture and total - size.bare >= _MOST * total:
                 name = node.get("class") or node.get("id")
@@ -382,9 +383,9 @@ def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None
     for element in tree.elements:
         if element.name in ("main", "article"):
             found[element.name].append(element)
-        if element.get("role") == "main":
+        if element.attributes and element.get("role") == "main":
             found["role"].append(element)
-        if element.get("id") in ("main-content", "content"):
+        if element.attributes and element.get("id") in ("main-content", "content"):
             found["id"].append(element)
     unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
     if sizes is None:
