@@ -272,7 +272,7 @@ class _Build:
                 continue
             before, now = [], []
             for number, url, signature in self._earlier.first_signatures(done):
-                if url in self._closed:
+                if not self._closed.isdisjoint((url, url.partition("!/")[0])):  # or the archive that it is in
                     continue
                 before.append(signature)
                 if number in self._still_there:
