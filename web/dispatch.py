@@ -21,11 +21,12 @@ from typing import Any, NamedTuple, Protocol
 from rag import deadline
 from web.problems import MEDIA_TYPE, SECURITY_HEADERS, problem
 
-SEARCH_THREADS, LONG_THREADS = 2, 16  # a worker; figures of other numbers are in docs/benchmarks.md
+SEARCH_THREADS, LONG_THREADS = 2, 16  # per worker
 PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
 NEXT_MS = 5  # wait for the next request of a connection, where nobody else waits
 BUSY = "The server is overloaded: try again."
 _PEEK = 8192  # bytes
+_LENGTH_DIGITS = 9  # a longer Content-Length is left to the parser, which refuses it
 _SMOOTHING = 0.1  # weight of the last request in the mean time of a request
 _NAMES = b"accept|authorization|content-length|transfer-encoding|x-api-key|x-forwarded-for"
 _HEADER = re.compile(rb"\r\n(" + _NAMES + rb"):[ \t]*([^\r]*)", re.IGNORECASE)
@@ -58,7 +59,7 @@ def read_head(data: bytes) -> Head:
     path = words[1].partition(b"?")[0] if len(words) > 2 else b""
     headers = {name.lower(): value for name, value in _HEADER.findall(data[:end])} if end > 3 else {}
     length = headers.get(b"content-length", b"0")
-    has_length = length.isdigit() and b"transfer-encoding" not in headers
+    has_length = length.isdigit() and len(length) <= _LENGTH_DIGITS and b"transfer-encoding" not in headers
     is_complete = end > 3 and has_length and len(data) >= end + int(length)
     key = headers.get(b"authorization") or headers.get(b"x-api-key", b"")
     return Head(

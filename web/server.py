@@ -60,6 +60,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._closing: dict[TConn, float] = {}  # when each is closed at the latest, by time.monotonic
+        self._next_count = 0.0  # time of the next count of waiting requests, by time.monotonic
 
     def get_thread_pool(self) -> Dispatcher:
         """Return the threads that answer requests."""
@@ -84,10 +85,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
 
     def notify(self) -> None:
-        """Give a sign of life, about once a second."""
+        """Give a sign of life, once a second at least."""
         super().notify()
         counters = self.wsgi.extensions["metrics"]
-        counters.note_waiting(self.tpool.waiting())
+        if time.monotonic() >= self._next_count:  # not with each event
+            self._next_count = time.monotonic() + 1
+            counters.note_waiting(self.tpool.waiting())
         counters.settle()
         if self.wsgi.extensions["retriever"].ready:
             READY.set()

@@ -26,6 +26,7 @@ SEARCH = b"GET /api/v1/search?q=x HTTP/1.1\r\nHost: a\r\n\r\n"
         (b"POST /a HTTP/1.1\r\ncontent-length:2\r\n\r\n{}", Head(b"/a", 40, b"", b"", False)),
         (b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Head(b"/a", 0, b"", b"", False)),
         (b"POST /a HTTP/1.1\r\nContent-Length: x\r\n\r\n", Head(b"/a", 0, b"", b"", False)),
+        (b"POST /a HTTP/1.1\r\nContent-Length: %s\r\n\r\n" % (b"9" * 5000), Head(b"/a", 0, b"", b"", False)),
         (b"GET /a HTTP/1.1\r\nX-API-Key: k\r\nX-Forwarded-For: b, c\r\n\r\n", Head(b"/a", 56, b"k", b"b, c", False)),
         (b"GET / HTTP/1.1\r\nAccept: text/html,*/*\r\n\r\n", Head(b"/", 41, b"", b"", True)),
         (b"\x00\xff\r\n\r\n", Head(b"", 6, b"", b"", False)),
