@@ -48,7 +48,7 @@ def package_version() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CrawlScope:
     """Patterns of paths: each matches the beginning of a path; `*` stands for any characters, `$` for the end."""
 
     include: tuple[str, ...] = ()  # none means every page
@@ -80,7 +80,7 @@ class CrawlLimits:
     timeout: Annotated[float, Meta(gt=0, le=86_400)] = 20.0  # seconds one page may take in all, redirects included
     max_bytes: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 10_000_000  # bytes of one page, after decompression
     max_total_bytes: int = 100_000_000_000  # bytes of all pages of one site, after decompression
-    scope: Scope = field(default_factory=Scope)  # which pages of a site
+    scope: CrawlScope = field(default_factory=CrawlScope)  # which pages of a site
     concurrency: int = 4  # fetcher threads, for each site
     delay: Annotated[float, Meta(ge=0, le=3_600)] = 0.0  # seconds between two requests; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks

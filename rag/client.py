@@ -13,12 +13,12 @@ import httpx
 import msgspec
 
 from rag.errors import ClientError, Refused, Rejected, Unavailable
-from rag.messages import AnswerInWords, Change, Document, Job
+from rag.messages import AnswerInWords, DocumentListing, IndexChange, Job
 from rag.query.request import DEFAULT_COLLECTION, Filter, SearchRequest
 from rag.query.results import Answer
 
 T = TypeVar("T")
-Work = TypeVar("Work", Change, Job)
+Work = TypeVar("Work", IndexChange, Job)
 
 API = "/api/v1"
 BUSY = (429, 503)
@@ -114,11 +114,11 @@ class Client:
             raise Rejected(text or f"{self.url} does not answer calls of tools")
         return text, result.get("_meta", {}).get("shown", [])
 
-    def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> Document:
+    def document(self, id: str, collection: str = DEFAULT_COLLECTION) -> DocumentListing:
         """Return a document by its id, which hits have in `document`."""
-        return self._ask(f"{API}/documents/{quote(id, safe='')}", Document, params={"collection": collection})
+        return self._ask(f"{API}/documents/{quote(id, safe='')}", DocumentListing, params={"collection": collection})
 
-    def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[Document]:
+    def documents(self, collection: str = DEFAULT_COLLECTION) -> Iterator[DocumentListing]:
         """Yield every document of a collection, from one generation throughout."""
         params = {"collection": collection}
         with self._stream("GET", f"{API}/documents", params=params, accept="application/jsonl") as response:
@@ -126,9 +126,9 @@ class Client:
             for part in response.iter_bytes():
                 *lines, rest = (rest + part).split(b"\n")
                 for line in filter(None, lines):
-                    yield self._decode(line, Document)
+                    yield self._decode(line, DocumentListing)
 
-    def push(self, url: str, content: str | bytes, **facts: Any) -> Change:
+    def push(self, url: str, content: str | bytes, **facts: Any) -> IndexChange:
         """Send a document, which replaces what was sent for its address before; needs a key that may write.
 
         The server has it on its disk when this returns, and finds it within seconds; `wait` waits for that. The facts
@@ -136,15 +136,15 @@ class Client:
         `content_type` has a charset too, and `date` is YYYY-MM-DD.
         """
         body = {"text": content} if isinstance(content, str) else {"base64": base64.b64encode(content).decode("ascii")}
-        return self._ask(f"{API}/documents", Change, {"url": url, **body, **facts})
+        return self._ask(f"{API}/documents", IndexChange, {"url": url, **body, **facts})
 
-    def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> Change:
+    def withdraw(self, url: str, collection: str = DEFAULT_COLLECTION) -> IndexChange:
         """Take back a document that was sent; raises Rejected where there is none."""
-        return self._ask(f"{API}/documents", Change, params={"url": url, "collection": collection}, verb="DELETE")
+        return self._ask(f"{API}/documents", IndexChange, params={"url": url, "collection": collection}, verb="DELETE")
 
-    def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> Change:
+    def change(self, id: int, collection: str = DEFAULT_COLLECTION) -> IndexChange:
         """Return what has become of a document that was sent or withdrawn."""
-        return self._ask(f"{API}/changes/{id}", Change, params={"collection": collection})
+        return self._ask(f"{API}/changes/{id}", IndexChange, params={"collection": collection})
 
     def index(self, *, full: bool = False, collection: str = DEFAULT_COLLECTION) -> Job:
         """Have the index built again, unchanged pages too with `full`; needs a key that may write."""

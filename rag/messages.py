@@ -195,7 +195,7 @@ class Embedding(Struct):
     object: Literal["embedding"] = "embedding"
 
 
-class Embeddings(Struct):
+class EmbeddingList(Struct):
     """The vectors of texts, in order."""
 
     data: list[Embedding]
@@ -261,7 +261,7 @@ class Passage(Struct, frozen=True):
     text: str
 
 
-class Document(Struct, frozen=True):
+class DocumentListing(Struct, frozen=True):
     """One document of an index, with its passages in reading order."""
 
     generation: str
@@ -325,7 +325,7 @@ class Push(Request):
     collection: Name = DEFAULT_COLLECTION
 
 
-class Change(Struct):
+class IndexChange(Struct):
     """A document that was pushed or withdrawn, and what became of it; those of a collection are numbered."""
 
     id: Count
@@ -349,7 +349,7 @@ class PushQueue(Struct):
     documents: Annotated[int, Meta(ge=0, description="documents that were pushed and not withdrawn")]
     bytes: Annotated[int, Meta(ge=0, description="of these documents")]
     error: Annotated[str | None, Meta(description="why the changes that wait could not be indexed at the last attempt")]
-    changes: Annotated[list[Change], Meta(description="the latest ones, the last one first")]
+    changes: Annotated[list[IndexChange], Meta(description="the latest ones, the last one first")]
 
 
 class ToolMessage(Struct):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from embedder.config import ENGINES, PACKAGED, PRECISIONS, QUERY_PRECISIONS, EmbedderConfig, default_folder
-from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, Scope, patterns
+from indexer.config import OCR_MODES, RENDER, BuildConfig, ChunkConfig, CrawlLimits, CrawlScope, OcrConfig, patterns
 from indexer.errors import plain
 from indexer.generation.manifest import INSIGHTS, KEYS, collection_dir
 from rag.errors import SettingsError
@@ -309,7 +309,7 @@ class Settings:
                 max_depth=self.max_depth,
                 timeout=self.timeout,
                 max_bytes=self.max_bytes,
-                scope=Scope(patterns(self.include), patterns(self.exclude)),
+                scope=CrawlScope(patterns(self.include), patterns(self.exclude)),
                 delay=self.delay,
                 allow_private=_networks(self.allow_private),
                 http_proxy=self.http_proxy,

@@ -48,7 +48,7 @@ _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class DocsPage:
     """A rendered page: file name without suffix, and HTML of title, body and second-level headings by id."""
 
     name: str
@@ -86,7 +86,7 @@ def write_site(target: Path, search: str = "") -> int:
     return len(pages)
 
 
-def _render(name: str, path: Path) -> Page:
+def _render(name: str, path: Path) -> DocsPage:
     body = _LINK_TO_PAGE.sub(r'href="\1.html\2"', render(path.read_text(encoding="utf-8")).html)
     body = _LINK_TO_FILE.sub(r"\1", body).replace('src="docs/', 'src="')
     headings = _HEADING.findall(body)
@@ -96,10 +96,10 @@ def _render(name: str, path: Path) -> Page:
     body = body.replace("<th></th>", "<td></td>")  # the corner of a table is no heading
     body = _TABLE.sub(r'<div class="wide" tabindex="0">\g<0></div>', body)
     title = next((text for level, _, text in headings if level == "1"), html.escape(path.stem))
-    return Page(name, title, body, {anchor: text for level, anchor, text in headings if level == "2"})
+    return DocsPage(name, title, body, {anchor: text for level, anchor, text in headings if level == "2"})
 
 
-def _entry(page: Page, *, is_current: bool) -> str:
+def _entry(page: DocsPage, *, is_current: bool) -> str:
     title = "Overview" if page.name == "index" else page.title
     if not is_current:
         return f'<li><a href="{page.name}.html">{title}</a></li>'

@@ -43,7 +43,7 @@ _LIST = re.compile(rb"<(?:!doctype\s+rss|(?:[\w.-]{1,40}:)?(?:urlset|sitemapinde
 _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 
-class Unavailable(FetchError):
+class PageUnavailable(FetchError):
     """A page that may be there at another time: no connection, no complete answer in time, HTTP 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
@@ -52,7 +52,7 @@ class Unavailable(FetchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """The answer of a server after redirects."""
 
     url: str  # of the last hop, normalised

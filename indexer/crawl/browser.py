@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from embedder import cpu
 from embedder.errors import PilotlightError
 from indexer import memory
-from indexer.crawl.answers import Unavailable
+from indexer.crawl.answers import PageUnavailable
 from indexer.decoding import one_line
 from indexer.errors import FetchError, RendererMissing
 
@@ -152,11 +152,11 @@ class Browser:
                 if time.monotonic() > end:
                     running.is_lost = True  # it hangs
                     future.cancel()
-                    raise Unavailable("the browser gave no answer")
+                    raise PageUnavailable("the browser gave no answer")
             try:
                 return future.result()
             except CancelledError:  # it was closed
-                raise Unavailable("the browser was lost") from None
+                raise PageUnavailable("the browser was lost") from None
 
     def close(self) -> None:
         """End the browser, whatever it is doing."""
@@ -228,7 +228,7 @@ class _Running:
             return await tab.draw(order)
         except self.error as error:
             lost = self.is_lost or not self.chromium.is_connected()
-            raise Unavailable("the browser was lost" if lost else f"it cannot be drawn: {_brief(error)}") from error
+            raise PageUnavailable("the browser was lost" if lost else f"it cannot be drawn: {_brief(error)}") from error
         finally:
             await tab.clear()
             self._idle.append(tab)
@@ -287,9 +287,11 @@ class _Tab:
             async with asyncio.timeout(_LAST):
                 html = await self._page.evaluate(_TAKE, [order.max_length, order.url])
         except TimeoutError:
-            raise Unavailable("it cannot be drawn: its scripts never end") from None
+            raise PageUnavailable("it cannot be drawn: its scripts never end") from None
         if html is None:
-            raise Unavailable(f"it cannot be drawn: its scripts made more than {order.max_length:,} characters of it")
+            raise PageUnavailable(
+                f"it cannot be drawn: its scripts made more than {order.max_length:,} characters of it"
+            )
         return Drawn(str(html).encode("utf-8", "replace"), tuple(self._moves), is_late)
 
     async def clear(self) -> None:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from indexer import memory
-from indexer.crawl.answers import Unavailable
+from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.browser import Browser
 from indexer.crawl.links import MARKUP, TYPES, WELL_KNOWN, is_listing
 from indexer.crawl.page_reader import Moved, PageReader, Visit
@@ -264,7 +264,7 @@ class _Crawl:
         """Read one page, or return its record if it is out of reach; runs in a fetcher thread."""
         try:
             return self._read(url)
-        except Unavailable as error:
+        except PageUnavailable as error:
             record = self._earlier.page_behind(url)
             if record is None or not self._reader.robots.allows(record.url):
                 raise

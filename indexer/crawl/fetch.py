@@ -18,8 +18,8 @@ from indexer import encodings
 from indexer.config import CrawlLimits
 from indexer.crawl.answers import (
     HEAD,
-    Answer,
-    Unavailable,
+    HttpResponse,
+    PageUnavailable,
     actual_type,
     media_type,
     names_of,
@@ -45,7 +45,7 @@ _TEXT = re.compile(r"\s*(?:text/|[\w./-]+[+/](?:xml|json)\b)", re.IGNORECASE)  #
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PageRequest:
     """How one address is fetched."""
 
     scope: Callable[[str], object] = str  # called with each redirect; raises NotWanted to refuse it
@@ -57,7 +57,7 @@ class Request:
     as_stranger: bool = False  # without the credentials of the origin
 
 
-ANY_PAGE = Request()
+ANY_PAGE = PageRequest()
 
 
 class Fetcher:
@@ -104,7 +104,7 @@ class Fetcher:
         """Return the session with the origin of an address, or None."""
         return self._sessions.get(origin(url))
 
-    def get(self, url: str, request: Request = ANY_PAGE) -> Answer:
+    def get(self, url: str, request: PageRequest = ANY_PAGE) -> HttpResponse:
         """Fetch a normalised address.
 
         Raises:
@@ -116,35 +116,35 @@ class Fetcher:
         began = time.monotonic()
         self._backend.deadline.at = began + self._limits.timeout
         if self.lost > _MAX_LOST:
-            raise Unavailable(f"the site has let requests wait for {_MAX_LOST:,.0f} seconds in all")
+            raise PageUnavailable(f"the site has let requests wait for {_MAX_LOST:,.0f} seconds in all")
         for number in range(_ATTEMPTS):
             try:
                 return self._follow_redirects(url, request)
             except FetchError as error:
                 backoff = _BACKOFF * 2**number
-                pause = error.pause if isinstance(error, Unavailable) else 0.0
+                pause = error.pause if isinstance(error, PageUnavailable) else 0.0
                 if pause:
                     self.turns.hold(pause)
                 is_last = not error.retry or number == _ATTEMPTS - 1 or pause > MAX_PAUSE
                 is_late = time.monotonic() + backoff >= self._backend.deadline.at
                 if is_last or (not pause and (is_late or self.turns.stopped.wait(backoff))):
-                    self.lost += time.monotonic() - began if isinstance(error, Unavailable) else 0.0
+                    self.lost += time.monotonic() - began if isinstance(error, PageUnavailable) else 0.0
                     raise
         raise AssertionError("unreachable")
 
-    def _follow_redirects(self, url: str, request: Request) -> Answer:
+    def _follow_redirects(self, url: str, request: PageRequest) -> HttpResponse:
         """Send a request for each hop, each in its turn."""
         for _ in range(MAX_REDIRECTS + 1):
             self._backend.deadline.at += self.turns.wait()  # waiting takes no time of the page
             answer = self._send(url, request)
-            if isinstance(answer, Answer):
+            if isinstance(answer, HttpResponse):
                 return replace(answer, url=without_session(answer.url))
             if answer != url:
                 request.scope(answer)
             url = answer
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
-    def _send(self, url: str, request: Request) -> Answer | str:
+    def _send(self, url: str, request: PageRequest) -> HttpResponse | str:
         """Send one request; return its answer, or the address that it redirects to."""
         session = None if request.as_stranger else self.session(url)
         validators = request.validators(url)
@@ -157,7 +157,7 @@ class Fetcher:
                 redact = session.redact
             fetched_at = datetime.now(UTC).isoformat(timespec="seconds")
             if status == _NOT_MODIFIED and validators:
-                return Answer(url, b"", "", None, page_headers(headers, redact), fetched_at, is_unchanged=True)
+                return HttpResponse(url, b"", "", None, page_headers(headers, redact), fetched_at, is_unchanged=True)
             if status in _REDIRECTS:
                 location = redact(headers.get("Location", "").encode()).decode("utf-8", "replace")
                 target = normalise(url, location, keep_session=True)
@@ -165,12 +165,12 @@ class Fetcher:
                     raise NotWanted("redirect to something that is not http or https")
                 return on_site(target, origin(url))
             if status == 429 or status >= 500:
-                raise Unavailable(f"HTTP {status}", status=status, retry=True, pause=retry_after(headers) or 0.0)
+                raise PageUnavailable(f"HTTP {status}", status=status, retry=True, pause=retry_after(headers) or 0.0)
             if not 200 <= status < 300:
                 raise FetchError(f"HTTP {status}", status=status)
             content_type, body = self._typed_body(response, headers, url, request)
             charset = media_type(headers.get("Content-Type", ""))[1]
-            return Answer(url, redact(body), content_type, charset, page_headers(headers, redact), fetched_at)
+            return HttpResponse(url, redact(body), content_type, charset, page_headers(headers, redact), fetched_at)
 
     @contextmanager
     def _connected(self, url: str, headers: Mapping[str, str], *, is_secret: bool) -> Iterator[httpcore.Response]:
@@ -188,17 +188,17 @@ class Fetcher:
                 yield response
         except httpcore.TimeoutException as error:
             hint = hint if isinstance(error, httpcore.ConnectTimeout) else ""
-            raise Unavailable(f"no complete answer within {self._limits.timeout:g} s{hint}") from error
+            raise PageUnavailable(f"no complete answer within {self._limits.timeout:g} s{hint}") from error
         except httpcore.ProxyError as error:
-            raise Unavailable(f"the proxy refuses: {' '.join(str(error).split())[:200]}") from error
+            raise PageUnavailable(f"the proxy refuses: {' '.join(str(error).split())[:200]}") from error
         except (httpcore.ProtocolError, httpcore.NetworkError, ssl.SSLError) as error:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             reason += hint if isinstance(error, httpcore.ConnectError) else ""
             if is_secret and isinstance(error, httpcore.ProtocolError):  # which may quote headers
                 reason = "an answer that is no HTTP"
-            raise Unavailable(reason, retry=not self.turns.stopped.is_set()) from error
+            raise PageUnavailable(reason, retry=not self.turns.stopped.is_set()) from error
         except encodings.CutShort as error:
-            raise Unavailable(str(error)) from error
+            raise PageUnavailable(str(error)) from error
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
         """Return the connections for an address. Raises NotWanted if a proxy would have to fetch a private one."""
@@ -229,7 +229,7 @@ class Fetcher:
         )
 
     def _typed_body(
-        self, response: httpcore.Response, headers: httpx.Headers, url: str, request: Request
+        self, response: httpcore.Response, headers: httpx.Headers, url: str, request: PageRequest
     ) -> tuple[str, bytes]:
         """Return the media type of an answer and its decoded body, or only its first bytes if it may be cut."""
         stated = headers.get("Content-Type", "")
@@ -277,7 +277,7 @@ class Turns:
         with self._lock:
             now = time.monotonic()
             if now < self._barred_until:
-                raise Unavailable(f"the site asks to wait {self._barred_until - now:,.0f} s")
+                raise PageUnavailable(f"the site asks to wait {self._barred_until - now:,.0f} s")
             wait = max(0.0, self._next_start - now)
             self._next_start = now + wait + self.delay
         if wait and self.stopped.wait(wait):

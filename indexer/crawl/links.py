@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from indexer.config import matches
-from indexer.crawl.answers import Unavailable, is_list, product_token
-from indexer.crawl.fetch import Fetcher, Request
+from indexer.crawl.answers import PageUnavailable, is_list, product_token
+from indexer.crawl.fetch import Fetcher, PageRequest
 from indexer.decoding import one_line
 from indexer.errors import FetchError, NotWanted, ParseError
 from indexer.read.formats import LISTING, MOST_LISTED
@@ -198,7 +198,7 @@ def fetch_robots(fetcher: Fetcher, site: str, user_agent: str) -> Robots:
             raise NotWanted(f"robots.txt redirects to another site ({origin(url)})")
 
     try:
-        request = Request(scope=check_redirect, types=None, cut_at=_MAX_ROBOTS)
+        request = PageRequest(scope=check_redirect, types=None, cut_at=_MAX_ROBOTS)
         answer = fetcher.get(f"{site}/robots.txt", request)
     except FetchError as error:
         if error.status is not None and 400 <= error.status < 500:
@@ -218,7 +218,7 @@ class Lists:
 
     pages: tuple[str, ...]  # on their own site
     notes: tuple[Skip | Failure, ...]  # lists that were left out or failed, and pages on other sites
-    out_of_reach: Unavailable | None  # of the first list that is for now, so that it is not known what is gone
+    out_of_reach: PageUnavailable | None  # of the first list that is for now, so that it is not known what is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +257,11 @@ class ListReader:
                 page = first if is_first and first else self._fetch(url)
                 listed, sitemaps = read_listing(page, self.lend)
             except FetchError as error:
-                if is_first or (first is not None and isinstance(error, Unavailable)):
+                if is_first or (first is not None and isinstance(error, PageUnavailable)):
                     raise
                 kind = Skip if isinstance(error, NotWanted) else Failure
                 notes.append(kind(url, str(error)))
-                if isinstance(error, Unavailable):
+                if isinstance(error, PageUnavailable):
                     out_of_reach = out_of_reach or error
             else:
                 pages.update(dict.fromkeys(map(self._here, listed)))
@@ -276,7 +276,7 @@ class ListReader:
 
     def _fetch(self, url: str) -> Page:
         self._check(url)
-        return self.fetcher.get(url, Request(scope=self._check, types=None, lists=None)).as_page("", url)
+        return self.fetcher.get(url, PageRequest(scope=self._check, types=None, lists=None)).as_page("", url)
 
     def _check(self, url: str) -> None:
         if origin(url) != self.site:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from indexer.crawl.answers import Answer, refresh_of, robots_directives
+from indexer.crawl.answers import HttpResponse, refresh_of, robots_directives
 from indexer.crawl.browser import Browser
-from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, Request
+from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, PageRequest
 from indexer.crawl.links import ONLY_LINKS, TYPES, Links, ListReader, fetch_robots, read_links, robots_of
 from indexer.crawl.renderer import Renderer
 from indexer.crawl.same_text import answer_of, is_same_answer, shingles, text_of
@@ -147,14 +147,14 @@ class PageReader:
             raise NotWanted(SOFT_404)
         return Visit(page, links.canonical, text)
 
-    def _fetch(self, url: str, types: Collection[str]) -> Answer:
+    def _fetch(self, url: str, types: Collection[str]) -> HttpResponse:
         """Fetch an address, unless it has not changed. Raises FetchError, SessionEnded."""
 
         def validators(hop: str) -> Mapping[str, str]:
             record = self._unchanging(hop)
             return conditions(record) if record else {}
 
-        request = Request(scope=self._check_redirect, types=types, validators=validators, lists=TYPES)
+        request = PageRequest(scope=self._check_redirect, types=types, validators=validators, lists=TYPES)
         try:
             return self._fetcher.get(url, request)
         except FetchError as error:
@@ -178,7 +178,7 @@ class PageReader:
                 url = normalise(self._start, f"pilotlight-{secrets.token_hex(8)}") or ""
                 if self.robots.allows(url) and not self.refusal(url):
                     with suppress(FetchError):
-                        response = self._fetcher.get(url, Request(scope=self._check_redirect))
+                        response = self._fetcher.get(url, PageRequest(scope=self._check_redirect))
                         page = response.as_page(self._context.source, url)
                         wanted = self._renderer.wanted(page, self._context.wanted(page))
                         links = read_links(page, self._readers.borrowed, wanted)
@@ -206,7 +206,7 @@ class PageReader:
         def is_refused(witness: str, as_stranger: bool) -> bool:
             """Return whether a page that was read before is now answered by a login. Raises FetchError."""
             try:
-                response = self._fetcher.get(witness, Request(scope=refuse, as_stranger=as_stranger))
+                response = self._fetcher.get(witness, PageRequest(scope=refuse, as_stranger=as_stranger))
             except FetchError as error:
                 if error.status in (401, 403) or isinstance(error, RedirectRefused):
                     return True

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from indexer.crawl.answers import Unavailable
+from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.browser import Browser, Order, Resource, check_installed
-from indexer.crawl.fetch import Fetcher, Request
+from indexer.crawl.fetch import Fetcher, PageRequest
 from indexer.crawl.links import MARKUP, Links, Robots, fetch_robots, read_links
 from indexer.errors import FetchError, NotWanted
 from indexer.read.parsing import Wanted
@@ -29,7 +29,7 @@ _MAX_REFUSED = 100  # refusals that are reported
 
 
 @dataclass(slots=True)
-class Budget:
+class RenderBudget:
     """The bytes that one page may still load, and a resource that it could not."""
 
     bytes: int
@@ -100,14 +100,14 @@ class Renderer:
             FetchError: its document cannot be read, or the crawl is being stopped.
             SourceError: the browser does not start, or the site cannot be asked as its session wants it.
         """
-        limits, delay, budget = self._limits, self._fetcher.turns.delay, Budget(self._limits.render_bytes)
+        limits, delay, budget = self._limits, self._fetcher.turns.delay, RenderBudget(self._limits.render_bytes)
         kind = f"{page.content_type}; charset={page.charset}" if page.charset else page.content_type
         load = partial(self.load, budget)
         order = Order(page.url, kind, page.body, limits.render_timeout, delay, limits.max_bytes, load)
         began = time.monotonic()
         try:
             drawn = self._browser.draw(order, self._stop)
-        except Unavailable:
+        except PageUnavailable:
             self._fetcher.lost += time.monotonic() - began
             raise
         if len(drawn.html) > limits.max_bytes:
@@ -118,13 +118,13 @@ class Renderer:
         why = budget.unavailable or late
         found = read_links(done, self._lend, replace(wanted(done), is_drawn=bool(why) and _has_script(done)))
         if found.is_drawn:
-            raise Unavailable(f"its scripts have not drawn it: {why}")
+            raise PageUnavailable(f"its scripts have not drawn it: {why}")
         moves = (normalise(page.url, url) for url in drawn.moves)
         there = (url for url in moves if url is not None and origin(url) == origin(page.url))
         asks = links.asks_password or found.asks_password
         return done, replace(found, urls=(*dict.fromkeys([*found.urls, *there]),), asks_password=asks)
 
-    def load(self, budget: Budget, address: str, is_script: bool, headers: Mapping[str, str]) -> Resource | None:
+    def load(self, budget: RenderBudget, address: str, is_script: bool, headers: Mapping[str, str]) -> Resource | None:
         """Return the resource at an address as the browser has it, or None where it is refused or cannot be fetched.
 
         Raises CredentialsError: a secret for the site cannot be read.
@@ -138,7 +138,7 @@ class Renderer:
                 if budget.bytes <= 0:
                     raise NotWanted(f"over the limit of {self._limits.render_bytes:,} bytes that a page may load")
                 resource = self._fetch(url, headers)
-            except Unavailable as error:
+            except PageUnavailable as error:
                 budget.unavailable = f"{url}: {error}"
                 return None
             except FetchError as error:
@@ -170,7 +170,7 @@ class Renderer:
         check(url)
         fetcher = self._fetcher if site == self._site else self._others
         sent = {name: headers[key] for key, name in _SENT.items() if key in headers}
-        answer = fetcher.get(url, Request(scope=check, types=None, headers=sent))
+        answer = fetcher.get(url, PageRequest(scope=check, types=None, headers=sent))
         kind = f"{answer.content_type}; charset={answer.charset}" if answer.charset else answer.content_type
         found = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
         return Resource(200, kind, answer.body, found)

@@ -21,7 +21,7 @@ from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
-from indexer.pipeline.draft import Draft, Plan, complete, drafting, open_earlier
+from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.publish.source_settings import limits_differ, without
 from indexer.read.access_list import LISTED, NOBODY
@@ -95,7 +95,7 @@ def build(
         before = earlier.manifest.sources if earlier.manifest else ()
         if not sources or store.facts().documents or SOURCE in (*sources, *before):
             sources = [*(source for source in sources if source != SOURCE), SOURCE]
-        plan = complete(Plan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
+        plan = complete(BuildPlan(config, earlier, progress, sources, embedder=embedder, ocr=ocr, cluster=cluster))
         live, vectors = earlier.manifest, earlier if plan.reuse.vectors else PreviousGeneration()
         dimension = live.counts.dimension if live and plan.reuse.vectors else embedder.dimension
         while True:
@@ -140,7 +140,7 @@ def remove_sources(
             problem = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
             raise SourceError(f"{problem}; its sources are: {', '.join(manifest.sources)}")
         config = BuildConfig(keep_generations=keep_generations)
-        plan = Plan(config, earlier, progress, left)
+        plan = BuildPlan(config, earlier, progress, left)
         with closing(Draft(folder, manifest.counts.dimension, plan, earlier)) as draft:
             progress.phase(READING)
             progress.found(manifest.counts.documents)
@@ -170,7 +170,7 @@ class _Shrunk(Exception):
         self.source, self.observed = source, observed
 
 
-def _without_shrunk(plan: Plan, shrunk: _Shrunk) -> Plan:
+def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
     """Return the plan of a build that takes over a source that has shrunk. Raises SourceError: no other is read."""
     reason = f"{shrunk.observed}; its documents are kept: if they are to go, index it with --allow-shrink"
     kept = {**plan.kept, shrunk.source: reason}
@@ -189,7 +189,7 @@ def _without_shrunk(plan: Plan, shrunk: _Shrunk) -> Plan:
 class _Build:
     """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
 
-    def __init__(self, draft: Draft, embedder: Embedder, plan: Plan, pushed: PushedStore) -> None:
+    def __init__(self, draft: Draft, embedder: Embedder, plan: BuildPlan, pushed: PushedStore) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._draft, self._embedder, self._pushed = draft, embedder, pushed
         self._still_there: set[int] = set()  # documents of the earlier generation

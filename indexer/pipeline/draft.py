@@ -57,7 +57,7 @@ class Reuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BuildPlan:
     """One build: its sources and settings, the live generation, who works for it, and what it reports to."""
 
     config: BuildConfig
@@ -73,7 +73,7 @@ class Plan:
     kept: Mapping[str, str] = field(default_factory=dict)  # sources that are taken over as they have shrunk, and why
 
 
-def complete(plan: Plan) -> Plan:
+def complete(plan: BuildPlan) -> BuildPlan:
     """Return the plan with its settings, and say what of the live generation cannot be taken over, and why."""
     config, sources, live = plan.config, plan.sources, plan.earlier.manifest
     refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
@@ -96,7 +96,7 @@ def complete(plan: Plan) -> Plan:
     return plan if live is None else replace(plan, reuse=_reuse(plan, live))
 
 
-def _reuse(plan: Plan, live: Manifest) -> Reuse:
+def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
     """Compare the live generation with what a build would make, and say what differs, and what that costs."""
     config, settings = plan.config, plan.settings
     models = _differences(live.fingerprint, plan.embedder.fingerprint if plan.embedder else {})
@@ -165,7 +165,7 @@ class Draft:
     One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for.
     """
 
-    def __init__(self, folder: Path, dimension: int, plan: Plan, earlier: PreviousGeneration) -> None:
+    def __init__(self, folder: Path, dimension: int, plan: BuildPlan, earlier: PreviousGeneration) -> None:
         """Open the files of a draft in a folder that `publish.start` gave, whose name is the id of the generation.
 
         Vectors are taken from the earlier generation, an empty one if it has those of another model. Where the live

@@ -103,7 +103,7 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
         yield Failure(page.url, f"what comes with it cannot be read: {error}" if is_mail else str(error))
 
 
-class Budget:
+class UnpackBudget:
     """Bytes and files that may still come out of one archive; raises ParseError when there are none left."""
 
     def __init__(self, size: int) -> None:
@@ -126,7 +126,7 @@ class Budget:
 class _Metered:
     """A file that may not be read past what the archive may hold; what is passed over counts too."""
 
-    def __init__(self, file: IO[bytes], budget: Budget) -> None:
+    def __init__(self, file: IO[bytes], budget: UnpackBudget) -> None:
         self._file = file
         self._budget = budget
 
@@ -149,7 +149,7 @@ def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
 
 
 def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    budget = Budget(len(body))
+    budget = UnpackBudget(len(body))
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         infos = archive.infolist()
         raw_names = [info.orig_filename.encode("utf-8" if info.flag_bits & _IS_UTF8 else "cp437") for info in infos]
@@ -190,7 +190,7 @@ def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
 
 
 def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile]]:
-    budget, raw = Budget(len(body)), io.BytesIO(body)
+    budget, raw = UnpackBudget(len(body)), io.BytesIO(body)
     opener = next((opener for magic, opener in _COMPRESSED if body.startswith(magic)), None)
     file = cast(BinaryIO, opener(raw)) if opener else raw
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:

@@ -37,7 +37,7 @@ def count_tokens(text: str) -> int:
     return round(sum(cost * len(re.findall(pattern, text)) for pattern, cost in _TOKENS.items()) + 0.5)
 
 
-class Document:
+class DocumentExcerpt:
     """A document by its passages, and its runs: passages in a row with one heading path."""
 
     def __init__(self, found: Mapping[str, Any]) -> None:

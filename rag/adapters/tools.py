@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from indexer.errors import counted
 from indexer.generation.documents import document_id, is_document_id
 from indexer.records import SEPARATOR
-from rag.adapters.passages import Document, age_of, count_tokens, excerpts_of, fitting
+from rag.adapters.passages import DocumentExcerpt, age_of, count_tokens, excerpts_of, fitting
 from rag.answer.prompt import delimited, neutralise
 from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import CollectionMissing, FieldError, NotConfigured, NotThere
@@ -128,8 +128,8 @@ class Tools:
         names = asked.collections or [self.collection]
         where: dict[str, Any] = {"collection": names[0]} if names == [*{*names} - {ALL}] else {"collections": names}
         answer = self.answer(SearchRequest(asked.query, k=k, per_document=_PER_DOCUMENT, filter=only, **where))
-        documents: dict[tuple[str, str], Document | None] = {}
-        hits: list[tuple[Document, range, int]] = []  # with the run of the row
+        documents: dict[tuple[str, str], DocumentExcerpt | None] = {}
+        hits: list[tuple[DocumentExcerpt, range, int]] = []  # with the run of the row
         for hit in answer.hits:
             if (key := (hit.collection, hit.document)) not in documents:
                 documents[key] = self._open(hit.document, hit.collection)
@@ -251,13 +251,13 @@ class Tools:
             return names
         return [each["name"] for each in self.retriever.status()["collections"] if each["ready"]]
 
-    def _open(self, id: str, collection: str) -> Document | None:
+    def _open(self, id: str, collection: str) -> DocumentExcerpt | None:
         try:
-            return Document(self.retriever.document(id, collection))
+            return DocumentExcerpt(self.retriever.document(id, collection))
         except (NotThere, CollectionMissing):
             return None
 
-    def _find(self, address: str) -> Document:
+    def _find(self, address: str) -> DocumentExcerpt:
         """Return the document at an address, or with an id. Raises NotThere."""
         for name in self._names([]):
             for each in (address, address.rstrip("/"), f"{address}/"):

@@ -20,7 +20,7 @@ from indexer.config import OWN
 from rag.commands.verb import Given, Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
-from rag.serving.access import Key, KeyFile, Part, check_exposure, reader_names
+from rag.serving.access import Grant, Key, KeyFile, check_exposure, reader_names
 from rag.settings import Settings
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def keys(
     given = sys.stdin.readline().rstrip("\r\n") if from_stdin else None
     users, groups = of_key["user"], of_key["group"]
     readers = reader_names(users, groups) if users or groups else None
-    part = Part(frozenset(of_key["collection"]) or None, read_filter(of_key["filter"]), readers)
+    part = Grant(frozenset(of_key["collection"]) or None, read_filter(of_key["filter"]), readers)
     shown = file.add(name, role, given, of_key["origin"], part)
     made = next(key for key in file.read() if key.name == name)
     text = f"{shown}\nkey {name} ({role}) is in {file.path}; it will not be shown again"

@@ -51,7 +51,7 @@ class Question(NamedTuple):
     removed_from: Sequence[str]  # ids of passages
 
 
-class Passage(NamedTuple):
+class TargetPassage(NamedTuple):
     """A passage of a dataset."""
 
     id: str  # its address, which is that of its document before the `#`
@@ -90,7 +90,7 @@ def make_dataset(documents: Documents) -> tuple[Iterator[dict[str, str]], list[Q
     return _rows(_passages(documents), questions), questions
 
 
-def _passages(documents: Documents) -> Iterator[Passage]:
+def _passages(documents: Documents) -> Iterator[TargetPassage]:
     for document in documents():
         is_code, seen = is_source_code(document["content_type"]), Counter[str]()
         for passage in document["passages"]:
@@ -98,10 +98,10 @@ def _passages(documents: Documents) -> Iterator[Passage]:
             seen[url] += 1
             name = url if seen[url] == 1 else f"{url}{'~' if '#' in url else '#'}{seen[url]}"
             headings = section_within(document["title"], passage["section"])
-            yield Passage(name, document["title"], headings, passage["text"], document["language"], is_code)
+            yield TargetPassage(name, document["title"], headings, passage["text"], document["language"], is_code)
 
 
-def _headings(passages: Iterable[Passage]) -> dict[str, Question]:
+def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
     """Return the headings that only one section has, each as a question that all passages of the section answer."""
     answers: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for each in passages:
@@ -120,7 +120,7 @@ def _headings(passages: Iterable[Passage]) -> dict[str, Question]:
     return found
 
 
-def _comments(passages: Iterable[Passage]) -> Iterator[Question]:
+def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
     """Yield the first sentence of the comment or docstring of each function as a question that its code answers."""
     for each in passages:
         if not each.is_code or not each.headings:
@@ -135,7 +135,7 @@ def _comments(passages: Iterable[Passage]) -> Iterator[Question]:
             yield Question("comment", sentence[0], [each.id], each.headings, found[0], [each.id])
 
 
-def _references(passages: Iterable[Passage], headings: Mapping[str, Question]) -> Iterator[Question]:
+def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Question]) -> Iterator[Question]:
     """Yield each sentence that has the heading of another section as a question which that section answers."""
     starts = Counter(len(heading.split()) for heading in headings)
     lengths = [count for count in starts if 2 <= count <= _MAX_HEADING_WORDS]
@@ -162,7 +162,7 @@ def _without_title(question: Question) -> Question:
     return question._replace(text=text) if len(terms_in(text)) >= _MIN_TERMS else question
 
 
-def _rows(passages: Iterable[Passage], questions: Iterable[Question]) -> Iterator[dict[str, str]]:
+def _rows(passages: Iterable[TargetPassage], questions: Iterable[Question]) -> Iterator[dict[str, str]]:
     removed: dict[str, list[str]] = defaultdict(list)
     for question in questions:
         for id in question.removed_from:

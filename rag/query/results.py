@@ -28,7 +28,7 @@ _SAME = 1e-6  # between scores
 _BOUNDS = {"excluded": "without", "required": "only with"}  # in words
 
 
-class Part(TypedDict):
+class ScorePart(TypedDict):
     """The share of one search in the score of a hit."""
 
     score: Annotated[float | None, Meta(description="cosine, BM25 or MaxSim; null where no word matches")]
@@ -55,9 +55,9 @@ class Explanation(TypedDict):
 
     rank: Annotated[int, Meta(description="among the candidates by score alone, before duplicates and limits")]
     candidates: Annotated[int, Meta(description="passages that were compared")]
-    dense: Annotated[Part | None, Meta(description="by meaning")]
-    lexical: Annotated[Part | None, Meta(description="by words")]
-    tokens: Annotated[Part | None, Meta(description="by late interaction")]
+    dense: Annotated[ScorePart | None, Meta(description="by meaning")]
+    lexical: Annotated[ScorePart | None, Meta(description="by words")]
+    tokens: Annotated[ScorePart | None, Meta(description="by late interaction")]
     weights: Annotated[str, Meta(description="why the parts weigh what they do, in words; empty for one part alone")]
     fused: Annotated[float, Meta(description="sum of scaled × weight of the parts")]
     steps: Annotated[list[Step], Meta(description="what changed the score afterwards, in order")]
@@ -167,13 +167,13 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
     from rag.query.weighting import REASON, describe
 
     row = {name: float(values[index]) for name, values in ranking.columns.items() if not math.isnan(values[index])}
-    parts: dict[str, Part | None] = dict.fromkeys(("dense", "lexical", "tokens"))
+    parts: dict[str, ScorePart | None] = dict.fromkeys(("dense", "lexical", "tokens"))
     for name in parts:
         if (weight := row.get(f"{name}_weight")) is not None:
             is_found = name != "lexical" or row[name] > 0
             rank = int((ranking.columns[name] > row[name]).sum()) + 1 if is_found else None
             score = row[name] if is_found else None
-            parts[name] = Part(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)
+            parts[name] = ScorePart(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)
     reasons = {name.removesuffix(REASON): value for name, value in row.items() if name.endswith(REASON)}
     steps: list[Step] = []
     score = float(ranking.scores[index])

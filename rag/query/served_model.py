@@ -278,7 +278,7 @@ class RerankQueue:
         return np.concatenate(parts)
 
 
-class Embedding(NamedTuple):
+class QueryEmbedding(NamedTuple):
     """Texts and their vectors."""
 
     vectors: Vector  # (n, dim)
@@ -311,7 +311,7 @@ class ServedModel:
         except OSError as error:
             raise RagError(f"model {self.name} cannot be loaded: {error.strerror or error}") from error
 
-    def embed(self, texts: Sequence[str], role: Role, model: str = "") -> Embedding:
+    def embed(self, texts: Sequence[str], role: Role, model: str = "") -> QueryEmbedding:
         """Embed texts, in runs beside those of queries. Raises NotThere for another model's name, or DeadlinePassed."""
         if model not in ("", self.name):
             raise NotThere(f"there is no model {model[:80]!r} here; there are: {self.name}", "model")
@@ -319,7 +319,7 @@ class ServedModel:
         slices = runs([min(len(text) + _SPECIAL, most) for text in texts])  # a token is a character or more
         made = [np.empty((0, self.embedder.dimension), np.float32)]
         made += [self._background.encode(texts[run], role) for run in slices]
-        return Embedding(np.concatenate(made), sum(self.embedder.count_tokens(texts, role=role)), self.name)
+        return QueryEmbedding(np.concatenate(made), sum(self.embedder.count_tokens(texts, role=role)), self.name)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         """Embed queries, with their tokens. Raises DeadlinePassed."""

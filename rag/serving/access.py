@@ -47,7 +47,7 @@ _WHAT = ("collections", "filter", "everything")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Grant:
     """The documents of some collections that a filter allows and whose access lists have one of some names."""
 
     collections: frozenset[str] | None = None  # names, whether or not these collections exist; None: all
@@ -60,14 +60,14 @@ class Part:
         return self.filter is None and self.readers is None
 
 
-ANYTHING = Part()
+ANYTHING = Grant()
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The documents that any of its parts has; without parts, none."""
 
-    parts: tuple[Part, ...] = (ANYTHING,)
+    parts: tuple[Grant, ...] = (ANYTHING,)
 
     @property
     def is_all(self) -> bool:
@@ -90,9 +90,9 @@ class Scope:
 
     def without_lists(self) -> "Scope":
         """Return what it has where no document has an access list."""
-        return Scope(tuple(Part(part.collections, part.filter) for part in self.parts))
+        return Scope(tuple(Grant(part.collections, part.filter) for part in self.parts))
 
-    def _of(self, collection: str) -> list[Part]:
+    def _of(self, collection: str) -> list[Grant]:
         return [part for part in self.parts if part.collections is None or collection in part.collections]
 
 
@@ -109,7 +109,7 @@ def _allowed(scope: Scope, collection: str) -> Filter | None:
 
 
 EVERYTHING = Scope()
-UNLISTED = Scope((Part(readers=frozenset()),))  # documents without an access list
+UNLISTED = Scope((Grant(readers=frozenset()),))  # documents without an access list
 NOTHING = Scope(())
 
 
@@ -148,10 +148,10 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
     readers: list[str] | None = None
 
     @cached_property
-    def part(self) -> Part:
+    def part(self) -> Grant:
         """What it was made for. Raises FilterError."""
         collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
-        return Part(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
+        return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
 
     @cached_property
     def sees(self) -> Scope:
@@ -214,7 +214,7 @@ class KeyFile:
         return keys
 
     def add(
-        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), part: Part = ANYTHING
+        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), part: Grant = ANYTHING
     ) -> str:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 
@@ -354,8 +354,8 @@ class AccessRules:
         except SettingsError as error:
             raise KeysError(str(error)) from error
         readers = reader_names([user], groups)
-        seen: list[Part] = []
-        written: list[Part] = []
+        seen: list[Grant] = []
+        written: list[Grant] = []
         for rule in rules:
             if rule.is_for_everybody or not rule.names.isdisjoint(readers):
                 seen.append(rule.part if rule.everything else replace(rule.part, readers=readers))
@@ -377,7 +377,7 @@ class _Rule(NamedTuple):
 
     names: frozenset[str]  # as access lists have them
     is_for_everybody: bool  # who is known by name
-    part: Part
+    part: Grant
     role: str
     everything: bool  # of these collections, also documents whose access list does not have them
 
@@ -407,7 +407,7 @@ def _rule(table: Mapping[str, Any], where: str) -> _Rule:
     for is_wrong, what in refusals:
         if is_wrong:
             raise SettingsError(f"{where}: {what}")
-    part = Part(frozenset(collections) if "collections" in table else None, wanted)
+    part = Grant(frozenset(collections) if "collections" in table else None, wanted)
     return _Rule(reader_names(users, groups), bool(everybody), part, role, everything)
 
 

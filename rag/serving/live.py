@@ -25,7 +25,7 @@ from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
 from rag.query.results import Answer, Suggestion, count_facets
 from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
-from rag.query.served_model import Embedding, ServedModel
+from rag.query.served_model import QueryEmbedding, ServedModel
 from rag.serving.access import EVERYTHING, Scope
 from rag.serving.follower import LOADING, Follower, facts_of
 
@@ -127,7 +127,7 @@ class LiveRetriever:
             raise
         return replace(answer, unavailable=away) if away else answer
 
-    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
+    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
         """Embed texts; see `ServedModel.embed`. Raises NotThere, NotReady or DeadlinePassed."""
         return self._model().embed(texts, role, model)
 

@@ -11,7 +11,7 @@ from typing import Any
 from benchmark import traced_server
 from benchmark.load import hammer, warm
 from benchmark.measure import Row
-from benchmark.serving import Server
+from benchmark.serving import BenchmarkServer
 
 CLIENTS = {"alone": 1, "at_16": 16, "at_160": 160}  # by column
 TABLE = "parts of a search: µs of the processor an answer, one worker whose functions are timed"
@@ -33,7 +33,7 @@ def floor(work: Path, script: Path) -> list[Row]:
     return list(rows.values())
 
 
-def _measure(server: Server, clients: int, script: Path) -> Row:
+def _measure(server: BenchmarkServer, clients: int, script: Path) -> Row:
     parts, (user, system) = _report(server)["parts"], server.cpu_seconds()
     row = hammer(server, clients, _SECONDS, script)
     after, (user_after, system_after) = _report(server)["parts"], server.cpu_seconds()
@@ -54,7 +54,7 @@ def _measure(server: Server, clients: int, script: Path) -> Row:
     return found | {"texts a run of the model": row.get("texts_a_run", ""), "answers a second": row["per_second"]}
 
 
-def _calls(server: Server, script: Path) -> str:
+def _calls(server: BenchmarkServer, script: Path) -> str:
     """Return how many Python calls a search has, from the application on, and how many of them are of the product."""
     server.get("/parts?calls")
     done = hammer(server, 1, 2, script)["runs"]
@@ -62,11 +62,11 @@ def _calls(server: Server, script: Path) -> str:
     return f"{calls['all'] / done:.0f}, {calls['ours'] / done:.0f}"
 
 
-def _report(server: Server) -> Any:
+def _report(server: BenchmarkServer) -> Any:
     return json.loads(server.get("/parts")[1])
 
 
-def _sample_lock(server: Server, clients: int, script: Path) -> int:
+def _sample_lock(server: BenchmarkServer, clients: int, script: Path) -> int:
     """Return the µs an answer for which a thread held the lock, in a run of its own: sampling stops the process."""
     with tempfile.TemporaryDirectory() as folder:
         samples = Path(folder) / "samples"

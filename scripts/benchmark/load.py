@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmark.measure import Row
-from benchmark.serving import Server, running
+from benchmark.serving import BenchmarkServer, running
 
 TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
 _RUNS = itertools.count(1)
@@ -46,7 +46,7 @@ def write_script(queries: Sequence[str], path: Path) -> None:
 
 
 @contextmanager
-def warm(line: list[str], script: Path, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
+def warm(line: list[str], script: Path, environ: Mapping[str, str] | None = None) -> Iterator[BenchmarkServer]:
     """Start a server as `running` does, and ask it until everything is loaded and compiled."""
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
@@ -56,7 +56,7 @@ def warm(line: list[str], script: Path, environ: Mapping[str, str] | None = None
         yield server
 
 
-def hammer(server: Server, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
+def hammer(server: BenchmarkServer, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
     """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses.
 
     No query is asked twice, in no run either, but so many `repeated` ones again and again. Rows have besides the

@@ -17,7 +17,7 @@ from benchmark.corpus import read_chunks, short_passages, write_folder
 from benchmark.floor import floor
 from benchmark.load import TIMES, hammer, warm, write_script
 from benchmark.measure import OURS, Row
-from benchmark.serving import Server
+from benchmark.serving import BenchmarkServer
 from embedder import Embeddings, cpu
 from embedder.config import locate
 from indexer.config import BuildConfig
@@ -48,7 +48,7 @@ def overload(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
     ours = Embeddings(config)
     count, _ = ready_index(source, chunks, work, ours)
     script = work / "queries.lua"
-    servers: dict[str, Server] = {}
+    servers: dict[str, BenchmarkServer] = {}
     taken: dict[str, list[Row]] = {}
     with ExitStack() as stack:
         for name, line, environ in contestants(cpu.detect().cores, 1, work, locate(config.model)):
@@ -141,7 +141,7 @@ def contestants(workers: int, threads: int, work: Path, model: Path) -> Iterator
 class _Watch:
     """Asks for `/livez` again and again on new connections, and looks at the workers' memory."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: BenchmarkServer) -> None:
         self._server = server
         self._took: list[float] = []
         self._memory: list[float] = []  # MB of all workers

@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.005  # nothing can be awaited before the server listens
 
 
 @dataclass(frozen=True)
-class Server:
+class BenchmarkServer:
     """A running server that answers as ours does."""
 
     process: subprocess.Popen[bytes]
@@ -90,7 +90,7 @@ class Server:
         return texts, runs
 
 
-def serving(index: Path) -> AbstractContextManager[Server]:
+def serving(index: Path) -> AbstractContextManager[BenchmarkServer]:
     """Start `pilotlight serve` with one worker on an index, and stop it in the end."""
     return running(
         [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(index), "--workers", "1", "--port", "{port}"]
@@ -98,7 +98,7 @@ def serving(index: Path) -> AbstractContextManager[Server]:
 
 
 @contextmanager
-def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterator[Server]:
+def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterator[BenchmarkServer]:
     """Start any server on a free port, which replaces {port} in its command line, and stop it in the end."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
@@ -107,7 +107,7 @@ def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterat
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | (environ or {})
     )
     try:
-        yield Server(process, port)
+        yield BenchmarkServer(process, port)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)

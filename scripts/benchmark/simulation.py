@@ -20,7 +20,7 @@ _NOTHING = 1e-9  # ms
 
 
 @dataclass(frozen=True)
-class Worker:
+class SimulatedWorker:
     """What one worker needs, in ms of a core, and how many cores it has."""
 
     python: float  # of a request, half of it before the model's run
@@ -44,7 +44,7 @@ class _Task:
     left: float  # ms
 
 
-def simulate(worker: Worker, clients: int, answers: int = 4000, seed: int = 1) -> Row:
+def simulate(worker: SimulatedWorker, clients: int, answers: int = 4000, seed: int = 1) -> Row:
     """Return answers a second, latencies and texts a run of one worker."""
     rng = random.Random(seed)  # noqa: S311 - nothing secret
 
@@ -96,7 +96,7 @@ def simulate(worker: Worker, clients: int, answers: int = 4000, seed: int = 1) -
     }
 
 
-def simulate_all(worker: Worker, workers: int, clients: int) -> Row:
+def simulate_all(worker: SimulatedWorker, workers: int, clients: int) -> Row:
     """Return the same of several workers that have a share of the clients each; those of a worker stay with it."""
     each = [simulate(worker, share, seed=seed) for seed, share in enumerate(_shares(clients, workers)) if share]
     rate = sum(row["per_second"] for row in each)

@@ -12,7 +12,7 @@ from benchmark.load import hammer, warm
 from benchmark.measure import OURS, Row
 from benchmark.overload import contestants, ready_index
 from benchmark.serving import mapped_megabytes, megabytes
-from benchmark.simulation import Worker, simulate_all
+from benchmark.simulation import SimulatedWorker, simulate_all
 from embedder import Embeddings, cpu
 from embedder.config import locate
 from embedder.engines.native import WEIGHTS
@@ -46,19 +46,19 @@ def workers(source: Path, chunks: int, seconds: int, work: Path) -> list[Row]:
                 rows.append({"name": _name(count, clients), "contestant": OURS, **row})
             rows[-2] |= memory([server.process.pid, *server.workers()])
     texts = rows[0]["texts_a_run"]
-    python = max(0.1, rows[0]["cpu_ms"] - Worker(0, alone).run_ms(texts) / texts)
+    python = max(0.1, rows[0]["cpu_ms"] - SimulatedWorker(0, alone).run_ms(texts) / texts)
     slower = ", ".join(f"{beside[size] / alone[size]:.2f} ({size})" for size in _SIZES)
     times = ", ".join(f"{alone[size]:.2f} ({size})" for size in _SIZES)
     note = f"Python {python:.2f} ms an answer; a run in ms (texts): {times}; times as long beside another: {slower}"
     rows.append({"table": _TABLE, "name": "from", "note": note})
     for clients in CLIENTS:
         for count in MEASURED:
-            worker = Worker(python, alone if count == 1 else beside, cores / count)
+            worker = SimulatedWorker(python, alone if count == 1 else beside, cores / count)
             rows.append({"table": _TABLE, "name": _name(count, clients) + ", as above"})
             rows[-1] |= simulate_all(worker, count, clients)
-        one = simulate_all(Worker(python, beside), 1, clients)["per_second"]
+        one = simulate_all(SimulatedWorker(python, beside), 1, clients)["per_second"]
         for count in COMPUTED:
-            row = simulate_all(Worker(python, beside), count, clients)
+            row = simulate_all(SimulatedWorker(python, beside), count, clients)
             row["note"] = f"{row['per_second'] / count / one:.2f} of as many that have all clients each"
             rows.append({"table": _TABLE, "name": _name(count, clients) + ", a core each", **row})
     return rows

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from embedder.errors import PilotlightError
-from indexer.config import Scope
+from indexer.config import CrawlScope
 from indexer.credentials import Basic, Credential, InEnvironment, InFile
 from indexer.errors import ConfigError
 from rag.commands.cli import main
@@ -92,7 +92,7 @@ def test_configs_take_their_values_from_the_settings(tmp_path: Path) -> None:
     embedder, build = settings.embedder_config(), settings.build_config()
     assert (embedder.threads, embedder.cache_dir) == (3, tmp_path)
     assert (build.crawl.max_pages, build.chunk.tokens, build.keep_generations) == (5, 64, 9)
-    assert build.crawl.scope == Scope(("/docs/", "/blog/*.html$"), ("*/old/",))
+    assert build.crawl.scope == CrawlScope(("/docs/", "/blog/*.html$"), ("*/old/",))
     assert load({"index": "i", "collection": "manuals"}, {}).collection_dir == Path("i/collections/manuals")
     with pytest.raises(ConfigError, match=r"a collection cannot be called '\.\./x'"):
         _ = load({"collection": "../x"}, {}).collection_dir

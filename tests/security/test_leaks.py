@@ -15,7 +15,7 @@ from indexer.generation.documents import document_id
 from rag.errors import CollectionMissing, KeysError
 from rag.messages import Push
 from rag.query.request import Filter, SearchRequest
-from rag.serving.access import NOTHING, KeyFile, Part, reader_names
+from rag.serving.access import NOTHING, Grant, KeyFile, reader_names
 from rag.serving.follower import Follower
 from rag.serving.jobs import PushedQueue
 from rag.serving.live import LiveRetriever
@@ -49,7 +49,7 @@ collections = ["default", "twin", "nowhere"]
 group = "operators"
 everything = true
 """
-WHOLE = Part(frozenset({"default", "twin", "nowhere"}))
+WHOLE = Grant(frozenset({"default", "twin", "nowhere"}))
 KEYS = {"filter": replace(WHOLE, filter=RED), "key of a group": replace(WHOLE, readers=reader_names(["ann"], ["red"]))}
 USERS = {"user": "red, other", "user below a filter": "red, other", "user of no group": ""}
 LISTED = {"key of a group", "nobody", *USERS}  # callers to whom access lists are applied
@@ -72,7 +72,7 @@ class World:
 
 
 @contextmanager
-def world(site: Site, folder: Path, role: str, part: Part, **more: Any) -> Iterator[World]:
+def world(site: Site, folder: Path, role: str, part: Grant, **more: Any) -> Iterator[World]:
     folder.mkdir(exist_ok=True)
     keys = KeyFile(folder / "keys.json")
     keys.add("one", role, KEY, part=part)
@@ -274,7 +274,7 @@ def check(request: Any, text: str, hidden: list[str]) -> None:
 
 
 def test_every_operation_is_asked(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "read", Part()) as one:
+    with world(sites[False], tmp_path, "read", Grant()) as one:
         paths = one.client.get("/openapi.json").json["paths"]  # type: ignore[index]  # it has a body
     methods = ("get", "post", "put", "patch", "delete")
     there = {f"{method.upper()} {path}" for path, each in paths.items() for method in each if method in methods}
@@ -310,7 +310,7 @@ def test_no_answer_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path
 
 def test_who_sees_everything_finds_it(sites: dict[bool, Site], tmp_path: Path) -> None:
     """Or the test above would show nothing."""
-    with world(sites[False], tmp_path / "key", "read", Part()) as one:
+    with world(sites[False], tmp_path / "key", "read", Grant()) as one:
         texts = [text for _, text in answers(one, CASES["GET /api/v1/documents"](sites[False]))]
         assert {found.group().lower() for text in texts for found in HIDDEN.finditer(text)} == {
             "bluegamma",
@@ -326,7 +326,7 @@ def test_who_sees_everything_finds_it(sites: dict[bool, Site], tmp_path: Path) -
 
 
 def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "read", Part(frozenset({"hidden"}))) as one:
+    with world(sites[False], tmp_path, "read", Grant(frozenset({"hidden"}))) as one:
         reply = one.client.get("/api/v1/search?q=index")
         assert reply.status_code == 404
         assert "there are: hidden" in reply.text
@@ -338,7 +338,7 @@ def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site
 
 
 def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_path: Path) -> None:
-    with world(sites[False], tmp_path, "write", Part(frozenset({"default"}))) as one:
+    with world(sites[False], tmp_path, "write", Grant(frozenset({"default"}))) as one:
         hidden = one.jobs.start("hidden")
         one.pushes.put(Push("https://example.org/x", "bluesecret", collection="hidden"))
         assert one.client.get("/api/v1/index").json == {"jobs": []}
@@ -364,8 +364,8 @@ def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_pa
         assert len(one.pushes.queue("hidden")["changes"]) == 1
 
 
-@pytest.mark.parametrize("part", [*KEYS.values(), Part(readers=frozenset())])
-def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, part: Part) -> None:
+@pytest.mark.parametrize("part", [*KEYS.values(), Grant(readers=frozenset())])
+def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, part: Grant) -> None:
     keys = KeyFile(tmp_path / "keys.json")
     with pytest.raises(KeysError, match="a collection of its own"):
         keys.add("writer", "write", part=part)

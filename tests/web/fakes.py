@@ -13,8 +13,8 @@ from embedder.late_interaction import QueryTokens
 from indexer.generation.documents import DocumentFacts, document_id
 from rag.errors import CollectionMissing, JobConflict, JobMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import Filter, SearchRequest
-from rag.query.results import Answer, Explanation, Hit, Part, Step, Suggestion, count_facets
-from rag.query.served_model import Embedding
+from rag.query.results import Answer, Explanation, Hit, ScorePart, Step, Suggestion, count_facets
+from rag.query.served_model import QueryEmbedding
 from rag.serving.access import Scope
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
@@ -56,8 +56,8 @@ def make_hit(rank: int = 1, **changes: Any) -> Hit:
 WHY = Explanation(
     rank=2,
     candidates=143,
-    dense=Part(score=0.7184, rank=3, scaled=0.62, weight=0.5),
-    lexical=Part(score=14.26, rank=1, scaled=1.0, weight=0.5),
+    dense=ScorePart(score=0.7184, rank=3, scaled=0.62, weight=0.5),
+    lexical=ScorePart(score=14.26, rank=1, scaled=1.0, weight=0.5),
     tokens=None,
     fused=0.81,
     weights="",
@@ -161,12 +161,12 @@ class FakeRetriever:
             "fingerprint": {},
         }
 
-    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> Embedding:
+    def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
         self._check("default")
         if model not in {"", MODEL}:
             raise NotThere(f"there is no model {model!r} here; there are: {MODEL}", "model")
         tokens = sum(self.embedder.count_tokens(texts, role=role))
-        return Embedding(self.embedder.encode(texts, role=role), tokens, MODEL)
+        return QueryEmbedding(self.embedder.encode(texts, role=role), tokens, MODEL)
 
     def embed_queries(self, queries: Sequence[str]) -> list[QueryTokens]:
         self._check("default")

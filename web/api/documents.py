@@ -30,7 +30,7 @@ _reading = Lock()  # one export computes at a time: searches wait for the interp
 
 
 @blueprint.get("/documents/<id>")
-@Operation(role="read", query=messages.InCollection, responses={200: messages.Document}, errors=(404,))
+@Operation(role="read", query=messages.InCollection, responses={200: messages.DocumentListing}, errors=(404,))
 def document(id: str) -> Response:
     """Read a document."""
     return jsonify(retriever().document(id, read_query(messages.InCollection).collection))
@@ -65,7 +65,7 @@ def documents() -> Response:
 
 
 @blueprint.post("/documents")
-@Operation(role="write", body=_PUSH, responses={202: messages.Change}, errors=(409, 501, 507), takes_long=True)
+@Operation(role="write", body=_PUSH, responses={202: messages.IndexChange}, errors=(409, 501, 507), takes_long=True)
 def push() -> tuple[Response, int, dict[str, str]]:
     """Push a document. It is on the disk when this is answered, in place of what its address had."""
     sent = read_json(messages.Push, MAX_DOCUMENT_BYTES, "a document")
@@ -75,7 +75,7 @@ def push() -> tuple[Response, int, dict[str, str]]:
 
 
 @blueprint.delete("/documents")
-@Operation(role="write", query=messages.Withdrawal, responses={202: messages.Change}, errors=(404, 409, 501, 507))
+@Operation(role="write", query=messages.Withdrawal, responses={202: messages.IndexChange}, errors=(404, 409, 501, 507))
 def withdraw() -> tuple[Response, int, dict[str, str]]:
     """Withdraw a document that was pushed."""
     asked = read_query(messages.Withdrawal)
@@ -91,7 +91,7 @@ def changes() -> Response:
 
 
 @blueprint.get("/changes/<id>")
-@Operation(role="write", query=messages.InPushed, responses={200: messages.Change}, errors=(404, 501))
+@Operation(role="write", query=messages.InPushed, responses={200: messages.IndexChange}, errors=(404, 501))
 def change(id: str) -> Response:
     """Show what became of a document that was pushed or withdrawn."""
     collection = read_query(messages.InPushed).collection

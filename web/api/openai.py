@@ -25,7 +25,7 @@ blueprint = Blueprint("openai", __name__, url_prefix="/v1")
 
 @blueprint.post("/embeddings")
 @Operation(
-    role="read", body=messages.EmbeddingRequest, responses={200: messages.Embeddings}, errors=(404,), takes_long=True
+    role="read", body=messages.EmbeddingRequest, responses={200: messages.EmbeddingList}, errors=(404,), takes_long=True
 )
 def embed() -> Response:
     """Turn texts into vectors, as OpenAI does."""
@@ -45,7 +45,7 @@ def embed() -> Response:
     else:
         vectors = embedding.vectors.tolist()
     data = [messages.Embedding(place, vector) for place, vector in enumerate(vectors)]
-    return jsonify(messages.Embeddings(data, embedding.model, dict.fromkeys(USAGE, embedding.tokens)))
+    return jsonify(messages.EmbeddingList(data, embedding.model, dict.fromkeys(USAGE, embedding.tokens)))
 
 
 @blueprint.get("/models")

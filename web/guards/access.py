@@ -65,7 +65,7 @@ _LEAST_SECRET = 16  # characters
 _SECRET = "HTTP_X_PROXY_SECRET"  # noqa: S105 - its name
 
 
-class Access:
+class AccessControl:
     """Checks every request before its route sees it."""
 
     def __init__(self, settings: Settings) -> None:
@@ -298,7 +298,7 @@ def parse_origins(text: str) -> frozenset[str]:
 
 def register(app: Flask, settings: Settings) -> None:
     """Check every request, answer preflights, and mark what pages of other origins may read. Raises SettingsError."""
-    access = Access(settings)
+    access = AccessControl(settings)
     allowed = parse_origins(settings.cors_origins)
 
     def is_allowed(sent: Request) -> bool:

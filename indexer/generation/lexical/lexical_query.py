@@ -100,7 +100,7 @@ class Clause(NamedTuple):
         return f'"{self.text}"'
 
 
-class AlsoSearched(NamedTuple):
+class QueryExpansion(NamedTuple):
     """A word or phrase of the query, and what was searched for because of it."""
 
     typed: str
@@ -129,7 +129,7 @@ class LexicalQuery(Struct, frozen=True):
     asked: tuple[Terms, ...]  # words within and outside phrases, but for stop words, as in `words`
     marked: frozenset[str]  # all terms of these and of synonyms, which are worth showing in a passage
     rules: Rules  # of the terms of words
-    also: tuple[AlsoSearched, ...]
+    also: tuple[QueryExpansion, ...]
     meaning: str  # the query without its syntax, for the search by meaning
     did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
 
@@ -162,7 +162,7 @@ def read_query(
     required = _clauses(parsed.required, languages) if parsed.required else ()
     expanded = _expand(analysis.found_words(parsed.words), synonyms)
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
-    also = [AlsoSearched(typed, searched, "synonym") for typed, searched in expanded.also]
+    also = [QueryExpansion(typed, searched, "synonym") for typed, searched in expanded.also]
     corrector = _Corrector(lookups, languages) if lookups else None
     loose: dict[Terms, None] = {}
     searched = list(telling)
@@ -173,7 +173,7 @@ def read_query(
             forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, others))))),)
             searched += others
         elif corrector is not None and may_be_mistaken and (substitute := corrector[word]) is not None:
-            also.append(AlsoSearched(word, substitute.texts, substitute.reason))
+            also.append(QueryExpansion(word, substitute.texts, substitute.reason))
             searched += substitute.words
             each = [tuple(dict.fromkeys(chain(*forms_of[other]))) for other in substitute.words]
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
@@ -188,7 +188,7 @@ def read_query(
         for first, second in _joined_neighbours(expanded.words, telling, lookups, languages):
             joined = (first + second).lower()
             if joined not in searched:
-                also.append(AlsoSearched(f"{first} {second}", (joined,), "compound"))
+                also.append(QueryExpansion(f"{first} {second}", (joined,), "compound"))
                 compounds.append((joined,))
     expanded.phrases.extend(map(" ".join, compounds))
     if _NAME.search(parsed.words):

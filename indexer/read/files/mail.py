@@ -15,7 +15,7 @@ from indexer import notes
 from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, closed_paths
-from indexer.read.container import Budget, Member, unwanted
+from indexer.read.container import Member, UnpackBudget, unwanted
 from indexer.read.extraction import day_of, tidy
 from indexer.read.formats import content_type_of
 from indexer.read.html.main_content import extract
@@ -142,7 +142,7 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
     Raises:
         ParseError: there is more than an archive may hold.
     """
-    budget, names = Budget(len(body)), Counter[str]()
+    budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
     has_list = any(closed_paths([_file_name(part)]) for part in message.walk())
     todo: list[tuple[Message, str]] = [(message, "")]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.config import CrawlLimits, Scope
+from indexer.config import CrawlLimits, CrawlScope
 from indexer.crawl.crawler import crawl
 from indexer.errors import ConfigError, SourceError
 from indexer.records import Failure, Page, Skip
@@ -217,16 +217,16 @@ def test_directives_in_headers_and_links(site: Site, limits: CrawlLimits) -> Non
 )  # fmt: skip
 def test_patterns(pattern: str, path: str, matches: bool) -> None:
     url = f"http://h.test{path}"
-    assert (Scope(include=(pattern,)).refusal(url) is None) is matches
-    assert Scope(exclude=(pattern,)).refusal(url) == (f"excluded by {pattern}" if matches else None)
+    assert (CrawlScope(include=(pattern,)).refusal(url) is None) is matches
+    assert CrawlScope(exclude=(pattern,)).refusal(url) == (f"excluded by {pattern}" if matches else None)
     with pytest.raises(ConfigError, match="not 'docs': begin with / or"):
-        Scope(include=("docs",))
+        CrawlScope(include=("docs",))
 
 
 def test_a_crawl_asks_for_nothing_that_is_left_out(site: Site) -> None:
     site.pages(index=link("/docs/a", "/blog", "/docs/old", "/docs/away"))
     site.routes |= {"/docs/a": "<p>a", "/docs/old": "<p>x", "/blog": "<p>b", "/docs/away": redirect("/blog")}
-    limits = CrawlLimits(allow_private=True, scope=Scope(("/docs/", "/no"), ("*/old",)))
+    limits = CrawlLimits(allow_private=True, scope=CrawlScope(("/docs/", "/no"), ("*/old",)))
     pages, skips, failures = run(site, limits)
     assert (pages, failures) == (["/docs/a"], {})
     assert skips == {

@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.answers import Unavailable
-from indexer.crawl.fetch import Fetcher, Request
+from indexer.crawl.answers import PageUnavailable
+from indexer.crawl.fetch import Fetcher, PageRequest
 from indexer.errors import FetchError
 from tests.indexer.server import Reply, Site, redirect, send
 
@@ -54,7 +54,7 @@ def test_troubles_that_may_pass_are_tried_again(site: Site, status: int) -> None
     site.routes["/p"] = Reply(b"x", status)
     with pytest.raises(FetchError, match=f"HTTP {status}") as caught:
         get(site)
-    assert (caught.value.status, isinstance(caught.value, Unavailable)) == (status, may_pass)
+    assert (caught.value.status, isinstance(caught.value, PageUnavailable)) == (status, may_pass)
     assert len(site.hits) == (3 if may_pass else 1)
     busy_once(site, "")
     assert get(site) == b"well"
@@ -73,7 +73,7 @@ def test_conditional_requests_ask_each_hop_with_its_own_validators(site: Site) -
     seen: list[tuple[str, str | None]] = []
     site.came = lambda handler: seen.append((handler.path, handler.headers.get("If-None-Match")))  # type: ignore[method-assign]
     site.routes |= {"/old": redirect("/p"), "/p": Reply(b"", 304, {"X-Robots-Tag": "noindex"})}
-    request = Request(validators=lambda url: {"If-None-Match": '"e"'} if url.endswith("/p") else {})
+    request = PageRequest(validators=lambda url: {"If-None-Match": '"e"'} if url.endswith("/p") else {})
     with closing(Fetcher(SMALL)) as fetcher:
         answer = fetcher.get(f"{site.url}/old", request)
     assert seen == [("/old", None), ("/p", '"e"')]
@@ -112,7 +112,7 @@ def test_a_site_that_asks_for_an_hour_is_left_alone_at_once(site: Site) -> None:
     site.routes["/p"] = Reply(b"", 429, {"Retry-After": "3600"})
     with closing(Fetcher(SMALL)) as fetcher:
         for why in ("HTTP 429", r"asks to wait 3,\d\d\d s"):
-            with pytest.raises(Unavailable, match=why):
+            with pytest.raises(PageUnavailable, match=why):
                 fetcher.get(f"{site.url}/p")
     assert site.hits == ["/p"]
 
@@ -124,6 +124,6 @@ def test_a_site_that_lets_requests_wait_for_too_long_is_asked_no_more(
     monkeypatch.setattr("indexer.crawl.fetch._MAX_LOST", 0.5)
     with closing(Fetcher(CrawlLimits(allow_private=True, timeout=0.3))) as fetcher:
         for why in (r"within 0\.3 s", r"within 0\.3 s", "requests wait for 0 seconds in all"):
-            with pytest.raises(Unavailable, match=why):
+            with pytest.raises(PageUnavailable, match=why):
                 fetcher.get(f"{site.url}/p")
     assert site.hits == ["/p", "/p"]

@@ -12,12 +12,12 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl import browser as browser_module
-from indexer.crawl.answers import Unavailable
+from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.browser import Browser, Drawn, Order, Resource
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.crawl.links import Robots
-from indexer.crawl.renderer import Budget, Renderer
+from indexer.crawl.renderer import RenderBudget, Renderer
 from indexer.credentials import Credential, InEnvironment, sessions_of
 from indexer.errors import RendererMissing
 from indexer.read.reader_process import borrowed
@@ -46,7 +46,7 @@ class Drawer:
     def draw(self, order: Order, stop: threading.Event) -> Drawn:
         self.drawn.append(order.url)
         if self.lost:
-            raise Unavailable("the browser was lost")
+            raise PageUnavailable("the browser was lost")
         text = self.text
         if self.data:
             given = order.load(order.url.rpartition("/")[0] + self.data, False, {})
@@ -190,9 +190,9 @@ def make(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 def load(
-    resources: Renderer, url: str, *, script: bool = False, budget: Budget | None = None, **headers: str
+    resources: Renderer, url: str, *, script: bool = False, budget: RenderBudget | None = None, **headers: str
 ) -> Resource | None:
-    return resources.load(budget or Budget(10**6), url, script, headers)
+    return resources.load(budget or RenderBudget(10**6), url, script, headers)
 
 
 def test_an_answer_has_what_the_page_may_see_of_it(site: Site, make: Make) -> None:
@@ -251,12 +251,12 @@ def test_credentials_go_to_the_site_alone(site: Site, other: Site, make: Make, m
 
 def test_limits(site: Site, make: Make) -> None:
     site.routes["/app.js"] = site.routes["/data"] = Reply(b"x" * 1_000)
-    resources, budget = make(max_bytes=2_000), Budget(1_500)
+    resources, budget = make(max_bytes=2_000), RenderBudget(1_500)
     for _ in range(4):
         load(resources, f"{site.url}/app.js", script=True, budget=budget)
     assert site.hits == ["/app.js"], "a script is loaded once"
     assert load(resources, f"{site.url}/data", budget=budget) is None, "but counts for each page"
-    site.routes["/busy"], budget = Reply(b"", 503), Budget(1_000)
+    site.routes["/busy"], budget = Reply(b"", 503), RenderBudget(1_000)
     assert load(make(), f"{site.url}/busy", budget=budget) is None
     assert budget.unavailable.endswith("/busy: HTTP 503")
     site.routes["/large"] = Reply(b"x" * 3_000)

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from indexer.config import CrawlLimits, Scope
+from indexer.config import CrawlLimits, CrawlScope
 from indexer.crawl.links import read_listing
 from indexer.errors import SourceError
 from tests.indexer.conftest import make_page
@@ -156,7 +156,7 @@ def test_the_scope_of_a_crawl_holds_for_sitemaps(site: Site) -> None:
     site.routes["/sitemap.xml"] = redirect("/maps/all.xml")
     site.routes["/maps/all.xml"] = Reply(urlset("/docs/a", "/blog/b"), 200, XML)
     site.pages(index="start", docs_a="a", blog_b="b")
-    pages, skips, _ = run(site, CrawlLimits(allow_private=True, scope=Scope(("/docs/",))))
+    pages, skips, _ = run(site, CrawlLimits(allow_private=True, scope=CrawlScope(("/docs/",))))
     assert (pages, skips["/blog/b"]) == (["/docs/a"], "excluded by --include")
     site.hits.clear()
     assert run(site, CrawlLimits(allow_private=True, max_depth=0))[0] == ["/"]

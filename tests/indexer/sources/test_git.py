@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexer.config import CrawlLimits, Scope
+from indexer.config import CrawlLimits, CrawlScope
 from indexer.credentials import Basic, Credential, InEnvironment
 from indexer.errors import CredentialsError, SourceError
 from indexer.records import Failure, Item, Page, Skip
@@ -109,7 +109,7 @@ def test_what_is_left_out_is_named(repository: Repository) -> None:
         "/pic.png": "an image: OCR is off",
     }
     assert "/ca%E9%20%23%3F.md" in read(repository.source)
-    only = replace(LIMITS, scope=Scope(("/docs/",)))
+    only = replace(LIMITS, scope=CrawlScope(("/docs/",)))
     assert reasons(repository.source, only)["/cats.md"] == "excluded by --include"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexer.config import CrawlLimits, Scope
+from indexer.config import CrawlLimits, CrawlScope
 from indexer.errors import SourceError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
@@ -150,7 +150,7 @@ def test_what_is_left_out_is_named_and_not_fetched(store: Store) -> None:
     store.put(".git/a.md", "# Hidden")
     store.put(".git/b.md", "# Hidden")
     store.put("guide/draft.md", "# Draft\n\nText.")
-    limits = CrawlLimits(timeout=20.0, max_bytes=2_000, scope=Scope(exclude=("/guide/draft",)))
+    limits = CrawlLimits(timeout=20.0, max_bytes=2_000, scope=CrawlScope(exclude=("/guide/draft",)))
     assert reasons(store.source, limits) == {
         "huge.md": "larger than 2,000 bytes",
         "guide": "empty, as what marks a folder is",

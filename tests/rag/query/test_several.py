@@ -12,7 +12,7 @@ from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress
 from rag.errors import CollectionMissing, NotReady
 from rag.query.request import MODES, Filter, SearchRequest
-from rag.serving.access import Part, Scope
+from rag.serving.access import Grant, Scope
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load
@@ -95,7 +95,7 @@ def test_the_answer_is_that_of_one_index(live, query, mode, options):
 
 def test_a_scope_holds_in_each_collection_and_others_are_not_there(live):
     """Of one, what is in German; of the other, all. What is not in the scope is as what does not exist."""
-    scope = Scope((Part(frozenset({"a", "gone"}), Filter(language=("de",))), Part(frozenset({"b"}))))
+    scope = Scope((Grant(frozenset({"a", "gone"}), Filter(language=("de",))), Grant(frozenset({"b"}))))
     for mode in MODES:
         found = live.within(scope).search(SearchRequest("vacuum onlysecret onlyb", k=50, collections="*", mode=mode))
         assert found.collections == ["a", "b"]

@@ -11,7 +11,7 @@ from werkzeug.routing import Rule
 
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter
-from rag.serving.access import KeyFile, Part, Scope, check_exposure, reader_names
+from rag.serving.access import Grant, KeyFile, Scope, check_exposure, reader_names
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.test_problems import assert_problem
@@ -65,8 +65,8 @@ def test_a_key_is_kept_as_its_hash(file):
         ("ci", "read", {"key": "0123456789abcdef"}, "already exists under another name"),
         ("ci", "write", {"origins": ["https://docs.example"]}, "role must be read"),
         ("ci", "read", {"origins": ["https://docs.example/"]}, "is not an origin"),
-        ("ci", "write", {"part": Part(None, Filter(language=("en",)))}, "a collection of its own"),
-        ("ci", "read", {"part": Part(frozenset({"../x"}))}, "not a name that a collection can have"),
+        ("ci", "write", {"part": Grant(None, Filter(language=("en",)))}, "a collection of its own"),
+        ("ci", "read", {"part": Grant(frozenset({"../x"}))}, "not a name that a collection can have"),
     ],
 )
 def test_keys_that_cannot_be_added(file, name, role, more, words):
@@ -281,7 +281,7 @@ def test_a_key_in_a_page_is_good_for_nothing_else(file, shown):
 
 
 def test_what_a_key_is_for_is_kept_in_the_file(file):
-    wanted = Part(frozenset({"wiki"}), Filter(path=("/x",)), reader_names(["ann"], ["red"]))
+    wanted = Grant(frozenset({"wiki"}), Filter(path=("/x",)), reader_names(["ann"], ["red"]))
     file.add("part", "read", part=wanted)
     assert file.read()[0].part == wanted
     assert file.read()[0].sees == Scope((wanted,))
@@ -290,14 +290,14 @@ def test_what_a_key_is_for_is_kept_in_the_file(file):
 
 
 def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file):
-    file.add("operator", "read", part=Part(frozenset({"wiki"})))
-    file.add("bot", "read", part=Part(frozenset({"wiki"}), Filter(path=("/x",))))
+    file.add("operator", "read", part=Grant(frozenset({"wiki"})))
+    file.add("bot", "read", part=Grant(frozenset({"wiki"}), Filter(path=("/x",))))
     file.add("page", "read", origins=[SITE])
     assert [key.sees.parts[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
 
 
 def test_what_tells_of_the_whole_server_is_not_for_a_part(file):
-    whole, part = file.add("whole", "read"), file.add("part", "read", part=Part(frozenset({"default"})))
+    whole, part = file.add("whole", "read"), file.add("part", "read", part=Grant(frozenset({"default"})))
     client = make(file)
     for path in ("/metrics", "/status"):
         assert client.get(path, headers=bearer(whole)).status_code == 200

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 
 from rag.errors import SettingsError
 from rag.query.request import Filter
-from rag.serving.access import EVERYTHING, NOTHING, AccessRules, KeyFile, Part, Scope, check_exposure, reader_names
+from rag.serving.access import EVERYTHING, NOTHING, AccessRules, Grant, KeyFile, Scope, check_exposure, reader_names
 from rag.settings import Settings, load
 from tests.web.fakes import FakeRetriever
 from tests.web.guards.test_access import bearer
@@ -156,9 +156,9 @@ def test_a_name_that_is_none_is_nobody(rules, user):
 
 def test_groups_add_up_and_only_some_may_be_changed(rules):
     directory = AccessRules(rules)
-    red = Part(frozenset({"default"}), Filter.parse({"metadata": {"team": "red"}}))
+    red = Grant(frozenset({"default"}), Filter.parse({"metadata": {"team": "red"}}))
     red_names, both_names = reader_names(["ann"], ["red"]), reader_names(["bob"], ["red", "blue"])
-    notes, written = Part(frozenset({"notes"}), None, both_names), Part(frozenset({"ann"}))
+    notes, written = Grant(frozenset({"notes"}), None, both_names), Grant(frozenset({"ann"}))
     assert directory.rights("bob", ("green",)) is None
     found = directory.rights("bob", ("red", "blue"))
     assert found is not None
