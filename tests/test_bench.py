@@ -129,7 +129,7 @@ def test_tables_of_different_measurements_stand_apart():
 @pytest.mark.parametrize("clients", [1, 16])
 def test_a_simulated_worker_with_one_core_answers_once_a_service_time(clients):
     simulation = module("simulation")
-    worker = simulation.Worker(python=2, runs={1: 3, 32: 96}, tell=0, spread=0)
+    worker = simulation.SimulatedWorker(python=2, runs={1: 3, 32: 96}, tell=0, spread=0)
     row = simulation.simulate(worker, clients)
     assert row["per_second"] == pytest.approx(1000 / (2 + 3), rel=0.01)
     assert row["median_ms"] == pytest.approx(clients * 5, rel=0.01)
@@ -139,7 +139,7 @@ def test_a_simulated_worker_with_one_core_answers_once_a_service_time(clients):
 
 def test_texts_that_wait_together_cost_one_run():
     simulation = module("simulation")
-    worker = simulation.Worker(python=1, runs={1: 4, 32: 4}, cores=2)
+    worker = simulation.SimulatedWorker(python=1, runs={1: 4, 32: 4}, cores=2)
     rows = [simulation.simulate(worker, clients) for clients in (1, 8, 8)]
     assert rows[0]["texts_a_run"] == 1 < rows[1]["texts_a_run"] <= 8
     assert rows[1]["per_second"] > 3 * rows[0]["per_second"]
