@@ -18,7 +18,7 @@ from typing import Any
 PARTS = {
     "bytes in: HTTP parsed": ("gunicorn.http.parser:Parser.__next__", "gunicorn.http.wsgi:create"),
     "Flask: context, route, hooks": ("flask.app:Flask.__call__",),
-    "access": ("web.guards.access:Access.check",),
+    "access": ("web.guards.access:AccessControl.check",),
     "request read and checked": (
         "web.api.requests:parse_query_string",
         "web.api.requests:search_of_parameters",
