@@ -145,7 +145,7 @@ class Renderer:
                 if error.status is not None and not isinstance(error, NotWanted):
                     return Resource(error.status, "text/plain", b"")
                 if len(self._refused) < _MAX_REFUSED:
-                    self._refused.setdefault(url, Skip(url, f"asked for by a script: {error}"))
+                    self._refused.setdefault(url, Skip(url, f"requested by a script: {error}"))
                 return None
         with self._lock:
             budget.bytes -= len(resource.body)  # the last one may be longer than the rest

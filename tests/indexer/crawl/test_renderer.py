@@ -218,7 +218,7 @@ def test_robots_of_each_origin_are_asked(site: Site, other: Site, make: Make) ->
     assert load(resources, f"{other.url}/api") is None
     assert load(resources, f"{other.url}/lib.js") is not None
     assert (site.hits, other.hits) == ([], ["/robots.txt", "/lib.js"])
-    assert {skip.reason for skip in resources.refused()} == {"asked for by a script: robots.txt disallows it"}
+    assert {skip.reason for skip in resources.refused()} == {"requested by a script: robots.txt disallows it"}
 
 
 def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, make: Make) -> None:
