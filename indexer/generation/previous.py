@@ -23,7 +23,7 @@ from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, 
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
 
-READER_VERSION = 17  # raise it whenever pages would be parsed or cut in another way than before
+READER_VERSION = 18  # raise it whenever pages would be parsed or cut in another way than before
 INDEXED = "indexed"  # outcome of a page that became a document
 _INDEXED_WITH = INDEXED + ": "  # the same, before its notes
 _NOTES = "; "  # between them

@@ -16,7 +16,7 @@ _NAMED = frozenset(reader for reader, table in _READERS.items() if "is_named" in
 CONTAINER = "container"  # reader of archives, which hold documents and are none
 MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
 LISTING = "listing"  # reader of sitemaps and feeds
-HTML = "html"
+HTML, ASCIIDOC, PLAIN = "html", "asciidoc", "plain"
 PAGE = "page"  # reader of all that a build wants of a page of HTML or Markdown
 SCANS = "scans"  # reader of pages that are pictures
 OCR_OFF = "OCR is off"  # why images are not read where nobody says otherwise
@@ -25,7 +25,7 @@ MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
 FUNCTIONS = {  # below `indexer.read`: the module and function that read what strangers wrote, by reader
     reader: table["function"] for reader, table in _READERS.items() if "function" in table
 }
-TEXT_READERS = _NAMED | {HTML, "plain"}  # readers of formats in which there are no NUL bytes
+TEXT_READERS = _NAMED | {HTML, PLAIN}  # readers of formats in which there are no NUL bytes
 # Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"

@@ -28,7 +28,8 @@ from indexer.decoding import one_line
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.network import proxy_for, unused_proxy
 from indexer.read.container import with_parts
-from indexer.records import Item, Skip
+from indexer.read.markup.includes import Includes
+from indexer.records import Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress
 from indexer.sources.folder import is_below_list
@@ -281,18 +282,28 @@ def _read_commit(
     files = StoredFiles(context, listing(_list_files(git, commit)), root=context.source, ref=ref, closed=closed)
 
     def read(file: StoredFile) -> Sequence[Item]:
-        if known := files.known(file.path, file.version):
+        name = _name(file)
+        known = files.known(file.path, file.version)
+        if known and not includes.involve(name):
             return known
         body = _read_blob(blobs, file)
         if len(body) < _MAX_POINTER and body.startswith(_POINTER):
             return [Skip(files.url(file.path), "a Git LFS pointer")]
-        return [files.page(file, body)]  # a commit has a date, its files have none
+        page = files.page(file, body)  # a commit has a date, its files have none
+        return [includes.resolve(name, page) if isinstance(page, Page) else page]
 
-    context.report_due(sum(isinstance(file, StoredFile) for file in files.wanted()))
+    stored = {_name(file): file for file in files.wanted() if isinstance(file, StoredFile)}
+    context.report_due(len(stored))
     with git.start("cat-file", "--batch", stdin=subprocess.PIPE) as blobs:
+        readers = dict.fromkeys(stored)
+        includes = Includes(readers, lambda name: _read_blob(blobs, stored[name]), context.limits.max_bytes)
         for file in files.wanted():
             for item in read(file) if isinstance(file, StoredFile) else [file]:
                 yield from with_parts(item, context.limits.max_bytes, context.no_images)
+
+
+def _name(file: StoredFile) -> str:
+    return file.path.decode("utf-8", "replace")
 
 
 def _list_files(git: Git, commit: str) -> Iterator[Iterable[StoredFile]]:
@@ -317,7 +328,7 @@ def _file(line: bytes) -> StoredFile:
 
 def _read_blob(process: "subprocess.Popen[bytes]", file: StoredFile) -> bytes:
     """Return the content of a file. Raises SourceError: the repository does not have it, or is damaged."""
-    name, (into, out) = file.path.decode("utf-8", "replace"), (_pipe(process.stdin), _pipe(process.stdout))
+    name, (into, out) = _name(file), (_pipe(process.stdin), _pipe(process.stdout))
     try:
         into.write(f"{file.version}\n".encode())
         into.flush()

@@ -15,6 +15,7 @@ from indexer.errors import ParseError
 from indexer.read.access_list import begins_with_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.markup import asciidoc
+from indexer.read.markup.includes import is_asciidoc
 from indexer.read.markup.markdown import render
 from indexer.read.tables import column_names, find_head
 from indexer.records import COLUMNS, Extraction, Section
@@ -28,7 +29,7 @@ _FRAME = " \t#=-*~_+|/"  # signs around a title, above and below it
 def read_plain(body: bytes, charset: str | None) -> Extraction:
     """Read a plain text file."""
     source = decode(body, charset, markup=False)
-    if asciidoc.is_asciidoc(source):
+    if is_asciidoc(source):
         return asciidoc.read(body, charset)
     lines = tidy(source).split("\n")
     text = clean("\n".join(line for line in lines if line.lstrip() not in _BULLETS))

@@ -1,32 +1,22 @@
-"""Read AsciiDoc by way of HTML; no file it names is included, nothing raw passed on.
+"""Read AsciiDoc by way of HTML, after `indexer.read.markup.includes`; no raw markup is passed on.
 
 Blocks are read line by line, marks within a text by one expression. Unknown macros and blocks keep their words.
 """
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from indexer import notes
-from indexer.decoding import decode
 from indexer.read.extraction import first_day, language_of
+from indexer.read.markup.includes import ENTRY, INTRINSIC, MAX_VALUE_LENGTH, lines_of, preprocess
 from indexer.read.markup.markdown import Rendered
 from indexer.records import Declared, Extraction
 
 _DEEPEST = 12  # blocks and lists in one another
-_LONGEST_VALUE = 1_000  # characters of an attribute
 _MAX_EXPANSION = 1_000_000  # characters that references to attributes may put into a text
 _MAX_SPAN = 100  # columns or rows of a cell
-_INTRINSIC = {
-    **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
-    **{"asterisk": "*", "plus": "+", "caret": "^", "tilde": "~", "backtick": "`", "startsb": "[", "endsb": "]"},
-    **{"vbar": "|", "apos": "'", "quot": '"', "ldquo": "“", "rdquo": "”", "lsquo": "‘", "rsquo": "’", "deg": "°"},
-    **{"two-colons": "::", "two-semicolons": ";;", "cpp": "C++", "pp": "++", "backslash": "\\"},
-    **dict.fromkeys(("asciidoctor", "backend-html5", "basebackend-html"), ""),
-}
-_ENTRY = re.compile(r":(!?)([\w-]+)(!?):(?:[ ]++(.*+))?$")
-_CONDITION = re.compile(r"(ifn?def|ifeval|endif)::([^\s\[]*)\[(.*)\]$")
 _MACRO = re.compile(r"([A-Za-z][\w-]*)::([^\s\[]*)\[(.*)\]$")
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ ]+(\S.{0,500}?)(?:(?<!\s)[ ]++\1)?(?:(?<!\s)[ ]*+\[\[([\w:.-]+)\]\])?$")
 _UNDERLINES = "=-~^+"  # of titles, by level
@@ -63,24 +53,11 @@ _INLINE = re.compile(  # in a text with &, < and > escaped
 _TAG = re.compile(r"&lt;/?\w(?:[^&]|&amp;)*+&gt;")
 _REFERENCE = re.compile("\0([^\0]*)\0")
 _OPTION = re.compile(r",?[ ]{0,9}\b[\w-]{1,40}=(?:\"[^\"]*\"|[^,]*)")
-_TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
-_SIGNS = re.compile(  # lines and macros that other texts do not have
-    r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
-    r"\+|:[a-z][\w-]*:(?: .*)?|(?:include|image|ifn?def|endif)::[^\s\[]*\[.*\])$|"
-    r"\b(?:link|linkgit|xref|footnote|kbd|https?):[^\s\[\]:]*\[[^\[\]\n]*\]|<<[\w-]+(?:,[^<>\n]+)?>>",
-    re.MULTILINE,
-)
-
-
-def is_asciidoc(text: str) -> bool:
-    """Return whether a plain text is AsciiDoc: it has a title, and several marks that other texts do not have."""
-    return _TITLE.match(text) is not None and len({sign[0][:3] for sign in _SIGNS.finditer(text[:50_000])}) > 1
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read an AsciiDoc text."""
-    text = decode(body, charset, markup=False).replace("\r\n", "\n").replace("\0", "").expandtabs(4)
-    lines, reader = [line.rstrip() for line in _included(text.split("\n"))], _Reader()
+    lines, reader = list(preprocess(lines_of(body, charset))), _Reader()
     first = next((place for place, line in enumerate(lines) if line and line[0] != ":" and line[:2] != "//"), 0)
     head: list[str] = []  # lines below the title, which name author and revision
     if (title := reader.heading(lines, first)) and title[0] == 1:
@@ -93,28 +70,6 @@ def read(body: bytes, charset: str | None) -> Extraction:
     dates = re.findall(r"\d{4}-\d\d-\d\d", " ".join((reader.attributes.get("revdate", ""), *head)))
     declared = Declared(language=language_of(reader.attributes.get("lang")), date=first_day(dates))
     return Rendered(html, None, declared).extraction()
-
-
-def _included(lines: Sequence[str]) -> Iterator[str]:
-    """Yield the lines whose conditions hold, as far as attributes of this text decide it."""
-    defined, hidden = set(_INTRINSIC), list[bool]()
-    for line in lines:
-        if line[:2] in ("if", "en") and (condition := _CONDITION.match(line.rstrip())):
-            kind, names, text = condition.groups()
-            is_true = (all if "+" in names else any)(name in defined for name in re.split("[,+]", names))
-            is_hidden = kind != "ifeval" and is_true == (kind == "ifndef")
-            if kind == "endif":
-                del hidden[-1:]
-            elif not text or kind == "ifeval":
-                hidden.append(is_hidden)
-            elif not is_hidden and not any(hidden):
-                yield text
-        elif line.startswith("include::"):
-            notes.add("a file that AsciiDoc includes was left out")
-        elif not any(hidden):
-            if entry := _ENTRY.match(line.rstrip()):
-                (defined.discard if entry[1] or entry[3] else defined.add)(entry[2])
-            yield line
 
 
 class _Reader:
@@ -146,7 +101,7 @@ class _Reader:
         options = label = anchor = line = ""
         while place < len(lines):
             line = lines[place]
-            if entry := _ENTRY.match(line):
+            if entry := ENTRY.match(line):
                 place = self._define(entry, lines, place)
             elif line:
                 found = _META.match(line)
@@ -182,7 +137,9 @@ class _Reader:
         while value.endswith(" \\") and place + 1 < len(lines):
             place += 1
             value = f"{value[:-2]} {lines[place].strip()}"
-        self.attributes[name] = self._replaced(value)[:_LONGEST_VALUE]
+        if name == "leveloffset" and re.fullmatch(r"[+-]\d", value):
+            value = str(int(self.attributes.get(name, "0")) + int(value))
+        self.attributes[name] = self._replaced(value)[:MAX_VALUE_LENGTH]
         if entry[1] or entry[3]:
             del self.attributes[name]
         return place
@@ -198,6 +155,8 @@ class _Reader:
         return re.sub(r"(?<!\\)\{(\w[\w-]*)\}", value_of, text)
 
     def _section(self, level: int, title: str, anchor: str) -> str:
+        offset = self.attributes.get("leveloffset", "")
+        level = min(max(level + int(offset), 1), 6) if re.fullmatch(r"-?\d", offset) else level
         html = self._inline(title)
         slug = re.sub(r"[\s.-]+", "_", re.sub(r"<[^<>]*>|&\w+;|[^\w\s.-]", "", html.lower())).strip("_")
         anchor = anchor or f"_{slug}"
@@ -318,7 +277,7 @@ class _Reader:
         kind = found.lastgroup or ""
         text = found[kind] if kind else ""
         if kind == "attribute":
-            return escape(_INTRINSIC.get(text, found[0]), quote=False)
+            return escape(INTRINSIC.get(text, found[0]), quote=False)
         if kind in ("escaped", "literal", "entry", "dollars", "pluses") or found["mark"] == "+":
             return text
         if kind in ("raw", "passed"):

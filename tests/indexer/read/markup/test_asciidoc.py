@@ -2,7 +2,8 @@ import pytest
 
 from indexer import notes
 from indexer.read.files.text import read_plain
-from indexer.read.markup.asciidoc import is_asciidoc, read
+from indexer.read.markup.asciidoc import read
+from indexer.read.markup.includes import is_asciidoc
 
 PIECES = {
     "paragraphs": ("One\ntwo.\n\nThree.", "One two.\n\nThree."),

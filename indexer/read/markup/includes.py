@@ -1,0 +1,232 @@
+"""Preprocess AsciiDoc: evaluate its conditions, and insert the files that it includes from its own source.
+
+A file that another document includes whole is part of that document and no document itself. Only files that the source
+reads are inserted, for the same readers; the reader notes directives that are left.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from posixpath import dirname, join, normpath
+
+from indexer import notes
+from indexer.decoding import decode
+from indexer.read.access_list import looks_listed
+from indexer.read.formats import ASCIIDOC, PLAIN, content_type_of, reader_of
+from indexer.records import Page, Readers, Skip
+
+MAX_VALUE_LENGTH = 1_000  # characters of an attribute
+_MAX_DEPTH = 20
+_MAX_INCLUDES = 1_000  # in one document
+_MAX_RANGES = 20  # of lines, in one directive
+INTRINSIC = {
+    **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
+    **{"asterisk": "*", "plus": "+", "caret": "^", "tilde": "~", "backtick": "`", "startsb": "[", "endsb": "]"},
+    **{"vbar": "|", "apos": "'", "quot": '"', "ldquo": "“", "rdquo": "”", "lsquo": "‘", "rsquo": "’", "deg": "°"},
+    **{"two-colons": "::", "two-semicolons": ";;", "cpp": "C++", "pp": "++", "backslash": "\\"},
+    **dict.fromkeys(("asciidoctor", "backend-html5", "basebackend-html"), ""),
+}
+ENTRY = re.compile(r":(!?)([\w-]+)(!?):(?:[ ]++(.*+))?$")
+_CONDITION = re.compile(r"(ifn?def|ifeval|endif)::([^\s\[]*)\[(.*)\]$")
+_INCLUDE = re.compile(r"include::([^\s\[](?:[^\[]*[^\s\[])?)\[(.*)\]$")
+_REFERENCE = re.compile(r"\{(\w[\w-]*)\}")
+_OPTION = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^,]*))")
+_RANGE = re.compile(r"(\d{1,9})(?:(\.\.)(-?\d{0,9}))?")
+_TAG = re.compile(r"(?<!\w)(tag|end)::([^\s\[\]]+)\[\](?!\S)")
+_RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")  # of Antora
+_TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
+_SIGNS = re.compile(  # lines and macros that other texts do not have
+    r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
+    r"\+|:[a-z][\w-]*:(?: .*)?|(?:include|image|ifn?def|endif)::[^\s\[]*\[.*\])$|"
+    r"\b(?:link|linkgit|xref|footnote|kbd|https?):[^\s\[\]:]*\[[^\[\]\n]*\]|<<[\w-]+(?:,[^<>\n]+)?>>",
+    re.MULTILINE,
+)
+
+
+def is_asciidoc(text: str) -> bool:
+    """Return whether a plain text is AsciiDoc: it has a title, and several marks that other texts do not have."""
+    return _TITLE.match(text) is not None and len({sign[0][:3] for sign in _SIGNS.finditer(text[:50_000])}) > 1
+
+
+def lines_of(body: bytes, charset: str | None = None) -> list[str]:
+    """Decode an AsciiDoc file into lines."""
+    text = decode(body, charset, markup=False).replace("\r\n", "\n").replace("\0", "").expandtabs(4)
+    return [line.rstrip() for line in text.split("\n")]
+
+
+def preprocess(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines whose conditions hold, without the directives to include files."""
+    for line in _Document(Includes({}, lambda _: None, 0), "").lines(lines, ()):
+        if _INCLUDE.match(line):
+            notes.add("a file that AsciiDoc includes was left out")
+        else:
+            yield line[1:] if line.startswith(("\\include::", "\\ifdef::", "\\ifndef::", "\\endif::")) else line
+
+
+class Includes:
+    """The files of one source that AsciiDoc documents may include."""
+
+    def __init__(
+        self,
+        files: Mapping[str, Readers],
+        load: Callable[[str], bytes | None],
+        max_bytes: int,
+        documents: Iterable[str] | None = None,
+    ) -> None:
+        """Find the documents that include others.
+
+        Args:
+            files: the readers of each file, by its path from the top of the source.
+            load: returns the content of a file, or None if it cannot be read.
+            max_bytes: the limit for a document with all that it includes.
+            documents: the paths of the files that are indexed; by default all.
+        """
+        self.files, self.load, self.max_bytes = files, load, max_bytes
+        paths = files if documents is None else documents
+        self._targets = {path: targets for path in paths if (targets := self._targets_of(path))}
+        self._parts = set[str]()  # files that are no documents
+        nested = set[str]().union(*self._targets.values())
+        # the second round is for files that include each other
+        for path in [*(path for path in self._targets if path not in nested), *self._targets]:
+            if path not in self._parts:
+                self._parts |= self._targets[path] - {path}
+
+    def _targets_of(self, path: str) -> set[str]:
+        is_text = _reader_of(path) in (ASCIIDOC, PLAIN)
+        return self.expand(path, self.load(path) or b"")[1] if is_text else set()
+
+    def involve(self, path: str) -> bool:
+        """Return whether a file includes others, or is included."""
+        return path in self._targets or path in self._parts
+
+    def resolve(self, path: str, page: Page) -> Page | Skip:
+        """Return the page of a file with all that it includes, or a skip if it is part of another document."""
+        if path in self._parts:
+            return Skip(page.url, "included in another document")
+        body, _ = self.expand(path, page.body)
+        return page if body is page.body else replace(page, body=body, charset="utf-8", content_hash="")
+
+    def expand(self, path: str, body: bytes) -> tuple[bytes, set[str]]:
+        """Insert the files that a document includes; return it with the paths of those that it includes whole."""
+        if b"include::" not in body or (_reader_of(path) == PLAIN and not is_asciidoc(decode(body, None))):
+            return body, set()
+        document = _Document(self, path)
+        text = "\n".join(document.lines(lines_of(body), (path,)))
+        return (text.encode("utf-8", "replace"), document.targets) if document.include_count else (body, set())
+
+
+class _Document:
+    """A document while files are inserted into it."""
+
+    def __init__(self, includes: Includes, path: str) -> None:
+        self.targets = set[str]()
+        self.include_count = 0
+        self._includes, self._path = includes, path
+        self._bytes_left = includes.max_bytes
+        self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
+
+    def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
+        """Yield the lines of a file whose conditions hold; `paths` are of this file and those that include it."""
+        hidden = list[bool]()
+        for line in lines:
+            if condition := _CONDITION.match(line):
+                kind, names, text = condition.groups()
+                is_true = (all if "+" in names else any)(name in self._attributes for name in re.split("[,+]", names))
+                is_hidden = kind != "ifeval" and is_true == (kind == "ifndef")
+                if kind == "endif":
+                    del hidden[-1:]
+                elif not text or kind == "ifeval":
+                    hidden.append(is_hidden)
+                elif not is_hidden and not any(hidden):
+                    yield text
+            elif any(hidden):
+                continue
+            elif directive := _INCLUDE.match(line):
+                yield from self._included(directive, paths)
+            else:
+                if entry := ENTRY.match(line):
+                    self._define(entry)
+                yield line
+
+    def _define(self, entry: re.Match[str]) -> None:
+        if entry[1] or entry[3]:
+            self._attributes.pop(entry[2], None)
+        else:
+            self._attributes[entry[2]] = self._replaced(entry[4] or "")[:MAX_VALUE_LENGTH]
+
+    def _replaced(self, text: str) -> str:
+        if len(text) > MAX_VALUE_LENGTH:
+            return ""
+        return _REFERENCE.sub(lambda name: self._attributes.get(name[1], name[0]), text)
+
+    def _included(self, directive: re.Match[str], paths: tuple[str, ...]) -> Iterator[str]:
+        options = {name: quoted or value for name, quoted, value in _OPTION.findall(directive[2])}
+        path = _path_of(self._replaced(directive[1]), paths[-1]) if paths else ""
+        lines = self._load(path, paths)
+        if lines is None:
+            if "optional" not in options.get("opts", ""):
+                yield directive[0]
+            return
+        self.include_count += 1
+        is_whole = not options.keys() & {"tag", "tags", "lines"}
+        readers = self._includes.files
+        if is_whole and readers[path] == readers[self._path] and _reader_of(path) in (ASCIIDOC, PLAIN):
+            self.targets.add(path)
+        offset = options.get("leveloffset", "")
+        if offset:
+            yield from (f":leveloffset: {offset}", "")
+        yield from self.lines(_select(lines, options), (*paths, path))
+        if offset:
+            yield from ("", f":leveloffset: {offset.translate(str.maketrans('+-', '-+'))}")
+
+    def _load(self, path: str, paths: tuple[str, ...]) -> list[str] | None:
+        """Return the lines of a file, or None if it may not be inserted here."""
+        readers = self._includes.files
+        if path in paths or path not in readers or len(paths) > _MAX_DEPTH or self.include_count >= _MAX_INCLUDES:
+            return None
+        if readers[path] is not None and readers[path] != readers[self._path]:
+            return None
+        body = self._includes.load(path)
+        if body is None or len(body) > self._bytes_left:
+            return None
+        lines = lines_of(body)
+        if looks_listed("\n".join(lines)):
+            return None
+        self._bytes_left -= len(body)
+        return lines
+
+
+def _reader_of(path: str) -> str | None:
+    return reader_of(content_type_of(path) or "")
+
+
+def _path_of(target: str, path: str) -> str:
+    """Return the path of a file that the one at `path` includes."""
+    if resource := _RESOURCE.fullmatch(target):
+        before, modules, below = f"/{path}".rpartition("/modules/")
+        module = resource[1] or below.partition("/")[0]
+        return normpath(f"{before}{modules}{module}/{resource[2]}s/{resource[3]}").lstrip("/")
+    return normpath(join(dirname(path), target)).lstrip("/")
+
+
+def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
+    """Return the lines that the ranges and tags of a directive name, without the lines that only mark tags."""
+    if "lines" in options:
+        ranges = _RANGE.findall(options["lines"])[:_MAX_RANGES]
+        ends = [int(first if not dots else last if last.isdecimal() else len(lines)) for first, dots, last in ranges]
+        spans = [(int(first), end) for (first, *_), end in zip(ranges, ends, strict=True)]
+        lines = [line for number, line in enumerate(lines, 1) if any(start <= number <= end for start, end in spans)]
+    names = re.split("[;,]", options.get("tags") or options.get("tag") or "**")
+    wanted = {name.lstrip("!"): name[:1] != "!" for name in names}
+    is_selected = wanted.get("**", not any(wanted.values()))
+    selected, tags = [], list[tuple[str, bool]]()  # open tags, and whether lines before them are selected
+    for line in lines:
+        tag = _TAG.search(line)
+        if tag is None:
+            selected += [line] if is_selected else []
+        elif tag[1] == "tag":
+            tags.append((tag[2], is_selected))
+            is_selected = wanted.get(tag[2], wanted.get("*", is_selected))
+        elif tags and tags[-1][0] == tag[2]:
+            is_selected = tags.pop()[1]
+    return selected
