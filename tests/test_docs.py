@@ -1,6 +1,7 @@
 """The documentation against the program: settings, flags, command lines, links and examples."""
 
 import ast
+import importlib
 import importlib.util
 import re
 import shlex
@@ -13,11 +14,13 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from prometheus_client.parser import text_string_to_metric_families
 
+from embedder import Embeddings
 from embedder.errors import PilotlightError
 from indexer.config import BuildConfig
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from indexer.read.markup.markdown import render
+from rag import Client
 from rag.commands.cli import VERBS
 from rag.query.results import Answer, Hit
 from rag.settings import SETTINGS, load
@@ -175,7 +178,44 @@ def test_links_lead_somewhere(path):
             page = path.parent / name if name else path
             assert page.is_file(), target
             if anchor:
-                assert f'id="{anchor}"' in render(page.read_text(encoding="utf-8")).html, target
+                assert anchor in sections(page), target
+
+
+def sections(page: Path) -> dict[str, str]:
+    """Return the text of each section of a page, heading included, by its anchor."""
+    parts = re.split(r'<h\d[^>]*id="([^"]+)"[^>]*>', render(page.read_text(encoding="utf-8")).html)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def stems(text: str) -> set[str]:
+    return {word[:5] for word in re.findall(r"[a-z0-9]{3,}", text.lower())} - {"the", "and", "how", "for"}
+
+
+@pytest.mark.parametrize("path", TEXTS[:-1], ids=name_of)
+def test_links_say_what_they_lead_to(path):
+    """A word of the link has to be in the section that it leads to, or in the title of the page."""
+    for token in tokens_of(path):
+        spans = token.children or []
+        for start, span in enumerate(spans):
+            target = str(span.attrGet("href")) if span.type == "link_open" else "://"
+            name, _, anchor = target.partition("#")
+            page = path.parent / name if name else path
+            if "://" in target or page.suffix != ".md":
+                continue
+            end = next(at for at in range(start, len(spans)) if spans[at].type == "link_close")
+            text = " ".join(span.content for span in spans[start:end])
+            title = f"{page.stem} {page.read_text(encoding='utf-8').splitlines()[0]}"
+            assert stems(text) & stems(f"{title} {sections(page).get(anchor)}"), f"[{text}]({target})"
+
+
+def test_settings_that_pages_name_exist():
+    known = {setting.name for setting in SETTINGS}
+    named = re.compile(
+        r"\bsettings? ((?:`[a-z_]+`(?:, | and | or )?)+)|((?:`[a-z_]+`(?:, | and )?)+) (?:is a|are) settings?\b"
+    )
+    for path in PAGES:
+        for match in named.finditer(" ".join(path.read_text(encoding="utf-8").split())):
+            assert code_spans(match[1] or match[2]) <= known, f"{name_of(path)}: {match[0]}"
 
 
 def test_changelog_has_this_version_and_its_date():
@@ -190,9 +230,15 @@ def test_changelog_has_this_version_and_its_date():
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_python_examples_are_python(path):
+def test_names_of_python_examples_exist(path):
     for block in fences(path, {"python"}):
-        ast.parse(block)
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES:
+                module = importlib.import_module(str(node.module))
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = {"client": Client, "embeddings": Embeddings}.get(getattr(node.func.value, "id", ""))
+                assert owner is None or hasattr(owner, node.func.attr), node.func.attr
 
 
 def test_reading_an_index_by_hand_works(tmp_path, monkeypatch, capsys):

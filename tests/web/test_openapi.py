@@ -5,6 +5,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,8 +24,10 @@ from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
 from tests.web.running import running
 from web.app import create_app
 from web.openapi import PUBLIC, document
+from web.problems import FRAMING_PROBLEMS
 
 # Drawn for each operation; with the variable, every boundary is tried too, which are some two thousand cases more.
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = int(os.environ.get("API_EXAMPLES", "12"))
 FREE = ("GET /", "GET /status", "POST /api/v1/search/batch")  # lenient on purpose; see tests of their own
 
@@ -39,6 +42,16 @@ def test_every_route_is_in_it(app, client):
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     assert known == there
+
+
+def test_every_error_is_in_the_documentation_and_no_other(app):
+    described = document(app)
+    operations = [each for methods in described["paths"].values() for each in methods.values()]
+    errors = {int(status) for each in operations for status in each["responses"] if status >= "400"}
+    page = (ROOT / "docs" / "searching.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d{3}(?:, \d{3})*) \|", page, re.MULTILINE)
+    of_any_path = {405, *(status for status, _ in FRAMING_PROBLEMS.values())}
+    assert {int(status) for row in rows for status in row.split(", ")} == errors | of_any_path
 
 
 def enums(node: Any) -> Iterator[list[Any]]:
