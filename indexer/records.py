@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from indexer.decoding import one_line
 from indexer.errors import ParseError
@@ -170,6 +170,14 @@ Item = Page | Known | Skip | Failure
 """The items that a source gives, in its order."""
 
 
+class TextBlock(NamedTuple):
+    """A block of code or a table in a text, by its characters [start, end)."""
+
+    start: int
+    end: int
+    kind: Literal["code", "table"]
+
+
 class Whole(NamedTuple):
     """A part of a section's text that one passage should have whole: a block of code, a table, or a row of lines."""
 
@@ -242,3 +250,4 @@ class Chunk:
     content_hash: str  # SHA-256 hex of embedded_text
     tokens: int  # of embedded_text, special tokens included
     position: int  # 0, 1, … within the document
+    blocks: tuple[TextBlock, ...] = ()  # code and tables of the text, in order

@@ -13,6 +13,7 @@ from indexer.read.access_list import LONGEST as LONGEST_READER
 from indexer.read.access_list import MOST_NAMES as MOST_READERS
 from indexer.read.extraction import LONGEST_NAME, LONGEST_VALUE
 from indexer.read.formats import CONTENT_TYPES
+from indexer.records import TextBlock
 from rag.decoding import NOT_ONLY_SPACE, SOMETHING
 from rag.insights.store import What
 from rag.query.request import (
@@ -259,6 +260,7 @@ class Passage(Struct, frozen=True):
     url: Annotated[str, Meta(description="with the section's anchor")]
     section: Annotated[str, Meta(description="heading path joined with ` › `")]
     text: str
+    blocks: Annotated[list[TextBlock], Meta(description="code and tables: characters [start, end) of `text`")] = []
 
 
 class DocumentListing(Struct, frozen=True):

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
 
 from embedder.text_embedder import Embedder
@@ -14,7 +14,7 @@ from indexer.config import ChunkConfig
 from indexer.cut.cuts import cut
 from indexer.decoding import without_joiners
 from indexer.errors import ConfigError
-from indexer.records import SEPARATOR, Chunk, Document, Section, Whole, anchor_at
+from indexer.records import COLUMNS, SEPARATOR, Chunk, Document, Section, TextBlock, Whole, anchor_at
 from indexer.urls import with_anchor
 
 _CHARACTERS_PER_TOKEN = 12  # at most; some tokenizers make one token of a word of any length
@@ -68,6 +68,7 @@ class Chunker:
                     content_hash=_hash(embedded),
                     tokens=tokens,
                     position=len(chunks),
+                    blocks=_blocks(section, place, text),
                 )
             )
         return chunks
@@ -157,15 +158,28 @@ def _parts(section: Section) -> Iterator[Section]:
             while text.startswith("\n", stop):
                 stop += 1
         within = marks[bisect_right(marks, start, key=itemgetter(0)) : bisect_left(marks, end, key=itemgetter(0))]
-        whole = wholes[bisect_left(wholes, start, key=itemgetter(0)) : bisect_right(wholes, end, key=itemgetter(1))]
+        inside = wholes[bisect_right(wholes, start, key=itemgetter(1)) : bisect_left(wholes, end, key=itemgetter(0))]
         yield Section(
             section.path,
             anchor_at(section, start),
             text[start:end],
             tuple((place - start, anchor) for place, anchor in within),
-            tuple(Whole(first - start, last - start, head) for first, last, head in whole),
+            tuple(Whole(max(0, first - start), min(last, end) - start, head) for first, last, head in inside),
         )
         start = stop
+
+
+def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
+    """Return the code and tables of a passage that begins at a place of its section, or with a repeated table head."""
+    inside = section.wholes[bisect_right(section.wholes, place, key=itemgetter(1)) :]
+    added = 0 if section.text.startswith(text, place) else len(inside[0].head or "") + 1
+    blocks: list[TextBlock] = []
+    for whole in takewhile(lambda whole: whole.start < place + len(text) - added, inside):
+        start = whole.start - place + added if whole.start >= place else 0
+        end = min(whole.end - place + added, len(text))
+        if whole.head is None or COLUMNS in text[start:end]:
+            blocks.append(TextBlock(start, end, "code" if whole.head is None else "table"))
+    return tuple(blocks)
 
 
 def _with_context(text: str, context: str) -> str:

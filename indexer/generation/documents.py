@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder
 
 from indexer.filter import AnyOf, Condition, Dated, Filter, HasTerm, LacksTerm
 from indexer.generation.manifest import corrupt
 from indexer.generation.rows import RowSet
 from indexer.generation.twins import TABLES, write_twins
-from indexer.records import Chunk, Document, PageRecord
+from indexer.records import Chunk, Document, PageRecord, TextBlock
 
 SCHEMA = Path(__file__).with_name("documents.sql").read_text("utf-8") + TABLES
 # Made at the end, when they are sorted once instead of kept in order all along.
@@ -35,7 +36,8 @@ CREATE INDEX pages_requested ON pages (requested) WHERE requested != url;
 """
 _IN = "IN (SELECT value FROM json_each(?))"
 _CHUNKS = f"""
-SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type, metadata
+SELECT row, chunks.id, chunks.url, documents.url, title, section, text, position, language, date, content_type,
+    metadata, {{blocks}}
 FROM chunks JOIN documents ON documents.id = chunks.document WHERE row {_IN}
 """  # noqa: S608 - of fixed texts
 # Columns that have what records have, and their order there.
@@ -47,10 +49,11 @@ SHOWN_FIELDS = ("url", "title", "source", "language", "date", "content_type", "m
 PASSAGE_FIELDS = ("id", "url", "section", "text")
 _DOCUMENTS = f"SELECT first_row, chunks, {', '.join(SHOWN_FIELDS)} FROM documents WHERE id {_IN} ORDER BY id"  # noqa: S608
 _FACTS = "url, source, language, content_type, date"  # of `DocumentFacts`
-_PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
+_PASSAGES = f"SELECT {', '.join(PASSAGE_FIELDS)}, {{blocks}} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608
 AROUND = 24  # chunks on either side of one that are looked at for the rest of its section
 _AT_ONCE = 64  # documents, or texts, that are read under the lock: none of them waits long for another
 _ID = re.compile(r"[0-9a-f]{32}")
+_BLOCKS = Decoder(list[TextBlock])
 
 
 class StoredChunk(Struct, frozen=True):
@@ -67,6 +70,14 @@ class StoredChunk(Struct, frozen=True):
     date: str | None  # YYYY-MM-DD
     content_type: str
     metadata: dict[str, Any]  # name to text, or to a list of texts
+    blocks: list[TextBlock] = []  # code and tables of the text
+
+
+class SectionText(NamedTuple):
+    """The text of a section, and its code and tables."""
+
+    text: str
+    blocks: list[TextBlock]
 
 
 class DocumentFacts(NamedTuple):
@@ -101,7 +112,9 @@ class DocumentWriter:
         self._insert("terms", [(term, number) for term in terms])
         self._insert("sketches", [(number, sketch)])
         of_chunk = attrgetter(*CHUNK_FIELDS)
-        self._insert("chunks", [(each, chunk.id, number, *of_chunk(chunk)) for each, chunk in enumerate(chunks, row)])
+        numbered = enumerate(chunks, row)
+        rows = [(each, chunk.id, number, *of_chunk(chunk), json.dumps(chunk.blocks)) for each, chunk in numbered]
+        self._insert("chunks", rows)
         self.documents += 1
         self.chunks += len(chunks)
 
@@ -196,6 +209,7 @@ class DocumentReader:
         self._texts = Database(path)
         self._filters, self._documents = Database(path), Database(path)  # which must not keep texts waiting
         self._ids: npt.NDArray[np.uint64] | None = None
+        self._blocks = blocks_column(self._texts)
         counts = "SELECT count(*), coalesce(sum(chunks), 0), coalesce(max(id), -1) FROM documents"
         [(self.documents, self.chunks, last)] = self._texts.rows(counts)
         [(last_row,)] = self._texts.rows("SELECT coalesce(max(row), -1) FROM chunks")
@@ -205,11 +219,16 @@ class DocumentReader:
     def read(self, rows: Sequence[int] | npt.NDArray[np.int64]) -> list[StoredChunk]:
         """Return chunks by row, in the order asked for; raises IndexCorrupt if one is missing."""
         wanted: list[int] = np.asarray(rows).tolist()
-        found = self._texts.rows(_CHUNKS, str(wanted))
+        found = self._texts.rows(_CHUNKS.format(blocks=self._blocks), str(wanted))
         try:
             chunks = {
-                row: StoredChunk(*(*fields, {} if metadata == "{}" else json.loads(metadata)))  # empty, as a rule
-                for row, *fields, metadata in found
+                # both are empty, as a rule
+                row: StoredChunk(
+                    *fields,
+                    {} if metadata == "{}" else json.loads(metadata),
+                    [] if blocks == "[]" else read_blocks(blocks),
+                )
+                for row, *fields, metadata, blocks in found
             }
             return [chunks[row] for row in wanted]
         except KeyError as error:
@@ -217,12 +236,18 @@ class DocumentReader:
         except ValueError as error:
             raise corrupt(self._texts.path, f"cannot be read ({error})") from error
 
-    def section(self, row: int) -> str:
-        """Return the text of the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
-        query = "SELECT row, document, url, section, text FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
-        if (text := section_text(row, self._texts.rows(query, row - AROUND, row + AROUND))) is None:
+    def section(self, row: int) -> SectionText:
+        """Return the section of a chunk, limited to the 24 chunks on either side. Raises IndexCorrupt."""
+        columns = f"row, document, url, section, text, {self._blocks}"
+        query = f"SELECT {columns} FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"  # noqa: S608 - fixed names
+        found = self._texts.rows(query, row - AROUND, row + AROUND)
+        try:
+            section = section_text(row, [(*fields, read_blocks(blocks)) for *fields, blocks in found])
+        except ValueError as error:
+            raise corrupt(self._texts.path, f"cannot be read ({error})") from error
+        if section is None:
             raise corrupt(self._texts.path, f"has no chunk {row}")
-        return text
+        return section
 
     def select(self, wanted: Filter) -> RowSet:
         """Return the rows of the documents that a filter allows; raises IndexCorrupt if they cannot be read."""
@@ -276,8 +301,11 @@ class DocumentReader:
                     continue
                 facts = dict(zip(SHOWN_FIELDS, fields, strict=True))
                 facts["metadata"] = json.loads(facts["metadata"])
-                found = connection.execute(_PASSAGES, (first, first + count - 1))
-                passages = [dict(zip(PASSAGE_FIELDS, passage, strict=True)) for passage in found]
+                found = connection.execute(_PASSAGES.format(blocks=self._blocks), (first, first + count - 1))
+                passages = [
+                    dict(zip(PASSAGE_FIELDS, passage, strict=True)) | {"blocks": read_blocks(blocks)}
+                    for *passage, blocks in found
+                ]
                 documents.append({"id": document_id(facts["url"]), **facts, "passages": passages})
         return documents
 
@@ -299,6 +327,19 @@ class DocumentReader:
 def has_twins(database: Database) -> bool:
     """Return whether a file has sketches and twins, which older ones do not. Raises IndexCorrupt."""
     return bool(database.rows("SELECT 1 FROM sqlite_master WHERE name = 'twins'"))
+
+
+def blocks_column(database: Database) -> str:
+    """Return the column of the code and tables of chunks, which older files do not have. Raises IndexCorrupt."""
+    return "blocks" if database.rows("SELECT 1 FROM pragma_table_info('chunks') WHERE name = 'blocks'") else "'[]'"
+
+
+def read_blocks(text: str) -> list[TextBlock]:
+    """Read the column of the code and tables of a chunk. Raises ValueError."""
+    try:
+        return _BLOCKS.decode(text)
+    except MsgspecError as error:
+        raise ValueError(str(error)) from error
 
 
 def select_rows(wanted: Filter, connection: sqlite3.Connection, total: int) -> RowSet:
@@ -336,12 +377,26 @@ def _sql(conditions: Iterable[Condition], values: list[str]) -> str:
     return " AND ".join(tests) or "TRUE"
 
 
-def section_text(row: int, found: Iterable[tuple[int, int, str, str, str]]) -> str | None:
-    """Return the text of the run that holds a row; each chunk is (row, document, url, section, text), in row order."""
+def section_text(row: int, found: Iterable[Sequence[Any]]) -> SectionText | None:
+    """Return the section that holds a row.
+
+    Args:
+        row: row of a chunk.
+        found: (row, document, url, section, text, blocks) of the chunks around it, in the order of their rows.
+    """
     for _, group in groupby(found, key=lambda chunk: chunk[1:4]):
         run = list(group)
         if run[0][0] <= row <= run[-1][0]:
-            return "\n".join(text for *_, text in run)
+            blocks: list[TextBlock] = []
+            length = 0
+            for *_, text, of_chunk in run:
+                for start, end, kind in of_chunk:
+                    block = TextBlock(start + length, end + length, kind)
+                    if blocks and blocks[-1].kind == kind and blocks[-1].end + 1 == block.start == length:
+                        block = TextBlock(blocks.pop().start, block.end, kind)  # it was cut there
+                    blocks.append(block)
+                length += len(text) + 1
+            return SectionText("\n".join(text for *_, text, _ in run), blocks)
     return None
 
 

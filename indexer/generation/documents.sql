@@ -9,7 +9,7 @@ CREATE TABLE terms (
 CREATE TABLE chunks (
     row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, document INTEGER NOT NULL REFERENCES documents (id),
     url TEXT NOT NULL, section TEXT NOT NULL, text TEXT NOT NULL, content_hash TEXT NOT NULL, tokens INTEGER NOT NULL,
-    position INTEGER NOT NULL
+    position INTEGER NOT NULL, blocks TEXT NOT NULL
 ) STRICT;
 CREATE TABLE pages (
     url TEXT PRIMARY KEY, source TEXT NOT NULL, requested TEXT NOT NULL, etag TEXT, last_modified TEXT,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from indexer.filter import Filter, parts_of
-from indexer.generation.documents import DocumentFacts, StoredChunk
+from indexer.generation.documents import DocumentFacts, SectionText, StoredChunk
 from indexer.generation.generation import FILTERS, MANY_CHUNKS, Generation
 from indexer.generation.lexical.lexical_index import JointReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
@@ -116,8 +116,8 @@ class JointGeneration(Generation):
             found |= zip(places.tolist(), self._members[number].chunks(own), strict=True)
         return [found[place] for place in range(len(rows))]
 
-    def section(self, row: int) -> str:
-        """Return the text of the section of a chunk."""
+    def section(self, row: int) -> SectionText:
+        """Return the section of a chunk."""
         [(number, _, own)] = _split(self._starts, np.array([row]))
         return self._members[number].section(int(own[0]))
 

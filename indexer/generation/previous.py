@@ -15,10 +15,18 @@ import numpy.typing as npt
 from embedder.late_interaction import Signs
 from indexer.filter import access_of
 from indexer.generation import manifest as manifests
-from indexer.generation.documents import CHUNK_FIELDS, DOCUMENT_FIELDS, SCHEMA, Database, has_twins
+from indexer.generation.documents import (
+    CHUNK_FIELDS,
+    DOCUMENT_FIELDS,
+    SCHEMA,
+    Database,
+    blocks_column,
+    has_twins,
+    read_blocks,
+)
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, TOKENS, VECTORS, Manifest
 from indexer.generation.rows import ROW, TokenReader, read_array
-from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section
+from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section, Whole
 
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
@@ -102,6 +110,7 @@ def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
             unquote(chunk.url.partition("#")[2]) or None,
             chunk.text,
+            wholes=tuple(Whole(*block[:2], None if block.kind == "code" else "") for block in chunk.blocks),
         )
         for chunk in chunks
     )
@@ -196,6 +205,10 @@ class PreviousGeneration:
     def _has_sketches(self) -> bool:
         return has_twins(self._database)
 
+    @cached_property
+    def _blocks_column(self) -> str:
+        return blocks_column(self._database)
+
     def sketch(self, document_id: int) -> bytes | None:
         """Return the sketch of a document, see `twins`; None in an older generation."""
         rows = (
@@ -221,12 +234,12 @@ class PreviousGeneration:
             name: (value,) if isinstance(value, str) else tuple(value) for name, value in json.loads(metadata).items()
         }
         document = Document(**facts, sections=(), access=self._access.get(document_id, EVERYBODY))
-        columns = ", ".join(CHUNK_FIELDS)
+        columns = f"{', '.join(CHUNK_FIELDS)}, {self._blocks_column}"
         query = f"SELECT id, {columns} FROM chunks WHERE row >= ? AND row < ? ORDER BY row"  # noqa: S608 - fixed names
         shared: dict[str, Any] = {"document_url": document.url, "title": document.title, "embedded_text": ""}
         chunks = [
-            Chunk(id=id, **shared, **dict(zip(CHUNK_FIELDS, values, strict=True)))
-            for id, *values in self._database.rows(query, first, first + count)
+            Chunk(id=id, **shared, **dict(zip(CHUNK_FIELDS, values, strict=True)), blocks=tuple(read_blocks(blocks)))
+            for id, *values, blocks in self._database.rows(query, first, first + count)
         ]
         return document, chunks, range(first, first + count)
 

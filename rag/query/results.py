@@ -1,6 +1,7 @@
 """Results of a search: the structs whose JSON is the body of the REST answer and of `pilotlight search --json`."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
@@ -13,6 +14,7 @@ from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `
 from indexer.errors import counted
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
+from indexer.records import TextBlock as TextBlock  # of hits, for packages that may not look below this one
 from indexer.versions import order
 from rag.query.request import DEFAULT_COLLECTION
 
@@ -100,6 +102,8 @@ class Hit(msgspec.Struct, frozen=True):
     collection: Annotated[str, Meta(description="that the document is in")] = DEFAULT_COLLECTION
     more: Annotated[int, Meta(ge=0, description="passages of this document that `per_document` left out")] = 0
     explanation: Annotated[Explanation | None, Meta(description="only with `explain`")] = None
+    blocks: Annotated[list[TextBlock], Meta(description="code and tables: characters [start, end) of `text`")] = []
+    section_blocks: Annotated[list[TextBlock], Meta(description="the same of `section_text`")] = []
 
 
 class Suggestion(msgspec.Struct, frozen=True):
@@ -237,8 +241,19 @@ def count_facets(documents: "Iterable[DocumentFacts]", versions: Iterable[str] =
 
 
 def text_of(hit: Hit) -> str:
-    """Return the passage, with those around it in its section where these were asked for."""
-    return hit.section_text or hit.text
+    """Return the passage as Markdown, with its section if the search asked for that."""
+    return as_markdown(hit.section_text, hit.section_blocks) if hit.section_text else as_markdown(hit.text, hit.blocks)
+
+
+def as_markdown(text: str, blocks: Iterable[TextBlock]) -> str:
+    """Return a text with its code between fences."""
+    pieces, position = [], 0
+    for start, end, kind in blocks:
+        if kind == "code":
+            fence = "`" * (1 + max([2, *map(len, re.findall("`{3,}", text[start:end]))]))
+            pieces += [text[position:start], f"{fence}\n", text[start:end], f"\n{fence}"]
+            position = end
+    return "".join([*pieces, text[position:]])
 
 
 def section_within(title: str, section: str) -> str:

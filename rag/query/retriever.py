@@ -306,6 +306,7 @@ class Retriever:
             highlights = spans(marked[language], chunk.text, language)
             edition = self._edition_of.get(document)
             expands = request.expand == "section" and place >= offset
+            section = generation.section(int(rows[number])) if expands else None
             hit = Hit(  # by position: names take six times as long
                 place + 1,
                 chunk.id,
@@ -324,10 +325,13 @@ class Retriever:
                 edition.version if edition else None,
                 [{"version": each, "url": next(others).url} for each in older[number]] if older else [],
                 link_to_text(chunk.url, chunk.content_type, chunk.text, highlights) if request.links else None,
-                generation.section(int(rows[number])) if expands else None,
+                section.text if section else None,
                 document_id(chunk.document_url),
                 collections[number] if collections else request.collection,
                 choice.left_out.get(document, 0),
+                None,
+                chunk.blocks,
+                section.blocks if section else [],
             )
             hits.append(hit)
         return hits[:_JUDGED], hits[before:]

@@ -37,7 +37,6 @@ EXEMPT = {  # why they may take longer
     "indexer.read.office.number_formats._TOKEN": "255 characters of a format",
     "indexer.sources.bucket._BODY": "a bounded part of an error",
     "indexer.sources.bucket._REQUEST": "a bounded part of an error",
-    **{f"web.pages.snippets.{name}": "bounded ends of a line" for name in ("_ENDS", "_SENTENCE", "_SIGNS")},
 }
 
 

@@ -68,7 +68,7 @@ WHY = Explanation(
 
 
 def document_of(hit: Hit) -> dict[str, Any]:
-    passage = {"id": hit.id, "url": hit.url, "section": hit.section, "text": hit.text}
+    passage = {"id": hit.id, "url": hit.url, "section": hit.section, "text": hit.text, "blocks": hit.blocks}
     shared = {name: getattr(hit, name) for name in ("url", "title", "language", "date", "content_type", "metadata")}
     moment = "2026-11-20T04:00:00Z"
     return {"id": hit.document, **shared, "source": "site", "fetched_at": moment, "passages": [passage]}

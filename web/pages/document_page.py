@@ -8,7 +8,7 @@ from flask import Blueprint, Response, render_template, request, url_for
 from msgspec import Meta
 
 from rag.messages import InCollection
-from rag.query.results import is_source_code, section_within
+from rag.query.results import as_markdown, is_source_code, section_within
 from rag.serving.live import by_section
 from web.api.requests import collection_field, read_query, retriever
 from web.display_urls import places
@@ -42,7 +42,9 @@ def read(id: str) -> str | Response:
         parts = [f"# {title or document['url']}", f"<{document['url']}>"]
         for name, group in by_section(document):
             heading = section_within(title, name)
-            parts += [f"## {heading}"] * bool(heading) + [passage["text"] for passage in group]
+            parts += [f"## {heading}"] * bool(heading) + [
+                as_markdown(passage["text"], passage["blocks"]) for passage in group
+            ]
         return Response("\n\n".join(parts) + "\n", content_type=f"{MARKDOWN.media_type}; charset=utf-8")
     passages = [(section_within(title, name), passage) for name, group in by_section(document) for passage in group]
     start = 0
@@ -71,7 +73,7 @@ def read(id: str) -> str | Response:
             for heading, group in groupby(passages[start:stop], key=itemgetter(0))
         ],
         marked=given.passage,
-        html=lambda text: make_text(text, is_code=is_code),
+        html=lambda passage: make_text(passage["text"], (), passage["blocks"], is_code=is_code),
         before=from_passage(max(0, start - SHOWN)) if start else None,
         after=from_passage(stop) if stop < len(passages) else None,
         back=url_for("page.index", **asking, **kept) if asking else None,

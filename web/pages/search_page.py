@@ -254,7 +254,9 @@ def _pages(answer: Answer, asked: PageSearch) -> list[dict[str, Any]]:
 def _passage(hit: Hit, asked: PageSearch) -> dict[str, Any]:
     section = section_within(hit.title, hit.section)
     is_code = is_source_code(hit.content_type)
-    whole = hit.section_text and make_section(hit.section_text, hit.text, hit.highlights, is_code=is_code)
+    whole = hit.section_text and make_section(
+        hit.section_text, hit.text, hit.highlights, hit.section_blocks, is_code=is_code
+    )
     # title, section, address and date, as far as they are known, in one line
     name = " › ".join(" ".join(part.split()) for part in (hit.title, section) if part)
     place = hit.url if is_of_web(hit.url) else asked.places.of(hit.url)
@@ -265,7 +267,7 @@ def _passage(hit: Hit, asked: PageSearch) -> dict[str, Any]:
         "link": _link(hit, asked),
         "section": section,
         "why": list(in_words(hit.explanation)) if hit.explanation else [],  # the steps to its score
-        "snippet": make_snippet(hit.text, hit.highlights, is_code=is_code),
+        "snippet": make_snippet(hit.text, hit.highlights, hit.blocks, is_code=is_code),
         "whole": whole or None,  # with its section, where that was asked for
         "citation": BIDI_CONTROLS.sub("", citation),
         "also": [asked.places.link_to(url) for url in hit.duplicates[:ALSO]],

@@ -24,6 +24,7 @@ from indexer.generation.documents import (
     PASSAGE_FIELDS,
     SHOWN_FIELDS,
     DocumentFacts,
+    SectionText,
     StoredChunk,
     document_id,
     is_document_id,
@@ -37,6 +38,7 @@ from indexer.generation.previous import ScannedDocument
 from indexer.generation.rows import RowFacts, ScoredRows, TermHits
 from indexer.generation.vectors import check_query_vector
 from indexer.publish.publish import Published
+from indexer.records import TextBlock
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
 from indexer.stores.milvus.schema import bm25_text, bounds, expression, has_phrases
@@ -253,18 +255,18 @@ class MilvusGeneration:
         """Return chunks by row, in the order of `rows`."""
         found = []
         for row in self._by_row(rows, schema.SHOWN):
-            facts = {**row["about"], **row, "document_url": row["about"]["url"]}
+            facts = {**row["about"], **row, "document_url": row["about"]["url"], "blocks": _blocks(row)}
             found.append(StoredChunk(*map(facts.__getitem__, StoredChunk.__struct_fields__)))
         return found
 
-    def section(self, row: int) -> str:
-        """Return the text of the section of a chunk, limited to the chunks near it."""
+    def section(self, row: int) -> SectionText:
+        """Return the section of a chunk, limited to the chunks near it."""
         fields = ["row", "document", "url", "section", "text"]
-        found = self._rows(f"row >= {row - AROUND} and row <= {row + AROUND}", fields)
-        around = sorted(tuple(chunk[name] for name in fields) for chunk in found)
-        if (text := section_text(row, around)) is None:
+        found = self._rows(f"row >= {row - AROUND} and row <= {row + AROUND}", [*fields, "about"])
+        around = sorted((*(chunk[name] for name in fields), _blocks(chunk)) for chunk in found)
+        if (section := section_text(row, around)) is None:
             raise corrupt(self._where, f"has no chunk {row}")
-        return text
+        return section
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id."""
@@ -277,7 +279,7 @@ class MilvusGeneration:
         for _, members in groupby(found, key=itemgetter("document")):
             passages = list(members)
             facts = {name: passages[0]["about"][name] for name in SHOWN_FIELDS}
-            texts = [{name: row[name] for name in PASSAGE_FIELDS} for row in passages]
+            texts = [{name: row[name] for name in PASSAGE_FIELDS} | {"blocks": _blocks(row)} for row in passages]
             yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
@@ -326,3 +328,8 @@ def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
     except ValueError as error:
         raise corrupt(where, "has a manifest that is cut short, or of an older version") from error
     return parse_manifest(str(text).encode("utf-8", "replace"), where, generation_id, needs=())
+
+
+def _blocks(row: Mapping[str, Any]) -> list[TextBlock]:
+    """Return the code and tables of a passage, which generations of earlier versions do not have."""
+    return [TextBlock(*block) for block in row["about"].get("blocks", ())]

@@ -99,7 +99,6 @@ def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
         shared = {
             "document": number,
             "document_id": document_id(document.url),
-            "about": about,
             "date": document.date or "",
             "terms": [_number_of(term) for term in terms_of(document)],
         }
@@ -107,6 +106,7 @@ def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
             yield {
                 **shared,
                 **{name: getattr(chunk, name) for name in ("id", "url", "section", "text", "position")},
+                "about": about | {"blocks": chunk.blocks},
                 "row": row,
                 "signature": signature - (1 << 64) if signature >> 63 else signature,  # Milvus' numbers are signed
                 "words": words_of(chunk.title, chunk.section, chunk.text, document.language),

@@ -38,6 +38,26 @@ def test_a_short_section_is_one_chunk_with_its_context() -> None:
     assert chunk.tokens == DummyEmbedder().count_tokens([chunk.embedded_text])[0]
 
 
+def test_blocks_of_a_passage_are_those_of_its_section() -> None:
+    code, rows = "x = 1\n\n    y = 2", [f"{number} | {words(10)}" for number in range(12)]
+    table = "\n".join(["Id | Words", *rows])
+    text = f"Run it:\n\n{code}\n\n{words(9)}\n\n{table}\n\nDone."
+    wholes = tuple(
+        Whole(text.index(each), text.index(each) + len(each), head)
+        for each, head in ((code, None), (table, "Id | Words"))
+    )
+    chunker = Chunker(DummyEmbedder(), ChunkConfig(40))
+    chunks = chunker.split(document(Section((), None, text, wholes=wholes)))
+    found = [(block.kind, chunk.text[block.start : block.end]) for chunk in chunks for block in chunk.blocks]
+    assert found[0] == ("code", code)
+    assert [kind for kind, _ in found[1:]] == ["table"] * (len(found) - 1)
+    assert len(found) > 3, "the table is cut, and its head is repeated"
+    assert all(piece.startswith("Id | Words\n") for _, piece in found[1:])
+    assert [row for _, piece in found[1:] for row in piece.split("\n")[1:]] == rows
+    one_column = Section((), None, "a\nb", wholes=(Whole(0, 3, ""),))
+    assert chunker.split(document(one_column))[0].blocks == (), "without cells there is no table to show"
+
+
 def test_context_never_crowds_out_the_text() -> None:
     path = tuple(f"Heading {i} {words(40)}" for i in range(8))
     chunks = split(words(300), tokens=200, max_length=128, path=path)

@@ -70,6 +70,34 @@ def test_chunks_come_back_in_the_order_asked_for(database):
     reader.close()
 
 
+def test_code_and_tables_are_kept_and_earlier_files_have_none(database):
+    code, table = "```\n" + "x = 1\n" * 30 + "```", "\n".join(["| a | b |", "| - | - |", *["| 1 | 2 |"] * 3])
+    source, index = database.parent / "source", database.parent / "index"
+    source.mkdir()
+    (source / "page.md").write_text(f"# Page\n\nRun it:\n\n{code}\n\n{table}\n")
+    config = BuildConfig(chunk=ChunkConfig(tokens=64))
+    for _ in range(2):  # the second build carries them over
+        (source / "other.md").write_text(f"# Other\n\nWords {_}.")
+        build([str(source)], index, DummyEmbedder(), config, progress=Progress(io.StringIO(), quiet=True))
+        with closing(Generation.open(index)) as generation:
+            (document,) = generation.documents(id=document_id((source / "page.md").as_uri()))
+            passages = document["passages"]
+            assert len(passages) > 1
+            kinds = [block.kind for passage in passages for block in passage["blocks"]]
+            assert kinds == sorted(kinds)
+            assert {*kinds} == {"code", "table"}
+            rows = range(generation.manifest.counts.chunks)
+            row = next(row for row in rows if generation.chunks([row])[0].text.startswith("Run it"))
+            text, blocks = generation.section(row)
+            expected = ["\n".join(["x = 1"] * 30), "\n".join(["a | b", *["1 | 2"] * 3])]
+            assert [text[block.start : block.end] for block in blocks] == expected
+    with closing(sqlite3.connect(database)) as earlier:
+        earlier.execute("ALTER TABLE chunks DROP COLUMN blocks")
+    with closing(DocumentReader(database)) as reader:
+        assert reader.read([0])[0].blocks == reader.section(0).blocks == []
+        assert next(reader.find())["passages"][0]["blocks"] == []
+
+
 def test_the_file_can_be_read_with_sqlite_alone(database):
     with closing(sqlite3.connect(database)) as found:
         assert found.execute("PRAGMA journal_mode").fetchone() == ("delete",)

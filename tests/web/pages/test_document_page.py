@@ -6,9 +6,10 @@ import pytest
 from msgspec import structs
 
 from indexer.generation.documents import document_id
+from indexer.records import TextBlock
 from tests.web.fakes import CODE, FakeRetriever, make_hit
 from web.pages.document_page import SHOWN
-from web.pages.snippets import CUT, make_section, make_snippet, make_text, split_blocks
+from web.pages.snippets import CUT, make_section, make_snippet, make_text
 
 URL = "file:///srv/notes/a%20b.md"
 
@@ -22,7 +23,13 @@ class OneDocument(FakeRetriever):
         found = super().document(id, collection)
         found["title"] = "Notes"
         found["passages"] = [
-            {"id": f"p{place}", "url": URL, "section": f"Notes › Part {place // 3}", "text": f"<Text> {place}."}
+            {
+                "id": f"p{place}",
+                "url": URL,
+                "section": f"Notes › Part {place // 3}",
+                "text": f"<Text> {place}.",
+                "blocks": [],
+            }
             for place in range(3 * self.count)
         ]
         return found
@@ -85,29 +92,23 @@ def test_the_richest_run_of_matches_wins():
     assert "<mark>partial</mark> <mark>index</mark> on <mark>fsync</mark>" in snippet
 
 
+def code_in(text: str, first: str, last: str, kind: str = "code") -> list[TextBlock]:
+    return [TextBlock(text.index(first), text.index(last) + len(last), kind)]
+
+
 def test_code_keeps_its_lines():
-    html = make_text(CODE, [(CODE.index("SELECT"), CODE.index("SELECT") + 6)])
+    at = CODE.index("SELECT")
+    html = make_text(CODE, [(at, at + 6)], code_in(CODE, "CREATE", "b = 'x';"))
     assert "<p>The example makes a table and asks it:</p>" in html
     inside = html.partition("<code>")[2].partition("</code>")[0]
     assert "CREATE TABLE t (\n    a integer,\n\n    b text\n);\n<mark>SELECT</mark> a FROM t\n    WHERE b" in inside
     assert html.endswith("<p>And so it goes on in words, as before.</p>")
+    assert "<pre" not in make_text(CODE), "an index of an earlier version has no blocks"
 
 
-@pytest.mark.parametrize(
-    ("text", "is_code"),
-    [
-        ("for i in range(3):\n    print(i)", True),
-        (" a | b\n---+---\n 1 | 2", True),
-        ("Plain words in a row, over\ntwo lines that were wrapped.", False),
-        ("- one thing\n- another (with brackets)", False),
-        ("tar -xf a.tar\nmake all -j4\numount /mnt/disk", True),
-        ("- alert: Old\n  expr: time() > 5\n  annotations:\n    summary: It is old, and has been for days.", True),
-        ("From: Anna\nTo: Board", False),
-        ("See the file /etc/fstab for what is mounted where.", False),
-    ],
-)
-def test_what_counts_as_code(text, is_code):
-    assert [block.kind == "code" for block in split_blocks(text)] == [is_code]
+@pytest.mark.parametrize("end", [3, 99, -1])
+def test_blocks_beyond_the_text_are_cut(end):
+    assert "code" in make_text("Run it:\n\n  x=1", (), [TextBlock(9, 12, "code"), TextBlock(12, end, "table")])
 
 
 def test_a_section_sets_its_passage_off():
@@ -115,26 +116,23 @@ def test_a_section_sets_its_passage_off():
     assert make_section(section, "A partial index. ", [(2, 9)]) == (
         '<p>Before &lt;b&gt;.</p><div class="passage"><p>A <mark>partial</mark> index.</p></div><p>After.</p>'
     )
+    sets = make_section("Set:\n\na\nb\nc\n\nDone.", "b", [(0, 1)], [TextBlock(6, 11, "code")])
+    pre = '<pre tabindex="0"><code>{}</code></pre>'
+    passage = f'<div class="passage">{pre.format("<mark>b</mark>")}</div>'
+    assert sets == f"<p>Set:</p>{pre.format('a')}{passage}{pre.format('c')}<p>Done.</p>"
     assert make_section("A partial index.", "A partial index.", [(2, 9)]) == "<p>A <mark>partial</mark> index.</p>"
     assert make_section("Something <else>.", "A partial index.", [(2, 9)]) == "<p>Something &lt;else&gt;.</p>"
 
 
-@pytest.mark.parametrize(
-    "text", ["x" * 50_000, "word " * 20_000 + ";", "-" * 40_000 + "x", "a.b(" * 20_000, "'a" * 30_000, ")." * 30_000]
-)
-def test_long_lines_are_looked_at_in_bounded_time(text):
-    assert split_blocks(text)[-1].end == len(text)
-    assert make_snippet(text, [(5, 7)]).count("<mark>") == 1
-
-
 def test_a_table_has_rows_and_cells_of_which_none_is_cut():
     rows = ["name | what it is", *(f"part {number} | a thing & more | {number}" for number in range(60))]
-    html = make_text("\n".join(rows[:5]))
+    text = "\n".join(rows[:5])
+    html = make_text(text, (), [TextBlock(0, len(text), "table")])
     assert html.startswith('<div class="rows" tabindex="0"><table><tr><td>name</td><td>what it is</td></tr><tr>')
     assert html.count("<td>a thing &amp; more</td>") == 4
     text = "\n".join(rows)
     at = text.index("part 30") + 5
-    html = make_snippet(text, [(at, at + 2)])
+    html = make_snippet(text, [(at, at + 2)], [TextBlock(0, len(text), "table")])
     assert html.startswith(f'<div class="rows" tabindex="0"><table><tr><td>{CUT}</td></tr><tr><td>part 2')
     assert "<tr><td>part <mark>30</mark></td><td>a thing &amp; more</td><td>30</td></tr>" in html
     assert html.endswith(f"</td></tr><tr><td>{CUT}</td></tr></table></div>")
