@@ -10,10 +10,10 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import Meta
 
-from indexer.credentials import Credential
 from indexer.errors import ConfigError
-from indexer.network import ENVIRONMENT
-from indexer.urls import has_user, normalise
+from indexer.network.credentials import Credential
+from indexer.network.proxies import ENVIRONMENT
+from indexer.network.urls import has_user, normalise
 
 OCR_MODES = ("auto", "on", "off")
 OCR_CONFIDENCE = 60  # of 100: lines of which the engine is less sure are left out
@@ -84,7 +84,7 @@ class CrawlLimits:
     concurrency: int = 4  # fetcher threads, for each site
     delay: Annotated[float, Meta(ge=0, le=3_600)] = 0.0  # seconds between two requests; robots.txt may ask for more
     allow_private: bool | tuple[str, ...] = False  # whether non-public addresses may be reached, or in which networks
-    http_proxy: str = ""  # address of the proxy of all requests, or `indexer.network.ENVIRONMENT`; empty: none
+    http_proxy: str = ""  # address of the proxy of all requests, or `indexer.network.proxies.ENVIRONMENT`; empty: none
     user_agent: str = field(default_factory=lambda: f"Pilotlight/{package_version()} (self-hosted search)")
     render: Annotated[str, Meta(pattern=f"^({'|'.join(RENDER)})$")] = "off"
     render_timeout: float = 15.0  # seconds in which the scripts of a page draw it

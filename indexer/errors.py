@@ -11,7 +11,7 @@ IndexerError
 """
 
 from embedder.errors import PilotlightError
-from indexer.decoding import one_line
+from indexer.text.cleaning import one_line
 
 
 class IndexerError(PilotlightError):

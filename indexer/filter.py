@@ -13,10 +13,10 @@ from datetime import date
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from indexer.decoding import without_joiners
 from indexer.errors import FilterError
+from indexer.network.urls import normalise
 from indexer.records import AccessLists, Document
-from indexer.urls import normalise
+from indexer.text.cleaning import without_joiners
 
 LISTS = ("source", "url_prefix", "path", "language", "content_type", "version")  # fields whose values are alternatives
 FIELDS = (*LISTS, "date", "metadata")

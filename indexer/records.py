@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
-from indexer.decoding import one_line
 from indexer.errors import ParseError
+from indexer.text.cleaning import one_line
 
 SEPARATOR = " › "  # between the headings of a path
 COLUMNS = " | "  # between the cells of a table's row
@@ -59,7 +59,7 @@ class Extraction:
     is_link_list: bool = False  # an index or a table of contents rather than text
     detected: str | None = None  # language of the text, where it does not declare one and it is plain
     scanned: tuple[int, ...] = ()  # pages, from 1, that show something but have no text
-    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.notes`
+    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.text.reader_notes`
 
 
 class PageBlocks(NamedTuple):
@@ -94,7 +94,7 @@ class Page:
     links: tuple[str, ...] = ()  # normalised addresses on the page's own site
     noindex: bool = False
     left_out: str = "noindex"  # why it is not indexed, if it is not
-    note: str = ""  # on what was guessed or not followed, counted as those of `indexer.notes`
+    note: str = ""  # on what was guessed or not followed, counted as those of `indexer.text.reader_notes`
     language: str | None = None  # primary subtag from the Content-Language header, if it named one
     template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
     stated: Stated = NOTHING_STATED
@@ -233,7 +233,7 @@ class Document:
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the author's own
     scans: ScanCounts = NO_SCANS
     access: AccessLists = EVERYBODY
-    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.notes`
+    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.text.reader_notes`
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from indexer.config import CrawlLimits
 from indexer.generation.previous import PreviousGeneration
+from indexer.read.document_reader import Wanted
 from indexer.read.formats import OCR_OFF
-from indexer.read.parsing import Wanted
 from indexer.records import Page
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from indexer.config import OWN, CrawlLimits, own_names
-from indexer.credentials import Basic, Credential, InEnvironment, InFile, Place, site_of
-from indexer.decoding import load_toml
 from indexer.errors import ConfigError, SourceError
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, Place, site_of
 from indexer.read.extraction import collect
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
+from indexer.text.toml import load_toml
 from rag.errors import SettingsError
 from rag.settings import BY_NAME, Settings, own_limits, refuse_unknown
 

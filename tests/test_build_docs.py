@@ -11,8 +11,8 @@ from bs4 import BeautifulSoup
 
 from indexer.config import CrawlLimits
 from indexer.read import reader_main
+from indexer.read.document_reader import parse
 from indexer.read.html.main_content import read
-from indexer.read.parsing import parse
 from indexer.records import Page
 from indexer.sources.reading import Reading, read_sources
 

@@ -24,9 +24,9 @@ from urllib.parse import urlsplit
 from embedder import cpu
 from embedder.errors import PilotlightError
 from indexer import memory
-from indexer.crawl.answers import PageUnavailable
-from indexer.decoding import one_line
+from indexer.crawl.http_response import PageUnavailable
 from indexer.errors import FetchError, RendererMissing
+from indexer.text.cleaning import one_line
 
 if TYPE_CHECKING:  # loaded only to draw
     from playwright.async_api import BrowserContext, CDPSession, Page, Request, Route

@@ -12,17 +12,18 @@ from threading import Lock
 from typing import NamedTuple
 
 from indexer import memory
-from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.browser import Browser
-from indexer.crawl.links import MARKUP, TYPES, WELL_KNOWN, is_listing
+from indexer.crawl.http_response import PageUnavailable
+from indexer.crawl.page_links import MARKUP
 from indexer.crawl.page_reader import Moved, PageReader, Visit
 from indexer.crawl.same_text import SiteTexts, is_within
-from indexer.credentials import Session
+from indexer.crawl.sitemaps import TYPES, WELL_KNOWN, is_listing
 from indexer.errors import FetchError, NotWanted, SourceError
+from indexer.network.credentials import Session
+from indexer.network.urls import normalise
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import Failure, Item, Known, Page, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import normalise
 
 _ADDRESSES, _ADDRESSES_PER_PAGE = 100_000, 4  # addresses remembered of a site, and more for each page of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread

@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 import httpcore
 import httpx
 
-from indexer import encodings
 from indexer.config import CrawlLimits
-from indexer.crawl.answers import (
+from indexer.crawl.guard import GuardedBackend, is_public, resolve
+from indexer.crawl.http_response import (
     HEAD,
     HttpResponse,
     PageUnavailable,
@@ -26,12 +26,11 @@ from indexer.crawl.answers import (
     page_headers,
     retry_after,
 )
-from indexer.crawl.guard import GuardedBackend, is_public, resolve
-from indexer.credentials import Session
 from indexer.errors import FetchError, NotWanted
-from indexer.network import proxy_for, tls_context, unused_proxy
+from indexer.network.credentials import Session
+from indexer.network.proxies import content_codings, proxy_for, tls_context, unused_proxy
+from indexer.network.urls import normalise, on_site, origin, without_session
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
-from indexer.urls import normalise, on_site, origin, without_session
 
 MAX_REDIRECTS = 5
 MAX_PAUSE = 60.0  # seconds that a server may ask for in Retry-After; beyond that it is given up
@@ -75,7 +74,7 @@ class Fetcher:
         self._headers = {
             "User-Agent": limits.user_agent,
             "Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.1",  # naming Markdown would be given it
-            "Accept-Encoding": encodings.ACCEPTED,
+            "Accept-Encoding": content_codings.ACCEPTED,
             "Connection": "keep-alive",
         }
         self.turns = Turns(limits.delay)
@@ -197,7 +196,7 @@ class Fetcher:
             if is_secret and isinstance(error, httpcore.ProtocolError):  # which may quote headers
                 reason = "an answer that is no HTTP"
             raise PageUnavailable(reason, retry=not self.turns.stopped.is_set()) from error
-        except encodings.CutShort as error:
+        except content_codings.CutShort as error:
             raise PageUnavailable(str(error)) from error
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
@@ -236,9 +235,11 @@ class Fetcher:
         declared, _ = media_type(stated)
         limit = self._limits.max_bytes if request.cut_at is None else request.cut_at
         most = max(limit, LONGEST_LIST) if request.lists is None or declared in request.lists else limit
-        parts = encodings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
+        parts = content_codings.decoded(response.iter_stream(), headers.get("Content-Encoding", ""))
         if _TEXT.match(stated):
-            parts = encodings.without_gzip(parts)  # packed by an application without the server's knowledge, or twice
+            parts = content_codings.without_gzip(
+                parts
+            )  # packed by an application without the server's knowledge, or twice
         names = names_of(url, headers.get("Content-Disposition", ""))
         body, is_wanted = bytearray(), request.types is None or declared in request.types
         for part in parts:

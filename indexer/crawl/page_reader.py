@@ -7,20 +7,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from indexer.crawl.answers import HttpResponse, refresh_of, robots_directives
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, PageRequest
-from indexer.crawl.links import ONLY_LINKS, TYPES, Links, ListReader, fetch_robots, read_links, robots_of
+from indexer.crawl.http_response import HttpResponse, refresh_of, robots_directives
+from indexer.crawl.page_links import ONLY_LINKS, Links, read_links, robots_of
 from indexer.crawl.renderer import Renderer
+from indexer.crawl.robots import fetch_robots
 from indexer.crawl.same_text import answer_of, is_same_answer, shingles, text_of
-from indexer.credentials import Session
+from indexer.crawl.sitemaps import TYPES, ListReader
 from indexer.errors import FetchError, NotWanted, SessionEnded
 from indexer.generation.previous import conditions
+from indexer.network.credentials import Session
+from indexer.network.urls import normalise, origin
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
 from indexer.records import Known, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import normalise, origin
 
 SOFT_404 = "the site gives the same answer, with HTTP 200, for an address that does not exist"
 

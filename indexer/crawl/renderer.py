@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.browser import Browser, Order, Resource, check_installed
 from indexer.crawl.fetch import Fetcher, PageRequest
-from indexer.crawl.links import MARKUP, Links, Robots, fetch_robots, read_links
+from indexer.crawl.http_response import PageUnavailable
+from indexer.crawl.page_links import MARKUP, Links, read_links
+from indexer.crawl.robots import Robots, fetch_robots
 from indexer.errors import FetchError, NotWanted
-from indexer.read.parsing import Wanted
+from indexer.network.urls import normalise, origin
+from indexer.read.document_reader import Wanted
 from indexer.read.reader_process import Lend
 from indexer.records import Page, Skip
 from indexer.source_context import SourceContext
-from indexer.urls import normalise, origin
 
 _SENT = {"accept": "Accept", "origin": "Origin"}  # headers of the browser that are sent on
 _RETURNED = ("access-control-allow-origin", "access-control-allow-credentials")

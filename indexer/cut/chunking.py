@@ -12,10 +12,10 @@ from operator import itemgetter
 from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig
 from indexer.cut.cuts import cut
-from indexer.decoding import without_joiners
 from indexer.errors import ConfigError
+from indexer.network.urls import with_anchor
 from indexer.records import COLUMNS, SEPARATOR, Chunk, Document, Section, TextBlock, Whole, anchor_at
-from indexer.urls import with_anchor
+from indexer.text.cleaning import without_joiners
 
 _CHARACTERS_PER_TOKEN = 12  # at most; some tokenizers make one token of a word of any length
 _CONTEXT_SHARE = 4  # heading context takes at most this part of the model's length

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 from embedder.text_embedder import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
-from indexer.credentials import sessions_of
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
+from indexer.network.credentials import sessions_of
 from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.publish.source_settings import limits_differ, without
 from indexer.read.access_list import LISTED, NOBODY
+from indexer.read.document_reader import Unwanted, parse
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
-from indexer.read.parsing import Unwanted, parse
 from indexer.read.reader_process import ReaderPool, most_at_once
 from indexer.records import Document, Failure, Item, Known, Page, PageRecord, Skip
 from indexer.sources.addresses import full_name, refuse_secret

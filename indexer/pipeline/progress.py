@@ -10,11 +10,11 @@ from typing import Any, TextIO
 
 import msgspec
 
-from indexer.decoding import one_line, shorten
 from indexer.errors import counted
 from indexer.generation.languages import Spoken, languages_of
 from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.records import Failure, ScanCounts, Skip
+from indexer.text.cleaning import one_line, shorten
 
 READING = "reading"  # the phase that has pages and chunks
 _TERMINAL_EVERY = 0.2  # seconds between two looks of the line

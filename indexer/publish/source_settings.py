@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, own_names
-from indexer.credentials import credential_for
 from indexer.errors import ConfigError, CredentialsError
 from indexer.generation.manifest import Manifest
+from indexer.network.credentials import credential_for
 
 
 def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:

@@ -10,9 +10,10 @@ from contextlib import suppress
 from itertools import accumulate, takewhile
 from typing import Any
 
-from indexer.decoding import load_toml, visible
 from indexer.filter import folded
 from indexer.records import Readers
+from indexer.text.cleaning import visible
+from indexer.text.toml import load_toml
 
 FILE = ".access.toml"  # of all in a folder; with the name of a file before it, of that file
 ACCESS = "access"  # key of front matter

@@ -20,7 +20,6 @@ from posixpath import normpath
 from typing import IO, BinaryIO, cast
 from urllib.parse import quote, unquote
 
-from indexer.decoding import decode_names
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, closed_paths, has_list
 from indexer.read.formats import (
@@ -37,6 +36,7 @@ from indexer.read.formats import (
 from indexer.read.markup.includes import Includes
 from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Item, Page, Skip
+from indexer.text.charsets import decode_names
 
 _MOST_MEMBERS = 10_000
 _MOST_HEADERS = 1_000

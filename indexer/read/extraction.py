@@ -11,12 +11,12 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 
-from indexer import notes
-from indexer.decoding import fold, one_line, shorten, visible
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES, folded, is_day, primary_language
 from indexer.read.access_list import checked_names
 from indexer.records import Declared, Extraction, Section, Whole
+from indexer.text import reader_notes
+from indexer.text.cleaning import fold, one_line, shorten, visible
 
 LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
 LONGEST_VALUE = 256
@@ -50,7 +50,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
         "is_link_list": content.is_link_list,
         "detected": detected,
         "scanned": content.scanned,
-        "notes": (*content.notes, *notes.take()),
+        "notes": (*content.notes, *reader_notes.take()),
     }
 
 
@@ -95,7 +95,7 @@ def clean_notes(found: object) -> tuple[str, ...]:
     """Return the notes of an untrusted answer as short single lines; raises TypeError if they are not a list."""
     if not isinstance(found, list | tuple):
         raise TypeError("notes are not a list")
-    lines = (shorten(one_line(str(note)).replace(";", ","), _LONGEST_NOTE) for note in found[: notes.MAX_NOTES])
+    lines = (shorten(one_line(str(note)).replace(";", ","), _LONGEST_NOTE) for note in found[: reader_notes.MAX_NOTES])
     return tuple(dict.fromkeys(line for line in lines if line))
 
 

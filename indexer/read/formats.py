@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from indexer.decoding import has_only_text
+from indexer.text.charsets import has_only_text
 
 _READERS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("formats.toml").read_text("utf-8"))
 _KINDS = {reader: table.get("types", {}) for reader, table in _READERS.items()}

@@ -25,13 +25,13 @@ from typing import Any
 from docutils.parsers.rst import directives
 from lxml import etree
 
-from indexer import decoding, notes
 from indexer.errors import FetchError, ParseError
 from indexer.read.access_list import ACCESS, NOBODY, begins_with_list, looks_listed
 from indexer.read.extraction import detect_language, to_json
 from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PAGE, SCANS, TEXT_READERS
 from indexer.read.reader_process import hide, pack_message, read_message
 from indexer.records import Extraction, Section
+from indexer.text import charsets, reader_notes
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
@@ -83,8 +83,8 @@ def preload() -> None:
             _readers[reader] = getattr(import_module(f"indexer.read.{module}"), function)
         except (ImportError, SyntaxError) as error:  # the fault of the installation, not of the document
             _missing[reader] = str(error)
-    decoding.detect_language = detect_language
-    decoding.decode(b"caf\xe9", None)  # which loads what guesses encodings
+    charsets.detect_language = detect_language
+    charsets.decode(b"caf\xe9", None)  # which loads what guesses encodings
     for _ in answer("restructured", None, b""):  # docutils loads its parts by name, when it first needs them
         pass
     for package in (email, encodings, directives):
@@ -110,7 +110,7 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
     if read is None:
         yield {"error": f"its reader cannot be loaded ({_missing.get(reader)}); install pilotlight again"}, b""
         return
-    notes.take()  # of a document before, of which nothing came
+    reader_notes.take()  # of a document before, of which nothing came
     last: dict[str, Any] = {}
     try:
         if reader in (CONTAINER, ATTACHMENTS):

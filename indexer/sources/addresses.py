@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 from indexer.errors import SourceError
-from indexer.urls import has_user, normalise
+from indexer.network.urls import has_user, normalise
 
 AddressKind = Literal["site", "repository", "bucket"]
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)

@@ -17,11 +17,9 @@ from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from indexer import encodings
-from indexer.crawl.answers import media_type
-from indexer.decoding import one_line
+from indexer.crawl.http_response import media_type
 from indexer.errors import FetchError, SourceError
-from indexer.network import ENVIRONMENT
+from indexer.network.proxies import ENVIRONMENT, content_codings
 from indexer.read.access_list import closed_paths
 from indexer.read.container import with_parts
 from indexer.read.formats import CONTENT_TYPES, content_type_of
@@ -29,6 +27,7 @@ from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import BucketAddress
 from indexer.sources.stored_files import StoredFile, StoredFiles, listing
+from indexer.text.cleaning import one_line
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -209,7 +208,7 @@ class _Bucket:
         if content_type_of(file.path.decode("utf-8", "replace")) is None and content_type not in CONTENT_TYPES:
             return Skip(self._files.url(file.path), f"media type {content_type or 'unknown'} is not read")
         parts = map(bytes, answer.stream(_PIECE))
-        body = encodings.bounded(parts, headers.get("content-encoding", ""), self._limits.max_bytes)
+        body = content_codings.bounded(parts, headers.get("content-encoding", ""), self._limits.max_bytes)
         found = file._replace(version=_file(answer.meta).version)
         return self._files.page(found, body, content_type, charset)
 

@@ -23,10 +23,10 @@ import certifi
 
 from indexer.config import CrawlLimits
 from indexer.crawl.guard import resolve
-from indexer.credentials import Session
-from indexer.decoding import one_line
 from indexer.errors import CredentialsError, NotWanted, SourceError
-from indexer.network import proxy_for, unused_proxy
+from indexer.network.credentials import Session
+from indexer.network.proxies import proxy_for, unused_proxy
+from indexer.network.urls import origin
 from indexer.read.container import with_parts
 from indexer.read.markup.includes import Includes
 from indexer.records import Item, Page, Skip
@@ -34,7 +34,7 @@ from indexer.source_context import SourceContext
 from indexer.sources.addresses import GitAddress
 from indexer.sources.folder import is_below_list
 from indexer.sources.stored_files import StoredFile, StoredFiles, listing
-from indexer.urls import origin
+from indexer.text.cleaning import one_line
 
 _TIP = "refs/pilotlight/tip"
 _MIN_VERSION = (2, 37)  # has http.curloptResolve, which holds it to addresses that have been checked

@@ -9,9 +9,9 @@ from pathlib import Path
 from indexer.config import CrawlLimits
 from indexer.crawl.browser import Browser
 from indexer.crawl.crawler import crawl
-from indexer.credentials import Session
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
+from indexer.network.credentials import Session
 from indexer.read.container import with_parts
 from indexer.read.formats import OCR_OFF
 from indexer.records import Item, Known, Page, Skip

@@ -12,9 +12,9 @@ from typing import TypeGuard
 from urllib.parse import urlsplit
 
 from indexer.errors import ParseError
+from indexer.read.document_reader import Wanted, read_parts
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS, Template, read_template
-from indexer.read.parsing import Wanted, read_parts
 from indexer.read.reader_process import borrowed, most_at_once
 from indexer.records import Item, Known, Page, PageBlocks, PageReading
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from indexer.network import proxy_for, tls_context
+from indexer.network.proxies import proxy_for, tls_context
 from rag.answer.prompt import Endpoint, messages
 from rag.errors import EndpointFailed, EndpointSlow
 from rag.events import MEDIA_TYPE, Event, event_of

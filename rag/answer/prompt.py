@@ -24,7 +24,7 @@ class Endpoint:
     model: str
     key: str = field(repr=False)
     timeout: float = 60.0  # seconds for a whole completion
-    http_proxy: str = ""  # see `indexer.network.proxy_for`
+    http_proxy: str = ""  # see `indexer.network.proxies.proxy_for`
 
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint":

@@ -14,9 +14,9 @@ from embedder.engines.package import check_private, is_built, needs_compiler
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
 from indexer.crawl.browser import check_installed, describe
-from indexer.credentials import Session
 from indexer.generation.generation import Generation
 from indexer.generation.languages import languages_of
+from indexer.network.credentials import Session
 from indexer.pipeline.progress import token_use
 from indexer.publish.publish import list_collections
 from indexer.publish.source_settings import own_of

@@ -14,8 +14,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexer.decoding import one_line
 from indexer.generation.lexical.letters import fold
+from indexer.text.cleaning import one_line
 from rag.errors import InsightsError
 from rag.insights.store import DATABASE, MOST_CHARACTERS, first_id, open_to_read
 

@@ -23,9 +23,9 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from msgspec import Meta, MsgspecError, Struct, json
 
-from indexer.decoding import load_toml
 from indexer.generation.manifest import is_collection_name
-from indexer.urls import is_loopback as is_loopback  # for packages that may not look below this one
+from indexer.network.urls import is_loopback as is_loopback  # for packages that may not look below this one
+from indexer.text.toml import load_toml
 from rag.errors import KeysError, SettingsError
 from rag.query.request import Filter, FilterError
 from rag.settings import Settings, refuse_unknown

@@ -33,7 +33,6 @@ from typing import IO, Any
 
 import msgspec
 
-from indexer.decoding import one_line
 from indexer.errors import BuildLocked, IndexUnwritable
 from indexer.generation.documents import document_id
 from indexer.generation.manifest import (
@@ -49,13 +48,14 @@ from indexer.generation.manifest import (
     is_generation_id,
     read_manifest,
 )
+from indexer.network.urls import has_user, normalise
 from indexer.publish.publish import check_space, disk_errors, live_id, prepare, writer_lock
 from indexer.read.access_list import readers_of
 from indexer.read.extraction import collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
-from indexer.urls import has_user, normalise
+from indexer.text.cleaning import one_line
 from rag.errors import JobConflict, JobMissing, NotThere, QueueFull, RequestRefused, StorageFull
 from rag.messages import Push
 from rag.settings import Settings

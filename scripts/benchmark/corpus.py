@@ -10,7 +10,7 @@ from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig, CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
-from indexer.read.parsing import parse
+from indexer.read.document_reader import parse
 from indexer.records import Page
 from indexer.sources.reading import Reading, read_sources
 

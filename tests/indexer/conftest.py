@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.read.parsing import parse
+from indexer.read.document_reader import parse
 from indexer.read.reader_process import borrowed
 from indexer.records import Document, Page
 from tests.indexer.pipeline.incremental import Work

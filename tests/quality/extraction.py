@@ -22,7 +22,7 @@ from embedder.config import Role
 from indexer.config import ChunkConfig, CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
-from indexer.read.parsing import parse
+from indexer.read.document_reader import parse
 from indexer.records import SEPARATOR, Chunk, Page
 from indexer.sources import reading
 from indexer.sources.templates import Templates

@@ -7,8 +7,8 @@ import pytest
 
 from embedder.errors import PilotlightError
 from indexer.config import CrawlScope
-from indexer.credentials import Basic, Credential, InEnvironment, InFile
 from indexer.errors import ConfigError
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile
 from rag.commands.cli import main
 from rag.errors import SettingsError
 from rag.settings import SETTINGS, Settings, load

@@ -12,9 +12,9 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
+from indexer.read.document_reader import parse
 from indexer.read.extraction import from_json
 from indexer.read.ocr.pages import find
-from indexer.read.parsing import parse
 from indexer.read.reader_process import ReaderProcess
 from rag.commands.doctor import readers
 from tests.indexer.conftest import make_page

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import BuildConfig, CrawlLimits
-from indexer.credentials import Basic, Credential, InEnvironment, InFile
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from tests.dummy import DummyEmbedder

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable
 from functools import cache
 
-from indexer.decoding import without_joiners
+from indexer.text.cleaning import without_joiners
 
 # Marks that readers leave out when they type: accents and points.
 _ACCENTS = re.compile("[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0640\u064b-\u065f\u0670\u093c\u200c\u200d]+")

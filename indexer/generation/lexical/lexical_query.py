@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from indexer.decoding import visible, without_joiners
 from indexer.generation.lexical import analysis
 from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, has_sign, sign_name, words
 from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.pasted import SHORTEST_PASTED, telling_lines
+from indexer.text.cleaning import visible, without_joiners
 
 _MOST_PARTS = 8  # of each kind
 _QUOTES = '"“”„«»'

@@ -11,8 +11,6 @@ from email.policy import EmailPolicy
 from pathlib import PurePosixPath
 from typing import Any, cast
 
-from indexer import notes
-from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.access_list import LISTED, closed_paths
 from indexer.read.container import Member, UnpackBudget, unwanted
@@ -20,6 +18,8 @@ from indexer.read.extraction import day_of, tidy
 from indexer.read.formats import content_type_of
 from indexer.read.html.main_content import extract
 from indexer.records import Declared, Extraction, Section
+from indexer.text import reader_notes
+from indexer.text.charsets import decode
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _LONGEST_HEADER, _LONGEST_RAW = 500, 4_000  # characters of a header, and before words in it are decoded
@@ -83,7 +83,7 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
     main_type, kind = part.get_content_maintype(), part.get_content_subtype()
     if main_type == "multipart":
         if kind == "encrypted":
-            notes.add("a part of a mail was not read: it is encrypted")
+            reader_notes.add("a part of a mail was not read: it is encrypted")
             return []
         found = [_sections(inner, main, depth + 1) for inner in _parts_of(part)]
         if kind != "alternative":
@@ -98,9 +98,9 @@ def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Secti
     if part is main or _is_shown(part):
         return _text(part)
     if kind in _ENCRYPTED:
-        notes.add("a part of a mail was not read: it is encrypted or signed")
+        reader_notes.add("a part of a mail was not read: it is encrypted or signed")
     elif kind not in _SIGNATURES and not part.get_filename() and part.get_content_type() != _FORWARDED:
-        notes.add(f"a part of a mail was not read: {kind if main_type == 'text' else main_type}")
+        reader_notes.add(f"a part of a mail was not read: {kind if main_type == 'text' else main_type}")
     return []
 
 
@@ -108,14 +108,14 @@ def _text(part: Message) -> list[Section]:
     try:
         content, charset = _content_of(part), part.get_content_charset()
     except _TROUBLE:
-        notes.add("a part of a mail was not read: it is damaged")
+        reader_notes.add("a part of a mail was not read: it is damaged")
         return []
     if part.get_content_subtype() in _MARKED_UP:
         found = extract(decode(content, charset, markup=True)).sections
         return [Section(section.path, None, section.text, (), section.wholes) for section in found]
     text = decode(content, charset).replace("\r\n", "\n")
     if (armour := _ARMOUR.search(text)) and armour[1]:
-        notes.add("a part of a mail was not read: it is encrypted")
+        reader_notes.add("a part of a mail was not read: it is encrypted")
     return [Section((), None, tidy(text[: armour.start()] if armour else text))]
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
-from indexer import notes
-from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.markup.markdown import render
 from indexer.records import Extraction, Section
+from indexer.text import reader_notes
+from indexer.text.charsets import decode
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
 _DEEPEST = 4  # objects in one another whose fields are written
@@ -102,7 +102,7 @@ class _Reader:
         schema = next((schema for one in (body, *map(_dict, media.values())) if (schema := one.get("schema"))), None)
         lines = list(islice(self._fields(schema), _MAX_FIELDS + 1))
         if len(lines) > _MAX_FIELDS:
-            notes.add("fields of a large body in an OpenAPI document were left out")
+            reader_notes.add("fields of a large body in an OpenAPI document were left out")
         words = [f"({', '.join(media)})" * bool(media), self._kind(self._resolved(schema)) * bool(schema)]
         head = f"{' '.join(filter(None, (label, *words)))}: {_plain(body.get('description'))}"
         return "\n".join((head.rstrip(": "), *lines[:_MAX_FIELDS])) if body else ""
@@ -142,7 +142,7 @@ class _Reader:
             if not isinstance(reference, str):
                 return value
             if not reference.startswith("#/"):
-                notes.add("a reference of OpenAPI to another document was not followed")
+                reader_notes.add("a reference of OpenAPI to another document was not followed")
                 return {}
             value = self._document
             for step in reference[2:].split("/")[:20]:

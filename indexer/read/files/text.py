@@ -9,16 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from indexer import notes
-from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.access_list import begins_with_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.markup import asciidoc
 from indexer.read.markup.includes import is_asciidoc
 from indexer.read.markup.markdown import render
-from indexer.read.tables import column_names, find_head
+from indexer.read.table_grid import column_names, find_head
 from indexer.records import COLUMNS, Extraction, Section
+from indexer.text import reader_notes
+from indexer.text.charsets import decode
 
 _BULLETS = frozenset("- * + • ◦ ▪ ‣".split())  # alone on a line: an empty list item
 _TITLE_LENGTH = 100  # characters
@@ -249,7 +249,7 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
             raise ParseError(f"more than {_MOST_COLUMNS:,} columns in a table")
         cells = [" ".join(cell.split()) for cell in row]
         if max(map(len, cells), default=0) > _LONGEST_CELL:
-            notes.add("a long cell of a table was cut off")
+            reader_notes.add("a long cell of a table was cut off")
             cells = [cell[:_LONGEST_CELL] for cell in cells]
         is_empty = not any(cells)
         if not is_empty:

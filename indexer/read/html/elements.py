@@ -2,10 +2,10 @@
 
 import re
 
-from indexer.decoding import fold
 from indexer.read.extraction import clean
 from indexer.read.html.html_tree import Element, HtmlTree
 from indexer.read.html.noise import classes, has_noise_class, holds, is_folded, is_noise, is_permalink
+from indexer.text.cleaning import fold
 
 _PREFORMATTED = frozenset({"pre", "listing", "xmp"})
 MAY_BE_CODE = _PREFORMATTED | {"div"}  # names of elements that are worth to be asked about

@@ -2,7 +2,6 @@
 
 from itertools import islice
 
-from indexer.decoding import decode, fold
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import HtmlTree, parse_html
@@ -13,6 +12,8 @@ from indexer.read.html.single_page import find_container, layout_cell, main_part
 from indexer.read.html.template import Template, read_template, strip
 from indexer.read.html.walk import Walker
 from indexer.records import Declared, Extraction
+from indexer.text.charsets import decode
+from indexer.text.cleaning import fold
 
 _LOST = 0.5  # share of the characters of a page that are read, below which its main part is looked for again
 

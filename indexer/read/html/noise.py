@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise, takewhile
 
-from indexer.decoding import fold
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
+from indexer.text.cleaning import fold
 
 _NEVER = frozenset(
     "script style noscript template head nav footer button select option textarea input dialog svg canvas iframe "

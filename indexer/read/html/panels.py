@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from indexer import notes
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import (
     DEEP,
@@ -28,6 +27,7 @@ from indexer.read.html.noise import (
     texts,
 )
 from indexer.read.html.parts import name_grids
+from indexer.text import reader_notes
 
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
@@ -150,7 +150,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
                 panels.append(child)
                 texts.add(text)
     if not prose <= {id(panel) for panel in panels}:
-        notes.add("hidden text that nothing on the page shows was left out")
+        reader_notes.add("hidden text that nothing on the page shows was left out")
     for panel in panels:
         panel.attributes = {name: value for name, value in panel.attributes.items() if name not in HIDING}
 

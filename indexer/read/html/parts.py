@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, zip_longest
 
-from indexer.decoding import fold
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import classes, holds
-from indexer.read.tables import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Section, Whole
+from indexer.text.cleaning import fold
 
 BREAK = "\x00"  # stands for <br>
 

@@ -5,10 +5,10 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from itertools import takewhile
 
-from indexer.decoding import fold
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.names import is_text, kind_named, kind_of
 from indexer.read.html.noise import DEEP, LOOKED_AT, classes, holds, is_noise
+from indexer.text.cleaning import fold
 
 _MAIN_SHARE = 1 / 3  # of the page's text outside links; a smaller <main> is a bar
 _BLOCKS = frozenset(

@@ -7,12 +7,12 @@ their own (a setting in a manual, a function in an API reference), because that 
 import re
 from collections.abc import Sequence
 
-from indexer.decoding import fold
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element
 from indexer.read.html.noise import AROUND, DEEP, NEAR, classes, is_noise, is_permalink, text_within
 from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
+from indexer.text.cleaning import fold
 
 _BLOCKS = frozenset(
     "address article aside blockquote body caption center dd details dir div dl dt fieldset figcaption figure form "

@@ -8,11 +8,11 @@ import re
 from collections.abc import Sequence
 from html import escape
 
-from indexer import notes
 from indexer.read.extraction import first_day, language_of
 from indexer.read.markup.includes import ENTRY, INTRINSIC, MAX_VALUE_LENGTH, lines_of, preprocess
 from indexer.read.markup.markdown import Rendered
 from indexer.records import Declared, Extraction
+from indexer.text import reader_notes
 
 _DEEPEST = 12  # blocks and lists in one another
 _MAX_EXPANSION = 1_000_000  # characters that references to attributes may put into a text
@@ -176,7 +176,7 @@ class _Reader:
         if sign in "|,!":
             return self._table(inner, options, sign, depth), end + 1
         if sign == "+" and style not in _VERBATIM:
-            notes.add("raw markup in AsciiDoc was left out")
+            reader_notes.add("raw markup in AsciiDoc was left out")
             return "", end + 1
         if (sign in "-.`+" and fence != "--") or style in _VERBATIM or depth >= _DEEPEST:
             return self._paragraph(inner, style if style in _VERBATIM else "literal", options), end + 1

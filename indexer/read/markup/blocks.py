@@ -34,9 +34,9 @@ from markdown_it.rules_block.fence import fence, make_fence_rule
 from markdown_it.rules_block.html_block import html_block
 from markdown_it.token import Token
 
-from indexer import notes
 from indexer.read.markup.restructured import CODE, NOT_HERE, OPTION, to_html
 from indexer.read.markup.tags import ELEMENT, IS_MDX, element_at, is_text, shown_words, tag_at, unescaped
+from indexer.text import reader_notes
 
 _DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+-]*)\}[ \t]*(.*)")
 _FILE = re.compile(r"[^\s/]*+/\S*|\S+\.[A-Za-z]\w{0,4}")
@@ -149,7 +149,7 @@ def read_fence(
     if directive and directive[1].lower() not in CODE:
         name, argument = directive[1].lower(), directive[2]
         if name in NOT_HERE:
-            notes.add(f"a directive was left out: {name}")
+            reader_notes.add(f"a directive was left out: {name}")
         elif name == "eval-rst":
             state.push("html_block", "", 0).content = to_html(token.content)
         else:
@@ -166,7 +166,7 @@ def read_fence(
     if language == "=html":
         state.push("html_block", "", 0).content = token.content
     elif language not in _SHOWS_TEMPLATES and token.content.strip() and all(map(_INCLUDE.fullmatch, lines)):
-        notes.add("a file that Markdown includes was left out")
+        reader_notes.add("a file that Markdown includes was left out")
     else:
         label = _BRACKETED.match(info)
         _push_text(state, shown_words(f" {info}") or (label[1] if label else ""), is_literal=True)
@@ -239,7 +239,7 @@ def read_mark_line(state: StateBlock, start: int, end: int, silent: bool) -> boo
         return match is not None and match["comment"] is None  # a line of a paragraph may begin with a percent sign
     name, value = match["abbreviation"] or match["property"], match["value"] or ""
     if match["include"]:
-        notes.add("a file that Markdown includes was left out")
+        reader_notes.add("a file that Markdown includes was left out")
     elif name and (match["abbreviation"] or not ("." in name or _MACHINE_VALUE.fullmatch(value))):
         _push_text(state, f"{name}: {value}")
     state.line = start + 1

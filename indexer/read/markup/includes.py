@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from posixpath import dirname, join, normpath
 
-from indexer import notes
-from indexer.decoding import decode
 from indexer.read.access_list import looks_listed
 from indexer.read.formats import ASCIIDOC, PLAIN, content_type_of, reader_of
 from indexer.records import Page, Readers, Skip
+from indexer.text import reader_notes
+from indexer.text.charsets import decode
 
 MAX_VALUE_LENGTH = 1_000  # characters of an attribute
 _MAX_DEPTH = 20
@@ -58,7 +58,7 @@ def preprocess(lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines whose conditions hold, without the directives to include files."""
     for line in _Document(Includes({}, lambda _: None, 0), "").lines(lines, ()):
         if _INCLUDE.match(line):
-            notes.add("a file that AsciiDoc includes was left out")
+            reader_notes.add("a file that AsciiDoc includes was left out")
         else:
             yield line[1:] if line.startswith(("\\include::", "\\ifdef::", "\\ifndef::", "\\endif::")) else line
 

@@ -22,8 +22,6 @@ from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.footnote.index import footnote_def
 
-from indexer import notes
-from indexer.decoding import decode, visible
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
 from indexer.read.access_list import ACCESS, NOBODY, readers_in_fields, statements, states_access
@@ -34,6 +32,9 @@ from indexer.read.markup.blocks import ESM
 from indexer.read.markup.restructured import shown_text
 from indexer.read.markup.tags import IS_MDX, Environment, element_at, shown_words, tag_at
 from indexer.records import Declared, Extraction
+from indexer.text import reader_notes
+from indexer.text.charsets import decode
+from indexer.text.cleaning import visible
 
 _ATTRIBUTES = re.compile(r"\{(:?)([^{}]{0,1000})\}")
 _ATTRIBUTE = re.compile(r"[#.][\w:.-]+|[\w:-]+=(?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\"'{}]+)|-")
@@ -150,7 +151,7 @@ def _alert(title: re.Match[str], environment: Environment) -> _Mark | None:
 def _extension(mark: re.Match[str], environment: Environment) -> _Mark | None:
     """Read `[!NAME text]`, and leave out `[!NAME[label](file)]`, addresses and attributes."""
     if mark[1].startswith("["):
-        notes.add("a file that Markdown includes was left out")
+        reader_notes.add("a file that Markdown includes was left out")
     return _Mark(mark.end(), "" if re.match(r"\[|\w+:/|[\w-]+=", mark[1]) else mark[1].strip())
 
 

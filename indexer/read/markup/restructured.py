@@ -11,10 +11,10 @@ from docutils.parsers.rst.languages import en
 from docutils.utils import new_document
 from docutils.writers import html5_polyglot
 
-from indexer import notes
-from indexer.decoding import decode
 from indexer.read.html.main_content import extract
 from indexer.records import Extraction
+from indexer.text import reader_notes
+from indexer.text.charsets import decode
 
 CODE = frozenset(  # directives, and engines of notebooks, whose content is code
     "code code-block sourcecode code-cell code-example highlight-block prompt doctest testcode testoutput "
@@ -62,7 +62,7 @@ class _Unknown(Directive):
         while content and content[0].startswith(":"):
             content = content[1:]
         if name in NOT_HERE:
-            notes.add(f"a directive was left out: {name}")
+            reader_notes.add(f"a directive was left out: {name}")
             return []
         if name in CODE or "code" in name or "console" in name:
             options = [*self.arguments[:1], *self.content[:20]]

@@ -16,13 +16,13 @@ from urllib.parse import unquote
 
 from lxml import etree
 
-from indexer import notes
-from indexer.decoding import decode
 from indexer.errors import ParseError
 from indexer.read.container import DAMAGED
 from indexer.read.extraction import first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.records import Declared, Extraction, Section
+from indexer.text import reader_notes
+from indexer.text.charsets import decode
 
 OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
 _ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
@@ -214,7 +214,7 @@ def _character(code: int, font: str) -> str:
     if code & 0xFF == 0x20:
         return " "
     if (character := (table or {}).get(code & 0xFF, "")) == "":
-        notes.add("a sign of a font that is not known")
+        reader_notes.add("a sign of a font that is not known")
     return character
 
 
@@ -285,16 +285,16 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
     if kind == "textpath":
         yield element.get("string", "")
     elif kind in ("OLEObject", "oleObj"):
-        notes.add("an embedded object was not read")
+        reader_notes.add("an embedded object was not read")
     elif kind == "chart":
         _, name = relations.get(element.get(f"{_R}id", ""), ("", ""))
         titles = package.xml(name).iter(f"{_C}title") if element.tag.startswith(_C) and name in package else ()
         yield from filter(None, map(_words, titles))
-        notes.add("the figures of a chart were not read")
+        reader_notes.add("the figures of a chart were not read")
     elif kind == "relIds":
         _, name = relations.get(element.get(f"{_R}dm", ""), ("", ""))
         if name not in package:
-            notes.add("a diagram was not read")
+            reader_notes.add("a diagram was not read")
             return
         for point in package.xml(name).iter(f"{_D}pt"):
             if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
@@ -306,7 +306,7 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
         if description and not _NAME_ONLY.fullmatch(description):
             yield description
         elif kind == "imagedata" or _local(around) == "nvPicPr" or next(around.iter(_PICTURE), None) is not None:
-            notes.add("a picture without a description was left out")
+            reader_notes.add("a picture without a description was left out")
 
 
 def _local(element: Any) -> str:

@@ -16,12 +16,12 @@ from typing import Any
 from lxml import etree
 from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
 
-from indexer import notes
 from indexer.errors import ParseError
 from indexer.read.files.text import rows_to_text
 from indexer.read.office.number_formats import BUILT_IN, GENERAL, format_value
 from indexer.read.office.package import OLE, Package, document_properties, main_part, refuse_ole
 from indexer.records import Declared, Extraction, Section
+from indexer.text import reader_notes
 
 _MOST_CELLS = 5_000_000  # a sheet
 _MOST_MERGED = 200_000  # cells of one sheet that merged ranges may cover
@@ -69,7 +69,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 def _section(sheet: _Sheet) -> Section:
     is_cut = any(row < sheet.height for row in sheet.hidden_rows)
     if is_cut or any(last >= 0 and first < sheet.width for first, last in sheet.hidden_columns):
-        notes.add("hidden rows or columns of a sheet were left out")
+        reader_notes.add("hidden rows or columns of a sheet were left out")
     hidden, reach = set[int](), 0
     for first, last in sorted(sheet.hidden_columns):  # each column once, however many ranges have it
         hidden.update(range(max(first, reach), min(last, _WIDEST) + 1))
@@ -90,7 +90,7 @@ def _filled(sheet: _Sheet) -> Iterator[list[str]]:
         bottom, last = min(bottom, sheet.height - 1), min(last, sheet.width - 1)
         allowance -= max(0, bottom - top + 1) * max(0, last - first + 1)
         if allowance < 0:
-            notes.add("a table with too many merged cells: only some were repeated")
+            reader_notes.add("a table with too many merged cells: only some were repeated")
             break
         if 0 <= first <= last:
             starting[top].append((top, first, bottom, last))
@@ -119,12 +119,12 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         if meta.visible != SheetVisibleEnum.Visible:
             continue
         if meta.typ != SheetTypeEnum.WorkSheet:
-            notes.add("a sheet that is a chart or a macro was not read")
+            reader_notes.add("a sheet that is a chart or a macro was not read")
             continue
         try:
             values = book.get_sheet_by_index(number)
         except CalamineError:
-            notes.add("a damaged sheet of a workbook was not read")
+            reader_notes.add("a damaged sheet of a workbook was not read")
             continue
         if values.width * values.total_height > _MOST_CELLS:
             raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {meta.name[:50]}")
@@ -134,7 +134,7 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         if package is not None and number < len(names) and names[number] in package:
             data = package.read(names[number])
             if b"<f" in data and _WITHOUT_VALUE.search(data):
-                notes.add("formulas without a stored value were left out")
+                reader_notes.add("formulas without a stored value were left out")
             related = [(kind, name) for kind, name in package.relations(names[number]).values() if name in package]
             _find_hidden(sheet, data, west, [package.read(name) for kind, name in related if kind == "table"])
             sheet.boxes = _boxes(package, related)

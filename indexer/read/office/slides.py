@@ -14,7 +14,7 @@ from indexer.read.office.package import (
     main_part,
     readable,
 )
-from indexer.read.tables import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS, Extraction, Section
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
-from indexer import notes
 from indexer.read.html.main_content import extract
 from indexer.read.office.package import (
     DELETED,
@@ -29,6 +28,7 @@ from indexer.read.office.package import (
     text_of_symbol,
 )
 from indexer.records import Extraction
+from indexer.text import reader_notes
 
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
 _NOTHING = etree.Element("nothing")  # stands for a missing part
@@ -101,7 +101,7 @@ class _Walker:
             elif child.tag == _TABLE:
                 yield self._table(child)
             elif child.tag in (f"{W}altChunk", f"{W}subDoc"):
-                notes.add("a document inside a document was not read")
+                reader_notes.add("a document inside a document was not read")
             elif child.tag == f"{M}oMathPara":
                 yield f"<p>{escape(equation_text(child))}</p>"
             else:  # body, content controls, insertions, notes

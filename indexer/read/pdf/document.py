@@ -15,11 +15,11 @@ from typing import Any
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from indexer import notes
 from indexer.errors import ParseError
 from indexer.read.pdf.layout import HYPHENS, Hyphens, PdfBlock, read_pages
 from indexer.read.pdf.lines import HYPHEN
 from indexer.records import Declared, Extraction, Section, Whole
+from indexer.text import reader_notes
 
 _MOST_PAGES = 20_000
 _LONGEST = 20_000_000  # characters of the whole document
@@ -51,9 +51,9 @@ def read(body: bytes, charset: str | None) -> Extraction:
         if len(document) > _MOST_PAGES:
             raise ParseError(f"more than {_MOST_PAGES:,} pages")
         if document.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
-            notes.add("an XFA form in a PDF: only what its pages show without a program for forms was read")
+            reader_notes.add("an XFA form in a PDF: only what its pages show without a program for forms was read")
         if pdfium.FPDFDoc_GetAttachmentCount(document):
-            notes.add("a file attached to a PDF was not read")
+            reader_notes.add("a file attached to a PDF was not read")
         pages, scanned, length = [], list[int](), 0
         for blocks in read_pages(document, scanned):
             length += sum(len(block.text) for block in blocks)

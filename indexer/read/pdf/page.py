@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pypdfium2
 import pypdfium2.raw as pdfium
 
-from indexer import notes
 from indexer.read.extraction import tidy
 from indexer.read.pdf.lines import FROM_THE_RIGHT, MARK, Glyph, PdfLine, Word, lines_of, runs_of, spaced_words
+from indexer.text import reader_notes
 
 _THIN = 3.0  # points: what is drawn lower than this is a line
 _LONG = 5.0  # points: and longer than this
@@ -151,7 +151,7 @@ def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]
             if pdfium.FPDFAnnot_GetFlags(annotation) & _HIDDEN:
                 continue
             if kind == pdfium.FPDF_ANNOT_FILEATTACHMENT:
-                notes.add("a file attached to a PDF was not read")
+                reader_notes.add("a file attached to a PDF was not read")
             text = _value(form, annotation) if kind == pdfium.FPDF_ANNOT_WIDGET and form else ""
             if kind not in _NO_NOTES:
                 text = _string(partial(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents"))
@@ -237,7 +237,7 @@ def read_page(document: Any, index: int) -> PdfPage:
     """Return a page; an empty one if it is damaged, so that it fails alone."""
     with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
         if _has_too_many_texts(page):
-            notes.add(f"a PDF page of more than {_MOST_TEXTS:,} pieces of text was not read")
+            reader_notes.add(f"a PDF page of more than {_MOST_TEXTS:,} pieces of text was not read")
             return PdfPage()
         with closing(page.get_textpage()) as text_page:
             text, frames = _frames_of(page, text_page)
@@ -297,7 +297,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
         return _simple(text_page) if count else "", {}
     strange = len(_STRANGE.findall(text))  # numbers of glyphs instead of letters, or letters that only a font knows
     if 5 * strange > len(text):
-        notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
+        reader_notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw  # once for all calls
     style = _styles(raw)
     needs_letters = FROM_THE_RIGHT.search(text) or len(list(islice(_OVERPRINTED.finditer(text), 2))) == 2
@@ -309,7 +309,7 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
     total = sum(len(words) for _, words in frames.values())
     is_slanted = len(frames.get(None, (False, []))[1]) > _SLANTED * total
     if is_slanted:
-        notes.add("a PDF page of vertical or slanted text: its layout was not followed")
+        reader_notes.add("a PDF page of vertical or slanted text: its layout was not followed")
     return (_simple(text_page), {}) if is_slanted or total > _MOST_WORDS else ("", frames)
 
 

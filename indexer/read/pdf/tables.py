@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise, product
 from typing import TypeVar
 
-from indexer import notes
 from indexer.read.pdf.lines import PdfLine, Word, line_of, rows_of, separator
 from indexer.read.pdf.page import Rule, Upright
-from indexer.read.tables import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
+from indexer.text import reader_notes
 
 _ALIKE = 4.0  # points between the ends of lines that belong to one table, or are one side of a cell
 _LONG = 15.0  # points: horizontal lines that are shorter part no rows of a table without drawn cells
@@ -126,7 +126,7 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
         first, end = bisect_left(xs, rule.left - _ALIKE), bisect_right(xs, rule.right + _ALIKE)
         crossings += end - first
         if crossings > 200_000:
-            notes.add("a PDF page with too many drawn lines: the cells of its tables were not looked for")
+            reader_notes.add("a PDF page with too many drawn lines: the cells of its tables were not looked for")
             return
         for place in range(first, end):
             if uprights[place].bottom - _ALIKE <= rule.y <= uprights[place].top + _ALIKE:
@@ -168,7 +168,9 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
         missing += sum((right, row) not in walls for row in range(top, bottom) if right < width)
         if drawn or missing or cell & covered:
             if len(boxes) >= 5:  # else a drawing
-                notes.add("a table in a PDF with cells that are no rectangles: its merged cells were not read as such")
+                reader_notes.add(
+                    "a table in a PDF with cells that are no rectangles: its merged cells were not read as such"
+                )
             return []
         covered |= cell
         boxes.append(_Box(top, left, bottom, right))

@@ -18,9 +18,9 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl import browser as browser_module
-from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.browser import Browser, Order, Resource, find_chromium
 from indexer.crawl.crawler import crawl
+from indexer.crawl.http_response import PageUnavailable
 from indexer.errors import FetchError
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext

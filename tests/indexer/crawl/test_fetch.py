@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.fetch import Fetcher, PageRequest
+from indexer.crawl.http_response import PageUnavailable
 from indexer.errors import FetchError
 from tests.indexer.server import Reply, Site, redirect, send
 

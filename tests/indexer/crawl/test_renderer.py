@@ -12,14 +12,14 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl import browser as browser_module
-from indexer.crawl.answers import PageUnavailable
 from indexer.crawl.browser import Browser, Drawn, Order, Resource
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
-from indexer.crawl.links import Robots
+from indexer.crawl.http_response import PageUnavailable
 from indexer.crawl.renderer import RenderBudget, Renderer
-from indexer.credentials import Credential, InEnvironment, sessions_of
+from indexer.crawl.robots import Robots
 from indexer.errors import RendererMissing
+from indexer.network.credentials import Credential, InEnvironment, sessions_of
 from indexer.read.reader_process import borrowed
 from indexer.records import Item, Page
 from indexer.source_context import SourceContext

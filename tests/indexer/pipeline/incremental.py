@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from indexer.config import BuildConfig, ChunkConfig, CrawlLimits
-from indexer.credentials import Credential
 from indexer.generation.manifest import current_id
 from indexer.generation.vectors import VectorReader
+from indexer.network.credentials import Credential
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import BuildReport, Progress
 from tests.dummy import DummyEmbedder

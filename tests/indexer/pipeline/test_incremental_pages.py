@@ -11,7 +11,7 @@ import pytest
 from indexer.errors import SourceError
 from indexer.generation.manifest import current_id
 from indexer.pipeline import build as build_module
-from indexer.read.parsing import parse
+from indexer.read.document_reader import parse
 from indexer.records import Document, Page
 from tests.indexer.pipeline.incremental import Versioned, Work, link, routes, zoo
 from tests.indexer.server import Reply, Site, page, redirect

@@ -21,8 +21,8 @@ from indexer.pipeline import draft
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress, token_use
 from indexer.publish.publish import problems_of, verify
+from indexer.read.document_reader import parse
 from indexer.read.ocr.pages import EXTRA, Ocr, find
-from indexer.read.parsing import parse
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 from tests.indexer.pipeline.incremental import Work, zoo

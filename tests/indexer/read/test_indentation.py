@@ -4,7 +4,7 @@ import pytest
 
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
-from indexer.read.parsing import parse
+from indexer.read.document_reader import parse
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from indexer.decoding import decode
-from indexer.encodings import without_gzip
+from indexer.network.content_codings import without_gzip
 from indexer.read.access_list import looks_listed, states_access
 from indexer.read.extraction import clean, tidy
 from indexer.read.formats import FUNCTIONS
 from indexer.read.html import main_content
-from indexer.read.links import page_parts
+from indexer.read.web_page import page_parts
+from indexer.text.charsets import decode
 from tests.indexer import files
 from tests.indexer.files import paragraph, zipped
 from tests.linear import check_linear

@@ -1,8 +1,8 @@
 import pytest
 
 from indexer.filter import terms_of
+from indexer.read.document_reader import parse
 from indexer.read.extraction import detect_language
-from indexer.read.parsing import parse
 from indexer.records import Document
 from tests.indexer.conftest import make_page
 

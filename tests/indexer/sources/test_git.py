@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from indexer.config import CrawlLimits, CrawlScope
-from indexer.credentials import Basic, Credential, InEnvironment
 from indexer.errors import CredentialsError, SourceError
+from indexer.network.credentials import Basic, Credential, InEnvironment
 from indexer.records import Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import BucketAddress, GitAddress

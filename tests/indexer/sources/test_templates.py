@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from indexer.generation.generation import Generation
+from indexer.read.document_reader import checked_blocks, parse
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
 from indexer.read.html.template import find
-from indexer.read.parsing import checked_blocks, parse
 from indexer.records import Failure, Page, PageBlocks
 from indexer.sources.templates import Templates, learn
 from tests.indexer.conftest import make_page

@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from indexer import notes
 from indexer.read.files.mail import read
+from indexer.text import reader_notes
 
 PNG = "Content-Type: image/png; name=x.png\nContent-Transfer-Encoding: base64\n\niVBORw0KGgo=\n"
 
@@ -26,7 +26,7 @@ def multipart(kind: str, *parts: str) -> str:
 
 
 def texts(message: str | bytes) -> list[str]:
-    notes.take()
+    reader_notes.take()
     body = message if isinstance(message, bytes) else f"MIME-Version: 1.0\n{message}".encode()
     return [" > ".join((*section.path, section.text.strip("\n"))) for section in read(body, None).sections]
 
@@ -64,7 +64,7 @@ FORWARDED = f"Content-Type: message/rfc822\n\nSubject: inner\n\n{SAME}\n"
 )  # fmt: skip
 def test_parts(message: str, found: list[str], noted: tuple[str, ...]) -> None:
     assert texts(message) == found
-    assert notes.take() == noted
+    assert reader_notes.take() == noted
 
 
 @pytest.mark.parametrize(

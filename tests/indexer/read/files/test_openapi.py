@@ -3,11 +3,11 @@ from typing import Any
 
 import pytest
 
-from indexer import notes
 from indexer.errors import ParseError
 from indexer.read.files.openapi import read
 from indexer.read.formats import type_by_content
 from indexer.records import Extraction
+from indexer.text import reader_notes
 
 PET = {"type": "object", "required": ["name"], "properties": {
     "name": {"type": "string", "description": "Its `name`."}, "kin": {"type": "array", "items": {"$ref": "#/x/Pet"}},
@@ -75,7 +75,7 @@ def test_webhooks_and_callbacks() -> None:
 
 
 def test_references_end() -> None:
-    notes.take()
+    reader_notes.take()
     loops = {"A": {"$ref": "#/x/A"}, "B": {"properties": {"b": {"$ref": "#/x/B"}}}}
     bodies = {
         "1": {"$ref": "#/x/A"},
@@ -85,7 +85,7 @@ def test_references_end() -> None:
     }
     [section] = read_json(paths={"/": {"get": {"responses": bodies}}}, x=loops).sections
     assert section.text == "GET /\n\nResponse 2\n- b\n- b.b\n- b.b.b\n- b.b.b.b"
-    assert notes.take() == ("a reference of OpenAPI to another document was not followed",)
+    assert reader_notes.take() == ("a reference of OpenAPI to another document was not followed",)
 
 
 def test_bombs() -> None:

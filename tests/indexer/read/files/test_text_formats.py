@@ -2,12 +2,12 @@ import json
 
 import pytest
 
-from indexer import notes
 from indexer.errors import ParseError
+from indexer.read.document_reader import parse
 from indexer.read.files.text import read_csv
 from indexer.read.formats import content_type_of, effective_type
-from indexer.read.parsing import parse
 from indexer.records import Document, Section, Whole
+from indexer.text import reader_notes
 from tests.indexer.conftest import make_page
 from tests.indexer.files import NOTEBOOK
 
@@ -71,9 +71,9 @@ def test_tables(table: str, expected: str) -> None:
 
 
 def test_a_cell_that_is_cut_off_is_noted() -> None:
-    notes.take()
+    reader_notes.take()
     read_csv(b"a,b\n1," + b"x" * 20_000, None)
-    assert notes.take() == ("a long cell of a table was cut off",)
+    assert reader_notes.take() == ("a long cell of a table was cut off",)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ import pytest
 
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract
-from indexer.read.links import looks_drawn
+from indexer.read.web_page import looks_drawn
 from indexer.records import Extraction, Section, anchor_at
 
 

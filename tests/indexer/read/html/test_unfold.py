@@ -2,7 +2,7 @@
 
 import pytest
 
-from indexer import notes
+from indexer.text import reader_notes
 from tests.indexer.read.html.test_main_content import sections, text
 
 PROSE = "<p>The harbour office opens at seven and closes when the last ferry has left.</p>"
@@ -103,11 +103,11 @@ def test_boxes_in_the_main_part_are_text(box: str) -> None:
 
 
 def test_hidden_text_that_is_left_out_is_noted() -> None:
-    notes.take()
+    reader_notes.take()
     text(page(f"<div hidden>{PROSE} {PROSE}</div>"))
-    assert notes.take() == ("hidden text that nothing on the page shows was left out",)
+    assert reader_notes.take() == ("hidden text that nothing on the page shows was left out",)
     text(page(f"<div hidden>NO</div><div role=tabpanel hidden>{PROSE} {PROSE}</div>"))
-    assert notes.take() == ()
+    assert reader_notes.take() == ()
 
 
 @pytest.mark.parametrize("box", FURNITURE)

@@ -1,9 +1,9 @@
 import pytest
 
-from indexer import notes
 from indexer.read.files.text import read_plain
 from indexer.read.markup.asciidoc import read
 from indexer.read.markup.includes import is_asciidoc
+from indexer.text import reader_notes
 
 PIECES = {
     "paragraphs": ("One\ntwo.\n\nThree.", "One two.\n\nThree."),
@@ -72,9 +72,9 @@ def test_sections(title: str) -> None:
 
 
 def test_nothing_is_included() -> None:
-    notes.take()
+    reader_notes.take()
     assert read_text("a\n\ninclude::/etc/passwd[]\ninclude::b.adoc[]\n\n----\ninclude::c.py[]\n----\nb") == "a\n\nb"
-    assert notes.take() == ("a file that AsciiDoc includes was left out",)
+    assert reader_notes.take() == ("a file that AsciiDoc includes was left out",)
 
 
 def test_attributes_do_not_multiply() -> None:

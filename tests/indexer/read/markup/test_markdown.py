@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from indexer import notes
 from indexer.read.markup import markdown, restructured
 from indexer.records import Extraction
+from indexer.text import reader_notes
 
 # text, what is read in this order, what is not
 BOXES = [
@@ -156,8 +156,8 @@ def test_front_matter(front: str, title: str, date: str, metadata: dict[str, tup
 
 
 def test_what_is_left_out_is_noted() -> None:
-    notes.take()
+    reader_notes.take()
     markdown.read(b'--8<-- "a.md"\n\n```{toctree}\na\n```', None)
-    assert notes.take() == ("a file that Markdown includes was left out", "a directive was left out: toctree")
+    assert reader_notes.take() == ("a file that Markdown includes was left out", "a directive was left out: toctree")
     restructured.read(b"Text.\n\n.. toctree::\n\n   intro\n", None)
-    assert notes.take() == ("a directive was left out: toctree",)
+    assert reader_notes.take() == ("a directive was left out: toctree",)

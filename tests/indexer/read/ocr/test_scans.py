@@ -7,9 +7,9 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
+from indexer.read.document_reader import Unwanted, parse
 from indexer.read.ocr import pages
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
-from indexer.read.parsing import Unwanted, parse
 from indexer.read.reader_process import ReaderProcess
 from indexer.records import Page
 from tests.indexer.conftest import make_page

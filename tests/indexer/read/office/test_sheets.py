@@ -4,9 +4,9 @@ from datetime import date, datetime, time, timedelta
 
 import pytest
 
-from indexer import notes
 from indexer.read.office import sheets
 from indexer.read.office.number_formats import Value, format_value
+from indexer.text import reader_notes
 from tests.indexer import files
 
 FORMATS = [
@@ -96,22 +96,22 @@ def test_merged_cells(contents: tuple[str, ...], ranges: list[str], expected: st
 
 
 def test_formulas_without_a_value_and_sheets_that_are_charts_are_noted() -> None:
-    notes.take()
+    reader_notes.take()
     assert text(words("A1", "a") + '<c r="B1"><f>1+1</f></c>') == "a"
-    assert notes.take() == ("formulas without a stored value were left out",)
+    assert reader_notes.take() == ("formulas without a stored value were left out",)
     assert text(kind="chartsheet") == ""
-    assert notes.take() == ("a sheet that is a chart or a macro was not read",)
+    assert reader_notes.take() == ("a sheet that is a chart or a macro was not read",)
 
 
 def test_a_damaged_sheet_costs_itself() -> None:
-    notes.take()
+    reader_notes.take()
     book = files.xlsx(Good=[["a", "b"]], Bad=[["c"]])
     broken = (
         f'<worksheet {files.SHEET}><sheetData><row r="1"><c r="A1" t="n"><v> 41</v></c></row></sheetData></worksheet>'
     )
     found = sheets.read(files.with_parts(book, {"xl/worksheets/2.xml": broken}), None).sections
     assert [section.text for section in found] == ["a | b"]
-    assert notes.take() == ("a damaged sheet of a workbook was not read",)
+    assert reader_notes.take() == ("a damaged sheet of a workbook was not read",)
 
 
 def test_text_boxes() -> None:
@@ -150,18 +150,18 @@ def sheet_of(contents: str, **parts: str) -> str:
     ],
 )  # fmt: skip
 def test_rows_that_an_outline_or_a_filter_folds_away_are_read(rows: str, parts: dict[str, str], is_read: bool) -> None:
-    notes.take()
+    reader_notes.take()
     assert ("Zone: Quay | Colour: blue" in sheet_of(rows, **parts)) is is_read
-    assert ("hidden rows or columns of a sheet were left out" in notes.take()) is not is_read
+    assert ("hidden rows or columns of a sheet were left out" in reader_notes.take()) is not is_read
 
 
 def test_columns_that_an_outline_folds_away_are_read() -> None:
     columns = '<cols><col min="2" max="2" hidden="1" {}/></cols><sheetData>' + FIRST + LAST + "</sheetData>"
     assert sheet_of(columns.format('outlineLevel="1"')) == "Zone: Port | Colour: red"
     assert sheet_of(columns.format("")) == "Zone\nPort"
-    notes.take()
+    reader_notes.take()
     sheet_of('<cols><col min="3" max="16384" hidden="1"/></cols><sheetData>' + FIRST + LAST + "</sheetData>")
-    assert notes.take() == ()  # nothing is there
+    assert reader_notes.take() == ()  # nothing is there
 
 
 def test_comments_and_conversations_are_read_once() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from indexer import notes
 from indexer.read.office import slides
+from indexer.text import reader_notes
 from tests.indexer import files
 from tests.indexer.files import shape
 
@@ -86,11 +86,11 @@ def test_diagrams_and_titles_of_charts() -> None:
 
 
 def test_what_cannot_be_read_is_noted() -> None:
-    notes.take()
+    reader_notes.take()
     text(frame("<p:oleObj progId='Excel.Sheet.12'/>"),
          "<p:pic><p:nvPicPr><p:cNvPr id='5' name='x'/></p:nvPicPr></p:pic>",
          frame(f"<c:chart xmlns:c='{C}' xmlns:r='{R}' r:id='lost'/>"))  # fmt: skip
-    assert notes.take() == (
+    assert reader_notes.take() == (
         "an embedded object was not read",
         "a picture without a description was left out",
         "the figures of a chart were not read",

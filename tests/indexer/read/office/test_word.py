@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
-from indexer import notes
 from indexer.read.office import word
 from indexer.records import Section
+from indexer.text import reader_notes
 from tests.indexer import files
 from tests.indexer.files import paragraph
 
@@ -194,9 +194,9 @@ def test_the_strict_form_of_the_format() -> None:
 
 
 def test_what_cannot_be_read_is_noted() -> None:
-    notes.take()
+    reader_notes.take()
     text('<w:altChunk r:id="x"/><w:p><w:r><w:object><o:OLEObject ProgID="Equation.3"/></w:object></w:r></w:p>')
-    assert notes.take() == ("a document inside a document was not read", "an embedded object was not read")
+    assert reader_notes.take() == ("a document inside a document was not read", "an embedded object was not read")
 
 
 ROWS = [row(cell("a"), control(cell("b"))), row(cell("NO"), cell("NO"), properties="<w:del/>")]

@@ -6,10 +6,10 @@ from collections import Counter
 import pypdfium2
 import pytest
 
-from indexer import notes
 from indexer.read.pdf.document import read
 from indexer.read.pdf.layout import Hyphens
 from indexer.records import Whole
+from indexer.text import reader_notes
 from tests.indexer.read.pdf.drawn import drawn, lines, read_text, rule, text
 
 LEFT = [f"left line {number} of the running text that fills it" for number in range(8)]
@@ -179,10 +179,10 @@ def in_order(content: str) -> str:
 
 
 def test_a_page_of_very_many_pieces_costs_itself() -> None:
-    notes.take()
+    reader_notes.take()
     backwards = "\n".join(text(190_000 - 9 * place, 700, "w") for place in range(10_001))  # for PDFium quadratic work
     assert read_text(backwards, text(50, 700, "the next page")) == "Page 2\nthe next page"
-    assert notes.take() == ("a PDF page of more than 10,000 pieces of text was not read",)
+    assert reader_notes.take() == ("a PDF page of more than 10,000 pieces of text was not read",)
 
 
 def test_code_keeps_its_lines_and_indentation() -> None:
@@ -287,9 +287,9 @@ def test_a_cell_that_is_no_rectangle_is_noted_and_no_word_is_lost() -> None:
     sides = [rule(60, 700, 240, 700), rule(60, 640, 240, 640), rule(60, 640, 60, 760), rule(240, 640, 240, 760),
              rule(150, 660, 150, 760), rule(60, 680, 150, 680), rule(150, 660, 240, 660)]  # fmt: skip
     words = [text(x, y, word) for x, y, word in ((65, 685, "a"), (155, 685, "b"), (65, 665, "c"), (155, 645, "d"))]
-    notes.take()
+    reader_notes.take()
     assert set("abcd") <= set(read_text("\n".join([*above, *sides, *words])).split())
-    assert any("no rectangles" in note for note in notes.take())
+    assert any("no rectangles" in note for note in reader_notes.take())
 
 
 def test_boxes_around_text_are_no_table() -> None:

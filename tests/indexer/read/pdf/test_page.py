@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from indexer import notes
 from indexer.read.pdf.document import read
+from indexer.text import reader_notes
 from tests.indexer.read.pdf.drawn import drawn, from_the_right, lines, read_text, script, text, unmapped
 
 HEBREW = "הנמל נפתח בתשע בבוקר, והכניסה לנמל עולה שקלים"
@@ -108,17 +108,17 @@ def test_words_that_run_upwards_are_laid_out_by_themselves() -> None:
 
 
 def test_a_page_of_slanted_text_is_noted() -> None:
-    notes.take()
+    reader_notes.take()
     read(drawn("BT /F1 10 Tf 0.7 0.7 -0.7 0.7 100 100 Tm (all of it) Tj ET"), None)
-    assert notes.take() == ("a PDF page of vertical or slanted text: its layout was not followed",)
+    assert reader_notes.take() == ("a PDF page of vertical or slanted text: its layout was not followed",)
 
 
 def test_a_font_without_a_map_to_letters_is_noted() -> None:
-    notes.take()
+    reader_notes.take()
     read(drawn(text(50, 700, BODY)), None)
-    assert notes.take() == ()
+    assert reader_notes.take() == ()
     read(drawn(unmapped(50, 700, "002b0048000300460003004c0051004a")), None)
-    assert notes.take() == ("a PDF font that does not say what its letters are: its text may be unreadable",)
+    assert reader_notes.take() == ("a PDF font that does not say what its letters are: its text may be unreadable",)
 
 
 def field(kind: str, rect: str, more: str) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from indexer.crawl.fetch import Fetcher
-from indexer.urls import has_user, normalise, origin, with_anchor
+from indexer.network.urls import has_user, normalise, origin, with_anchor
 from tests.indexer.crawl.test_fetch import SMALL
 from tests.indexer.server import Site, redirect
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
 
-from indexer import notes
+from indexer.text import reader_notes
 
 _MOST_REPEATS = 50_000  # places of one table that its spanning cells fill again
 _LONGEST_REPEAT = 200  # characters of a cell that is written at each place it spans
@@ -82,7 +82,7 @@ def spread(rows: Iterable[Sequence[Cell]]) -> list[list[str]]:
         if repeats <= _MOST_REPEATS:
             texts += [repeated] * missing
     if repeats > _MOST_REPEATS:
-        notes.add("a table with too many merged cells: only some were repeated")
+        reader_notes.add("a table with too many merged cells: only some were repeated")
     return grid
 
 

@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 from urllib.request import Request
 
 from indexer.errors import ConfigError, CredentialsError
-from indexer.urls import has_user, is_loopback, normalise, origin
+from indexer.network.urls import has_user, is_loopback, normalise, origin
 
 _MAX_BYTES = 1_000_000  # of a file with a secret; a cookies.txt may be a whole browser's
 _MAX_COOKIES, _MAX_COOKIE = 180, 4_096  # cookies of an origin, and characters of one, as in browsers
@@ -106,7 +106,7 @@ class Basic:
 class Credential:
     """Credentials of one origin; with nothing but the origin, only cookies that the site sets are sent back."""
 
-    origin: str  # as `indexer.urls.origin` returns it
+    origin: str  # as `indexer.network.urls.origin` returns it
     bearer: Place | None = None
     basic: Basic | None = None
     headers: Mapping[str, Place] = field(default_factory=dict)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from indexer import notes
-from indexer.read.tables import Cell, column_names, find_head, spread
+from indexer.read.table_grid import Cell, column_names, find_head, spread
+from indexer.text import reader_notes
 
 GRIDS = {
     "rows": ([[("Zone", 2, 1), "Single"], ["Day"], ["Airport", "Week"]], ["Zone|Single", "Zone|Day", "Airport|Week"]),
@@ -42,9 +42,9 @@ def test_a_long_text_is_not_repeated() -> None:
     ids=("both", "columns", "rows", "padding", "last"),
 )
 def test_hostile_spans_are_bounded(rows: list[list[Cell]]) -> None:
-    notes.take()
+    reader_notes.take()
     assert sum(map(len, spread(rows))) < sum(map(len, rows)) + 60_000
-    assert len(notes.take()) == 1
+    assert len(reader_notes.take()) == 1
 
 
 HEADS = {  # rows, where names begin, and these

@@ -1,8 +1,9 @@
 import pytest
 from webencodings.labels import LABELS
 
-from indexer import notes
-from indexer.decoding import decode, is_binary, visible
+from indexer.text import reader_notes
+from indexer.text.charsets import decode, is_binary
+from indexer.text.cleaning import visible
 
 SAMPLES = {  # of the encodings of the Encoding Standard: bytes, and what they are by its tables
     "big5": (b"\xb4\xe4\xa1E\xa1\xe3\xa3\xe1\x87\x40\xc6\xde", "港‧～€䏰〃"),
@@ -93,27 +94,27 @@ def test_a_page_may_name_its_own_encoding(head: bytes) -> None:
     ],
 )  # fmt: skip
 def test_what_declares_nothing_is_guessed(text: str, encoding: str) -> None:
-    notes.take()
+    reader_notes.take()
     codec = {"windows-874": "cp874"}.get(encoding, encoding)
     assert decode(text.encode(codec), None) == text
-    assert notes.take() == (f"an encoding was guessed: {encoding}",)
+    assert reader_notes.take() == (f"an encoding was guessed: {encoding}",)
     assert text in decode(f"<title>a</title><p>{text}</p>".encode(codec), None, markup=True)
 
 
 def test_text_with_a_few_broken_bytes_stays_utf8() -> None:
-    notes.take()
+    reader_notes.take()
     assert decode("Größe, Straße ".encode() + b"\xff", None) == "Größe, Straße \ufffd"
     assert decode("Grö".encode()[:-1], None) != "Gr\ufffd", "there is no other to say so"
-    assert notes.take()[0] == "broken UTF-8"
+    assert reader_notes.take()[0] == "broken UTF-8"
     assert decode("\ufffd ä".encode(), None) == "\ufffd ä"
-    assert not notes.take(), "it is written there"
+    assert not reader_notes.take(), "it is written there"
 
 
 def test_bytes_that_are_not_in_the_declared_encoding_are_noted() -> None:
-    notes.take()
+    reader_notes.take()
     assert decode(b"caf\xe9", "utf-8") == "caf\ufffd"
     assert decode("\ufffd".encode(), "utf-8") == "\ufffd"
-    assert notes.take() == ("bytes that do not fit the declared encoding: utf-8",)
+    assert reader_notes.take() == ("bytes that do not fit the declared encoding: utf-8",)
 
 
 def test_zero_bytes_are_binary_but_in_wide_text() -> None:

@@ -11,8 +11,8 @@ import pytest
 from indexer.config import CrawlLimits
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
-from indexer.credentials import Basic, Credential, InEnvironment, InFile, Session, sessions_of, site_of
 from indexer.errors import ConfigError, CredentialsError, SessionEnded, SourceError
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, Session, sessions_of, site_of
 from indexer.records import Failure, Page, Skip
 from indexer.source_context import SourceContext
 from tests.indexer.crawl.doors import Door, noting

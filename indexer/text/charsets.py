@@ -1,16 +1,14 @@
-"""Decode the bytes of a document, by mark, declaration or guess, and drop what of a text cannot be seen."""
+"""Decode the bytes of a document: by its byte order mark, its declaration, or a guess."""
 
 import codecs
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
-from typing import Any
 
 import webencodings
 
-from indexer import notes
+from indexer.text import reader_notes
 
 _MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -60,7 +58,7 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
     name = declared or _undeclared(body, markup)
     text = decode_as(name, body).removeprefix("\ufeff")
     if declared and text.count("\ufffd") > body.count(_REPLACEMENT):
-        notes.add(f"bytes that do not fit the declared encoding: {name}")
+        reader_notes.add(f"bytes that do not fit the declared encoding: {name}")
     return _XML_DECLARATION.sub("", text, count=1) if markup else text
 
 
@@ -115,12 +113,12 @@ def _undeclared(body: bytes, markup: bool) -> str:
         text = body.decode("utf-8", "replace")
         broken = text.count("\ufffd") - body.count(_REPLACEMENT)
         if broken and len(text) - len(text.encode("ascii", "ignore")) >= 2 * broken:
-            notes.add("broken UTF-8")
+            reader_notes.add("broken UTF-8")
             broken = 0
         if not broken:
             return "utf-8"
         name = _guess(_MARKUP.sub(b" ", body) if markup else body)
-    notes.add(f"an encoding was guessed: {name}")
+    reader_notes.add(f"an encoding was guessed: {name}")
     return name
 
 
@@ -310,73 +308,3 @@ _DECODERS: dict[str, Callable[[bytes], str]] = {
     "shift_jis": lambda body: body.decode("cp932", "replace"),
 }
 codecs.register_error("indexer.gb18030", _euro)
-
-# Scripts in which a joiner or non-joiner between two letters is a part of the spelling: Arabic, those of India and
-# South-East Asia, Mongolian and others like them.
-_JOINING = (
-    "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
-    "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
-)
-_PICTURES = "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
-_HIDDEN = "\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0e\ufeff\ufff9-\ufffc"
-_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff"
-_INVISIBLE = re.compile(
-    f"[{_HIDDEN}]|(?<![{_JOINING}])(?<![{_JOINING}]\u200c)\u200c|\u200c(?![{_JOINING}])|"
-    f"(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d|\u200d(?![{_JOINING}{_PICTURES}])|"
-    f"(?<![{_PICTURES}#*0-9])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
-)
-# Letters nobody sees, which name a region after a black flag; elsewhere they only hide something.
-_TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
-_JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
-_CONTROL = re.compile(f"[{_CONTROLS}]")
-_UNUSUAL = re.compile(f"[{_HIDDEN}{_CONTROLS}\r\u200c\u200d\ufe0f\U000e0000-\U000e0fff]")  # most texts have none
-
-
-def visible(text: str) -> str:
-    """Drop characters nobody sees, but joiners where a script or a picture needs them; line ends become \\n."""
-    if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # as it mostly is: this is twenty times as fast as looking closer
-    if not _UNUSUAL.search(text):
-        return text
-    shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _CONTROL.sub(" ", _TAGS.sub(lambda found: found[1] or "", shown))
-
-
-def without_joiners(text: str) -> str:
-    """Drop the joiners and variants that `visible` keeps: people search with them and without."""
-    return text if text.isascii() else _JOINERS.sub("", text)
-
-
-def fold(text: str) -> str:
-    """Fold a text into one line: white space folded, invisible characters dropped."""
-    return " ".join(visible(text).split())
-
-
-def one_line(text: str) -> str:
-    """Return a text from elsewhere as a terminal may show it: one line, nothing invisible, no control characters."""
-    return text if text.isascii() and text.isprintable() else fold(text)
-
-
-def shorten(text: str, most: int) -> str:
-    """Cut a text to at most so many characters, between words where it has any; a cut text ends in an ellipsis."""
-    if len(text) <= most:
-        return text
-    cut = text[: most - 1]
-    words = cut.rpartition(" ")[0]
-    return (words if len(words) > most // 2 else cut).rstrip() + "…"
-
-
-_LONGEST_TOML = 1_000_000  # characters
-_MANY_PARTS = re.compile(r"""(?:\.[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*){32}""")
-
-
-def load_toml(text: str) -> dict[str, Any]:
-    """Read TOML in linear time. Raises ValueError, also for a text or a name that is too long, and for deep values."""
-    if len(text) > _LONGEST_TOML:
-        raise ValueError(f"it has over {_LONGEST_TOML:,} characters")
-    if _MANY_PARTS.search(text):  # for which the parser takes quadratic time
-        raise ValueError("a name has over 32 parts")
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("it is too deep") from None

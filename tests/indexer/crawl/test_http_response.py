@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.crawl.answers import (
+from indexer.crawl.http_response import (
     actual_type,
     is_list,
     language_in,
@@ -17,10 +17,10 @@ from indexer.crawl.answers import (
     retry_after,
     robots_directives,
 )
-from indexer.credentials import Credential, Session
-from indexer.encodings import decoded
+from indexer.network.content_codings import decoded
+from indexer.network.credentials import Credential, Session
+from indexer.network.urls import normalise
 from indexer.read.formats import OPENAPI
-from indexer.urls import normalise
 from tests.indexer.crawl.test_crawler import link, run
 from tests.indexer.files import docx, epub, pdf, pptx, xlsx, zipped
 from tests.indexer.server import Reply, Site

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexer.crawl.links import read_links
+from indexer.crawl.page_links import read_links
 from indexer.errors import ParseError
-from indexer.read.parsing import parse
-from indexer.urls import normalise, origin
+from indexer.network.urls import normalise, origin
+from indexer.read.document_reader import parse
 from tests.indexer.conftest import make_page
 
 

@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from indexer.decoding import is_binary, visible
 from indexer.errors import ParseError
 from indexer.read.extraction import day_of, from_json
 from indexer.read.formats import CONTAINER, HTML, PAGE, SCANS, TEXT_READERS, effective_type, reader_of
@@ -18,6 +17,8 @@ from indexer.read.html.template import MOST_BLOCKS
 from indexer.read.ocr.pages import NO_OCR, Ocr, Scans, count_pages, read_scans
 from indexer.read.reader_process import ReaderProcess, borrowed
 from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks, PageReading, Section
+from indexer.text.charsets import is_binary
+from indexer.text.cleaning import visible
 
 _HASHES = 1 << 64  # number of hashes of blocks
 _PAGE = re.compile(r"page=(\d+)")  # how a section of a PDF names its page
@@ -44,8 +45,8 @@ Parts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, whether scr
 def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
     """Read a page of HTML or Markdown, once.
 
-    The links are as `indexer.read.links` found them, not checked. There is no reading of a page that only leads on, is
-    not to be indexed, or is drawn; an error of its text is its text.
+    The links are those of `indexer.read.web_page`, not checked. A page that only leads on, is not to be indexed or has
+    to be rendered has no reading; an error of its text is its text.
 
     Raises:
         ParseError: its links, or whether scripts draw it, cannot be found.

@@ -6,7 +6,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import certifi
 
-from indexer.urls import is_loopback
+from indexer.network.urls import is_loopback
 
 ENVIRONMENT = "environment"  # value of the setting: the proxies of HTTP_PROXY, HTTPS_PROXY and NO_PROXY
 

@@ -10,12 +10,12 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from indexer.encodings import is_text
 from indexer.errors import FetchError
+from indexer.network.content_codings import is_text
+from indexer.network.urls import normalise, on_site, origin
 from indexer.read.extraction import language_of, refresh_in
 from indexer.read.formats import CONTENT_TYPES, OPENAPI, content_type_of, is_openapi, reader_of
 from indexer.records import Page
-from indexer.urls import normalise, on_site, origin
 
 _LONGEST = 1_000  # characters read of a header with parameters or a date
 HEAD = 1_024  # bytes of a body that tell its type

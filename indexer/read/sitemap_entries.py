@@ -1,0 +1,114 @@
+"""Addresses in sitemaps, feeds and lists of text; runs in reader processes."""
+
+import re
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import islice
+from typing import Any
+from urllib.parse import urljoin
+
+from lxml import etree
+
+from indexer.errors import FetchError, ParseError
+from indexer.network.content_codings import GZIP, bounded
+from indexer.read.formats import LONGEST_LIST, MOST_LISTED
+
+_LONGEST = 2_000  # characters of an address; longer ones are traps or data, not pages
+_ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
+_ENTRIES = frozenset({"url", "sitemap", "item", "entry"})
+_BEFORE = b"\xef\xbb\xbf \t\r\n\x00"  # a byte order mark and blanks, which some programs write before a list
+_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}  # by first bytes
+_DECLARATION = re.compile(rb"<\?xml[^>]{0,200}>")
+_CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
+_BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
+
+
+def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
+    """Return the addresses of a list, each with the name of the element that it belongs to, JSON-ready.
+
+    Raises:
+        ParseError: it is none of the known kinds, is damaged, too large, or defines entities.
+    """
+    try:
+        for _ in range(2):  # a packed file may be packed again on its way
+            if body.startswith(GZIP):
+                body = bounded([body], "gzip", LONGEST_LIST)
+        if (encoding := _UTF_16.get(body[:2])) is not None:
+            body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
+        body = body.lstrip(_BEFORE)
+        try:
+            found = _first(_lines(body) if body and not body.startswith(b"<") else _addresses(body))
+        except etree.XMLSyntaxError:  # often for bare ampersands, odd bytes, or a wrong declaration
+            body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS)
+            found = _first(_addresses(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode())))
+        return {"addresses": found}
+    except FetchError as error:
+        raise ParseError(str(error)) from error
+    except (etree.LxmlError, ValueError) as error:
+        raise ParseError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
+
+
+def _first(found: Iterator[tuple[str, str]]) -> list[list[str]]:
+    usable = ([name, address] for name, address in found if address and len(address) <= _LONGEST)
+    return list(islice(usable, MOST_LISTED))
+
+
+def _lines(body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the addresses of a list of text, one a line."""
+    lines = (line.split(None, 1) for line in body.decode("utf-8", "replace").splitlines())
+    words = [line[0] for line in lines if line and not line[0].startswith("#")]
+    for number, word in enumerate(words):
+        if word.lower().startswith(("http://", "https://", "/")):
+            yield "url", word
+        elif not number:
+            raise ParseError("neither a page nor a sitemap or feed")
+
+
+def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the element that an address belongs to, and the address."""
+    events = etree.iterparse(
+        BytesIO(body),
+        events=("start", "end"),
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    has_address = False
+    for event, element in events:
+        name, parent = _name(element), element.getparent()
+        if parent is None:
+            if event == "end":  # whatever follows is not of the list
+                return
+            about = element.getroottree().docinfo
+            defined = about.internalDTD.entities() if about.internalDTD is not None else []
+            if about.doctype and (defined or not about.public_id):  # RSS 0.91 names a public one
+                raise ParseError("a list of pages with a document type is not read: it may define entities")
+            if name not in _ROOTS:
+                raise ParseError(f"neither a page nor a sitemap or feed: its first element is {name[:40]}")
+            continue
+        if event == "start":
+            has_address = has_address and name not in _ENTRIES
+            continue
+        above = _name(parent)
+        if above in _ENTRIES:
+            address = element.text or "" if name == ("link" if above in ("item", "entry") else "loc") else ""
+            if not address.strip() and name == "link" and element.get("rel", "alternate") == "alternate":
+                address = element.get("href", "")
+            if address := urljoin(element.base or "", address.strip()):
+                has_address = True
+                yield above, address
+                continue
+        if name in _ENTRIES:  # done with: memory does not grow with the list
+            ids = [child for child in element if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"]
+            if not has_address and ids and (ids[0].text or "").strip().startswith(("http://", "https://")):
+                yield name, str(ids[0].text).strip()
+            element.clear()
+            while element.getprevious() is not None:
+                del parent[0]
+
+
+def _name(element: etree._Element) -> str:
+    return str(etree.QName(element).localname).lower()
