@@ -27,8 +27,9 @@ from indexer.crawl.http_response import (
     retry_after,
 )
 from indexer.errors import FetchError, NotWanted
+from indexer.network import content_codings
 from indexer.network.credentials import Session
-from indexer.network.proxies import content_codings, proxy_for, tls_context, unused_proxy
+from indexer.network.proxies import proxy_for, tls_context, unused_proxy
 from indexer.network.urls import normalise, on_site, origin, without_session
 from indexer.read.formats import CONTENT_TYPES, LONGEST_LIST
 
