@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from indexer.crawl.http_response import media_type
 from indexer.errors import FetchError, SourceError
-from indexer.network.proxies import ENVIRONMENT, content_codings
+from indexer.network import content_codings
+from indexer.network.proxies import ENVIRONMENT
 from indexer.read.access_list import closed_paths
 from indexer.read.container import with_parts
 from indexer.read.formats import CONTENT_TYPES, content_type_of
