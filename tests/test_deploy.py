@@ -158,3 +158,45 @@ def test_the_server_tells_systemd_that_it_is_ready_and_not_before(tmp_path, monk
         server.make_ready()
         assert b"READY=1" in told.recv(4096)
         assert server.stop() == (0, "")
+
+
+# The page on production
+
+
+SKIP_OPTIONS = 'while case "$1" in -*) true;; *) false;; esac; do shift; done; exec "$@"'
+STUBS = {  # programs that change the machine; each notes how it was called
+    **dict.fromkeys(("apt-get", "systemctl", "systemd-sysusers", "nginx", "curl", "pip", "pilotlight"), ""),
+    **dict.fromkeys(("sudo", "systemd-run"), SKIP_OPTIONS),
+    "hostname": "echo wiki.test",
+}
+
+
+def test_the_page_on_production_runs_from_top_to_bottom(tmp_path):
+    """Install, configure and start, with stubs for what needs root, systemd or the network, and folders of the test."""
+    page = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
+    script = "\n".join(re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    for folder in ("etc/sysusers.d", "etc/systemd/system", "etc/nginx", "opt", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    script = re.sub(r"(?<![\w/])/(etc|opt)/", rf"{tmp_path}/\1/", script).replace("-o pilotlight ", "")
+    calls = tmp_path / "calls"
+    for name, body in STUBS.items():
+        stub = tmp_path / "bin" / name
+        stub.write_text(f'#!/bin/sh\nprintf "%s\\0" {name} "$@" >> {calls}; printf "\\n" >> {calls}\n{body}\n')
+        stub.chmod(0o755)
+    script = script.replace(f"sudo python3 -m venv {tmp_path}/opt/pilotlight", f"ln -s .. {tmp_path}/opt/pilotlight")
+    environ = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    done = subprocess.run(["bash", "-eu", "-c", script], cwd=ROOT, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    called = [line.split("\0")[:-1] for line in calls.read_text(encoding="utf-8").splitlines()]
+    verbs = [arguments for program, *arguments in called if program == "pilotlight"]
+    assert [arguments[0] for arguments in verbs] == ["index", "keys", "verify", "export", "doctor"]
+    for arguments in verbs:
+        read(arguments)
+    units = {path.name for path in (tmp_path / "etc/systemd/system").iterdir()}
+    assert units == {path.name for path in UNITS}
+    enabled = [arguments[2:] for program, *arguments in called if program == "systemctl" and arguments[0] == "enable"]
+    assert set(enabled[0]) <= units
+    assert load({}, dict([(tmp_path / "etc/pilotlight.env").read_text().strip().split("=")])).proxies == 1
+    assert "server_name wiki.test;" in (tmp_path / "etc/nginx/nginx.conf").read_text(encoding="utf-8")
+    requirements = next(arguments for program, *arguments in called if program == "pip")[-1]
+    assert (ROOT / requirements).is_file()
