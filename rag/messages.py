@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from indexer.filter import MOST_CHARACTERS, MOST_VALUES
-from indexer.read.access_list import LONGEST as LONGEST_READER
-from indexer.read.access_list import MOST_NAMES as MOST_READERS
+from indexer.read.access_list import MAX_NAME_LENGTH as LONGEST_READER
+from indexer.read.access_list import MAX_NAMES as MOST_READERS
 from indexer.read.extraction import LONGEST_NAME, LONGEST_VALUE
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import TextBlock

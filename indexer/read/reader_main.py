@@ -17,7 +17,7 @@ import struct
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,16 @@ from docutils.parsers.rst import directives
 from lxml import etree
 
 from indexer.errors import FetchError, ParseError
-from indexer.read.access_list import ACCESS, NOBODY, begins_with_list, looks_listed
+from indexer.read.access_list import looks_like_list
 from indexer.read.extraction import detect_language, to_json
-from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PAGE, SCANS, TEXT_READERS
+from indexer.read.formats import ATTACHMENTS, CONTAINER, FUNCTIONS, LISTING, PAGE, SCANS
 from indexer.read.reader_process import hide, pack_message, read_message
 from indexer.records import Extraction, Section
 from indexer.text import charsets, reader_notes
 
 _LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
 _GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
-_LOOKED_AT = 32_000  # bytes of a document that may begin with an access list
-_READ_ACCESS = ("markdown", "mdx", "notebook")  # readers that read access lists themselves
-_SECTIONS_LOOKED_AT = 20  # for an access list: those of 4,000 characters, as a rule
+_SECTIONS_SEARCHED = 20  # for text that looks like an access list
 _readers: dict[str, Callable[..., Any]] = {}
 _missing: dict[str, str] = {}  # readers that cannot be loaded, and why
 
@@ -121,12 +119,12 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
         elif reader == PAGE:
             content = yield from read(body, argument)
             if content is not None:
-                yield to_json(_closed(content, argument["reader"], body)) | {"done": True}, b""
+                yield to_json(_note_lists(content)) | {"done": True}, b""
                 return
         elif reader in (LISTING, SCANS):
             last = read(body, argument)
         else:
-            last = to_json(_closed(read(body, argument), reader, body))
+            last = to_json(_note_lists(read(body, argument)))
     except GeneratorExit:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a library trips over, panics of Rust among it
@@ -135,24 +133,16 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
         yield last | {"done": True}, b""
 
 
-def _closed(content: Extraction, reader: str, body: bytes) -> Extraction:
-    """Return a document; one for nobody if its format has no access list and it begins with what looks like one."""
-    if reader in _READ_ACCESS:
-        return content
-    is_stated = ACCESS in content.declared.metadata
-    if reader in TEXT_READERS:
-        text = body[:_LOOKED_AT].replace(b"\0", b"").decode("latin-1").lstrip("\xef\xbb\xbf\xff\xfe")
-        is_stated = is_stated or begins_with_list(text)
-    sections = content.sections[:_SECTIONS_LOOKED_AT]
+def _note_lists(content: Extraction) -> Extraction:
+    """Return a document, with a note if something outside of its code looks like an access list and is none."""
+    sections = content.sections[:_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
-    headings = [content.title or "", *(heading for section in sections for heading in section.path[-1:])]
-    if is_stated or looks_listed("\n".join(texts)) or any(map(looks_listed, headings)):
-        return replace(content, declared=replace(content.declared, access=NOBODY))
+    if content.declared.access is None and looks_like_list("\n".join(texts)):
+        reader_notes.add("text that looks like an access list: lists count only in front matter and .access.toml")
     return content
 
 
 def _outside_code(section: Section) -> str:
-    """Return the text of a section without blocks of code."""
     texts, end = [], 0
     for start, stop, head in section.wholes:
         if head is None:

@@ -1,4 +1,4 @@
-"""Lists above the start of a source, of every kind of source; lists that have a slip; texts that look like lists."""
+"""Lists above the start of a source, of every kind of source; lists with a slip; text that looks like a list."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,7 +9,7 @@ import pytest
 from indexer.errors import NothingToIndex, SourceError
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
-from indexer.read.access_list import NOBODY, closed_paths, has_list
+from indexer.read.access_list import closed_paths, has_list
 from indexer.read.formats import content_type_of
 from indexer.records import Page, Stated
 from indexer.sources.pushed_store import PushedStore
@@ -149,17 +149,18 @@ def test_lists_among_stored_files(names: list[str], closed: list[str], is_open: 
     assert not any(has_list(name, lists) for name in is_open)
 
 
-CLAIMS = (
+LIKE_LISTS = (
     "access: {users: [ann]}", "access:\n  groups:\n    - staff", "[access]\nusers = ['ann']", "access.users = ['ann']",
     '{"access": {"groups": ["staff"]}}', "Access: users: ann; groups: staff", "A plan\n\naccess: {everybody: false}",
     "access => { users => ['ann'] }", "x " * 1_500 + "\naccess: {user: ann}",
     "\u201caccess\u201d: {\u201cusers\u201d: [ann]}",
 )  # fmt: skip
+PLAIN = ("Access: by bus\n\nGroups: 9 to 5", "Remote access for users of groups", "access = true\nusers = []")
 
 
-@pytest.mark.parametrize("text", CLAIMS)
-@pytest.mark.parametrize("name", ["a.txt", "a.py", "a.sql", "a.html", "a.docx", "a.eml", "a.csv", "a.rst"])
-def test_a_text_that_looks_like_a_list_is_for_nobody_in_every_format(name: str, text: str) -> None:
+@pytest.mark.parametrize("text", [*LIKE_LISTS, *PLAIN])
+@pytest.mark.parametrize("name", ["a.txt", "a.py", "a.sql", "a.html", "a.docx", "a.eml", "a.csv", "a.rst", "a.md"])
+def test_text_that_looks_like_a_list_is_noted_and_closes_nothing(name: str, text: str) -> None:
     lines = [*text.split("\n"), "", "The rest is plain text."]
     bodies: dict[str, str | bytes] = {
         "a.py": "".join(f"# {line}\n" for line in lines),
@@ -168,6 +169,9 @@ def test_a_text_that_looks_like_a_list_is_for_nobody_in_every_format(name: str, 
         "a.docx": files.docx("".join(map(files.paragraph, lines))),
         "a.eml": "Subject: x\n\n" + "\n".join(lines),
         "a.csv": "".join('"' + line.replace('"', '""') + '"\n' for line in lines),
+        "a.md": "A page about lists.\n\n" + "\n".join(lines),
     }
     page = make_page(bodies.get(name, "\n".join(lines)), content_type_of(name) or "", f"file:///{name}")
-    assert parsed(page).access.declared == NOBODY
+    document = parsed(page)
+    assert document.access.declared is None
+    assert any("looks like an access list" in note for note in document.notes) is (text in LIKE_LISTS)

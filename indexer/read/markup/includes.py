@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from posixpath import dirname, join, normpath
 
-from indexer.read.access_list import looks_listed
+from indexer.read.access_list import begins_with_list
 from indexer.read.formats import ASCIIDOC, PLAIN, content_type_of, reader_of
 from indexer.records import Page, Readers, Skip
 from indexer.text import reader_notes
@@ -190,7 +190,7 @@ class _Document:
         if body is None or len(body) > self._bytes_left:
             return None
         lines = lines_of(body)
-        if looks_listed("\n".join(lines)):
+        if begins_with_list("\n".join(lines)):
             return None
         self._bytes_left -= len(body)
         return lines

@@ -24,7 +24,7 @@ from mdit_py_plugins.footnote.index import footnote_def
 
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES
-from indexer.read.access_list import ACCESS, NOBODY, readers_in_fields, statements, states_access
+from indexer.read.access_list import ACCESS, NOBODY, access_keys, begins_with_list, readers_in_fields
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.main_content import extract
 from indexer.read.markup import blocks
@@ -309,7 +309,7 @@ def split_front_matter(text: str) -> tuple[str | None, Declared, str]:
         language=next((code for tag in languages if (code := language_of(tag))), None),
         date=first_day(day for name in _CHANGED for day in texts.get(name, ())),
         metadata=collect((name, value) for name, values in texts.items() if name not in _OURS for value in values),
-        access=NOBODY if states_access(text[end:]) else readers_in_fields(fields, text[:end], is_toml=is_toml),
+        access=NOBODY if begins_with_list(text[end:]) else readers_in_fields(fields, text[:end], is_toml=is_toml),
     )
     return next(iter(texts.get("title", ())), None), declared, text[end:]
 
@@ -325,7 +325,7 @@ def _fields(text: str) -> tuple[dict[Any, Any], int, bool]:
                 fields = yaml.load(front, Loader=yaml.BaseLoader) if len(front) <= _LONGEST else {}  # noqa: S506 - safer
             except yaml.YAMLError:  # such as "title: Part 1: Cats", which people do write
                 fields = {name: value.rstrip().strip("\"'") for name, value in _LINE.findall(front)} or None
-            is_front = isinstance(fields, dict) or not front.strip() or any(statements(visible(front)))
+            is_front = isinstance(fields, dict) or not front.strip() or any(access_keys(visible(front)))
             end = match.end() if is_front else 0  # a slip in an access list must not make it text
         elif match := _TOML.match(text):
             front, end, is_toml = match[1] or "", match.end(), True

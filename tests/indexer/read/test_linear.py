@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexer.network.content_codings import without_gzip
-from indexer.read.access_list import looks_listed, states_access
+from indexer.read.access_list import begins_with_list, looks_like_list
 from indexer.read.extraction import clean, tidy
 from indexer.read.formats import FUNCTIONS
 from indexer.read.html import main_content
@@ -123,8 +123,8 @@ def repeated(piece: str, head: str = "") -> Callable[[int], bytes]:
 
 def test_what_is_looked_at_before_and_after_reading() -> None:
     for piece in (*MARKDOWN, "access", "{access", "users", "<!--", "a."):
-        check_linear(lambda body: states_access("x\n" + body.decode()), repeated(piece), 4 * SIZE)
-        check_linear(lambda body: looks_listed(body.decode()), repeated(piece), 4 * SIZE)
+        check_linear(lambda body: begins_with_list(body.decode()), repeated(piece), 4 * SIZE)
+        check_linear(lambda body: looks_like_list(body.decode()), repeated(piece), 4 * SIZE)
     for piece in DECODED:
         for charset in (None, "big5", "iso-2022-jp"):
             check_linear(partial(decode_with, charset), repeated(piece), SIZE)
