@@ -19,7 +19,7 @@ from embedder.engines.plan import Plan
 from embedder.errors import EmbedderError
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, Signs, to_signs, unit
 from embedder.model.checkpoint import read_head
-from embedder.model.tokenizer import PairTokenizer, TokenizedText, Tokenizer
+from embedder.model.tokenizer import PairTokenizer, TokenIds, TokenizedText, Tokenizer
 
 if TYPE_CHECKING:
     from embedder.engines.pytorch import TorchEngine
@@ -47,7 +47,7 @@ class Embedder:
         self.dimension = self.spec.dimension  # of a vector
         self.is_multilingual = self.spec.is_multilingual
         self.max_length = self.spec.max_length  # in tokens, special tokens included; longer texts are truncated
-        self._tokenizer = Tokenizer(self.spec)
+        self.tokenizer = Tokenizer(self.spec)
         self._query_engine = start_engine(self.plan.queries, lambda: self.model)
 
     @property
@@ -83,15 +83,15 @@ class Embedder:
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
         """Return the number of tokens of each text, prompt and special tokens included, without truncation."""
-        return self._tokenizer.count(texts, role)
+        return self.tokenizer.count(texts, role)
 
     def has_word(self, word: str) -> bool:
         """Return whether the model has a token for a whole word, without regard to case."""
-        return self._tokenizer.has(word)
+        return self.tokenizer.has(word)
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
         """Return how many pieces of texts say nothing to the model, and how many there are; see `TokenizedText`."""
-        return self._tokenizer.count_broken(texts)
+        return self.tokenizer.count_broken(texts)
 
     def tokenize(self, texts: Sequence[str], *, role: Role = "document") -> list[list[int]]:
         """Return the token ids of each text, prompt and special tokens included, for `encode_ids`.
@@ -100,18 +100,18 @@ class Embedder:
         """
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError("encode takes a sequence of str")
-        return self._tokenizer(texts, role) if len(texts) else []
+        return self.tokenizer(texts, role) if len(texts) else []
 
     def tokenize_query(self, text: str) -> TokenizedText:
         """Return the token ids of a query, and how much of it says something to the model."""
-        return self._tokenizer.read(text, "query")
+        return self.tokenizer.read(text, "query")
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> Floats:
         """Embed texts; returns float32 (n, dim), in the order given. Raises as `tokenize` and `encode_ids` do."""
         return self.encode_ids(self.tokenize(texts, role=role), role=role)[0]
 
     def encode_ids(
-        self, rows: Sequence[list[int]], *, role: Role = "document", tokens: bool = False
+        self, rows: Sequence[TokenIds], *, role: Role = "document", tokens: bool = False
     ) -> tuple[Floats, list[Floats]]:
         """Embed texts by their token ids: vectors, float32 (n, dim), and of each its tokens, if they are wanted.
 
@@ -132,9 +132,12 @@ class Embedder:
         vectors, tokens = self.encode_ids([each.ids for each in made], role="query", tokens=True)
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
 
-    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
-        """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does."""
-        rows = self.tokenize(texts)
+    def encode_document_tokens(self, texts: Sequence[str], rows: Sequence[TokenIds] | None = None) -> DocumentTokens:
+        """Embed documents, each as one vector and as the signs of its tokens, in one pass. Raises as `encode` does.
+
+        `rows` are the token ids of the texts, where the caller has them.
+        """
+        rows = self.tokenize(texts) if rows is None else rows
         vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
         signs = [np.empty((0, self.spec.hidden // 8), dtype=np.uint8)]
         counts = np.array([len(row) for row in rows], dtype=np.int32)
@@ -199,11 +202,13 @@ class CrossEncoder:
         return np.asarray(1 / (1 + np.exp(-logits.astype(np.float64))), np.float32)  # in float32 exp would overflow
 
 
-def encode_documents(embedder: Embedder, texts: Sequence[str], *, tokens: bool) -> DocumentTokens:
-    """Embed documents, with their tokens only if those are wanted."""
+def encode_documents(
+    embedder: Embedder, texts: Sequence[str], *, tokens: bool, rows: Sequence[TokenIds] | None = None
+) -> DocumentTokens:
+    """Embed documents, with their tokens only if those are wanted; `rows` are their token ids, if they are known."""
     if tokens:
-        return embedder.encode_document_tokens(texts)
-    return DocumentTokens.without(embedder.encode(texts, role="document"))
+        return embedder.encode_document_tokens(texts, rows)
+    return DocumentTokens.without(embedder.encode(texts) if rows is None else embedder.encode_ids(rows)[0])
 
 
 def finite(values: Floats, name: str) -> Floats:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from indexer.errors import ParseError
 from indexer.text.cleaning import one_line
 
@@ -251,3 +254,4 @@ class Chunk:
     tokens: int  # of embedded_text, special tokens included
     position: int  # 0, 1, … within the document
     blocks: tuple[TextBlock, ...] = ()  # code and tables of the text, in order
+    token_ids: npt.NDArray[np.int32] | None = field(default=None, repr=False, compare=False)  # of embedded_text

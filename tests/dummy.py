@@ -12,12 +12,43 @@ import numpy.typing as npt
 
 from embedder.config import Role
 from embedder.late_interaction import DocumentTokens, Floats, QueryTokens, maxsim, to_signs, unit
-from embedder.model.tokenizer import TokenizedText
+from embedder.model.tokenizer import TextTokens, TokenizedText
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 KNOWN = frozenset({"lovers"})  # words that a model has a token for
 _SPECIAL = 2  # a real model adds a first and a last token
 _STOP = frozenset("a an and are as do does for how i in is it of on or that the this to what with".split())
+
+
+_VOCABULARY = {"[CLS]": 0, "[SEP]": 1}  # grows with the words that are read
+_WORDS = list(_VOCABULARY)
+
+
+class DummyTokenizer:
+    """One token a word or sign, without regard to case."""
+
+    splits_at_space = True
+
+    def spans(self, texts: Sequence[str]) -> list[TextTokens]:
+        return [_tokens(text) for text in texts]
+
+    def count(self, texts: Sequence[str], role: Role) -> list[int]:
+        return [len(_TOKEN.findall(text)) + _SPECIAL for text in texts]
+
+    def rows(self, texts: Sequence[str], role: Role) -> list[npt.NDArray[np.int32]]:
+        return [self.join_document([tokens]) for tokens in self.spans(texts)]
+
+    def join_document(self, parts: Sequence[TextTokens]) -> npt.NDArray[np.int32]:
+        return np.concatenate([np.array([0], np.int32), *(part.ids for part in parts), np.array([1], np.int32)])
+
+
+def _tokens(text: str) -> TextTokens:
+    matches = list(_TOKEN.finditer(text))
+    for word in (match[0].lower() for match in matches):
+        if _VOCABULARY.setdefault(word, len(_WORDS)) == len(_WORDS):
+            _WORDS.append(word)
+    ids = [_VOCABULARY[match[0].lower()] for match in matches]
+    return TextTokens(np.array(ids, np.int32), np.array([match.end() for match in matches], np.int32))
 
 
 class DummyEmbedder:
@@ -42,9 +73,10 @@ class DummyEmbedder:
         return {"model": self._name, "dimension": self._dimension, "max_length": self._max_length}
 
     is_multilingual = False
+    tokenizer = DummyTokenizer()
 
     def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        return [len(_TOKEN.findall(text)) + _SPECIAL for text in texts]
+        return self.tokenizer.count(texts, role)
 
     def twin(self) -> "DummyEmbedder":
         return self
@@ -68,15 +100,18 @@ class DummyEmbedder:
         vectors, tokens = self.encode_ids([each.ids for each in made], role="query", tokens=True)
         return [QueryTokens(*each) for each in zip(vectors, tokens, (each.broken for each in made), strict=True)]
 
-    def encode_document_tokens(self, texts: Sequence[str]) -> DocumentTokens:
-        tokens = [self._tokens(row) for row in self.tokenize(texts)]
+    def encode_document_tokens(
+        self, texts: Sequence[str], rows: Sequence[Sequence[Any]] | None = None
+    ) -> DocumentTokens:
+        vectors = self.encode(texts) if rows is None else self.encode_ids(rows)[0]
+        tokens = [self._tokens(row) for row in (self.tokenize(texts) if rows is None else rows)]
         signs = to_signs(np.concatenate([np.empty((0, self._dimension), np.float32), *tokens]))
-        return DocumentTokens(self.encode(texts), signs, np.array([len(own) for own in tokens], np.int32))
+        return DocumentTokens(vectors, signs, np.array([len(each) for each in tokens], np.int32))
 
     maxsim = staticmethod(maxsim)
 
     def _tokens(self, row: Sequence[Any]) -> Floats:
-        made = [_drawn(word, self._dimension) for word in row[1:-1]]
+        made = [_drawn(word, self._dimension) for word in _words(row)]
         return unit(np.array(made, np.float32).reshape(-1, self._dimension))
 
     def encode(self, texts: Sequence[str], *, role: Role = "document") -> npt.NDArray[np.float32]:
@@ -87,7 +122,7 @@ class DummyEmbedder:
     ) -> tuple[Floats, list[Floats]]:
         vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
         for vector, row in zip(vectors, rows, strict=True):
-            for word, count in Counter(row[1:-1]).items():
+            for word, count in Counter(_words(row)).items():
                 sign, number = _hashed(word)
                 vector[number % self._dimension] += sign * count
         self.encoded += len(rows)
@@ -96,6 +131,11 @@ class DummyEmbedder:
         vectors[empty, 0] = 1.0
         norms[empty] = 1.0
         return vectors / norms, [self._tokens(row) for row in rows] if tokens else []
+
+
+def _words(row: Sequence[Any]) -> list[str]:
+    """The words of a text by its row, without the special tokens."""
+    return [token if isinstance(token, str) else _WORDS[token] for token in row[1:-1]]
 
 
 @lru_cache(1 << 14)

@@ -32,6 +32,7 @@ from embedder.errors import ModelError, PackageError
 from embedder.late_interaction import Floats, check_passages, maxsim
 from embedder.model.modules import Dense
 from embedder.model.spec import ModelSpec, Shape
+from embedder.model.tokenizer import TokenIds
 
 WEIGHTS = "weights.bin"
 LAYOUT = "layout.json"
@@ -100,13 +101,13 @@ class NativeEngine:
         self._handle = self._create()
         weakref.finalize(self, self._destroy, self._handle)
 
-    def encode(self, rows: Sequence[list[int]]) -> npt.NDArray[np.float32]:
+    def encode(self, rows: Sequence[TokenIds]) -> npt.NDArray[np.float32]:
         """Map token ids, one list a text, to vectors, float32 (n, dim). Raises ModelError for an unknown token,
         or a text with more tokens than the model has positions.
         """
         return self._run(rows, np.empty((0, self._dimension), dtype=np.float32))[0]
 
-    def encode_tokens(self, rows: Sequence[list[int]]) -> tuple[Floats, list[Floats]]:
+    def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
         """Map token ids to vectors, and to what the last layer makes of each token, float32 (tokens, hidden) a text.
 
         Raises as `encode` does.
@@ -127,7 +128,7 @@ class NativeEngine:
             raise MemoryError("there is no memory to compare the tokens of a query")
         return scores / np.float32(len(query) * math.sqrt(query.shape[1]))
 
-    def _run(self, rows: Sequence[list[int]], states: Floats) -> tuple[Floats, list[Floats]]:
+    def _run(self, rows: Sequence[TokenIds], states: Floats) -> tuple[Floats, list[Floats]]:
         """Encode, and fill `states` unless it is empty; return views of it."""
         count, order = len(rows), [0]
         offsets = np.zeros(count + 1, dtype=np.int32)
@@ -137,7 +138,7 @@ class NativeEngine:
         else:  # groups of like length finish together, so no thread is left with one long group at the end
             order = sorted(range(count), key=lambda i: -len(rows[i]))
             np.cumsum([len(rows[i]) for i in order], out=offsets[1:])
-            ids = np.array([token for i in order for token in rows[i]], dtype=np.int32)
+            ids = np.concatenate([rows[i] for i in order], dtype=np.int32, casting="unsafe")
         vectors = np.empty((count, self._dimension), dtype=np.float32)
         refused = self._encode(
             self._handle,

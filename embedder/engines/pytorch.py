@@ -17,6 +17,7 @@ from embedder.engines.plan import AOT_FILE
 from embedder.errors import ModelError, PackageError
 from embedder.late_interaction import Floats, maxsim
 from embedder.model.spec import ModelSpec
+from embedder.model.tokenizer import TokenIds
 
 TOKEN_BUDGET = 4096  # padded tokens a batch; larger gains nothing once the matrices fill the cores
 _LONGEST_BATCH = 256  # texts a batch, so that very short texts do not make one enormous batch
@@ -40,14 +41,14 @@ class TorchEngine:
         # that the model has weights for, of all types; 0 where it does not say
         self._tokens = int(spec.config.get("vocab_size") or 0) * spec.token_types
 
-    def encode(self, rows: Sequence[list[int]]) -> Floats:
+    def encode(self, rows: Sequence[TokenIds]) -> Floats:
         """Map token ids, one list a text, to vectors, float32 (n, dim)."""
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         for batch, made, _ in self._batches(rows):
             vectors[batch] = made.numpy()
         return vectors
 
-    def encode_tokens(self, rows: Sequence[list[int]]) -> tuple[Floats, list[Floats]]:
+    def encode_tokens(self, rows: Sequence[TokenIds]) -> tuple[Floats, list[Floats]]:
         """Map token ids to vectors, and to the last layer's states, float32 (tokens, hidden) a text, in one pass."""
         vectors = np.empty((len(rows), self._dimension), dtype=np.float32)
         parts: list[Floats] = [vectors[:0]] * len(rows)
@@ -59,7 +60,7 @@ class TorchEngine:
 
     maxsim = staticmethod(maxsim)
 
-    def _batches(self, rows: Sequence[list[int]]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+    def _batches(self, rows: Sequence[TokenIds]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Yield the texts of each batch, their vectors and their padded states."""
         for batch in group_by_length([len(row) for row in rows]):
             ids, mask = pad([rows[i] for i in batch], self._pad)
@@ -136,7 +137,7 @@ def group_by_length(lengths: Sequence[int], budget: int = TOKEN_BUDGET) -> list[
     return batches
 
 
-def pad(rows: Sequence[list[int]], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def pad(rows: Sequence[TokenIds], padding: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return ids and mask, int64 (rows, longest row), padded on the right; the mask is 1 for tokens.
 
     The length is at least 2, because a package with dynamic sequence length cannot take 1.

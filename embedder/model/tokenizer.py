@@ -6,7 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import tokenizers
+from tokenizers import models
 
 from embedder.config import Role
 from embedder.errors import ModelError
@@ -21,6 +24,7 @@ _UNKNOWN = frozenset(("[UNK]", "<unk>"))
 # English, 0.15 in most of Latin script, 0.3 in Turkish, 0.9 in others.
 KNOWN = 0.13
 _DISTRUST, _LEAST_TRUST = 6.0, 0.08  # less by this, times what the share is above
+_SAMPLE = ("Don't stop: naïve (x_y) 3.14", "    é 文字 a-b", "• Ölpreise, «fin».", "12 > $HOME/.rc\nend")
 _SYLLABLE = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7ff\U00020000-\U0003ffff]")
 _SPACE = "▁Ġ"  # what stands for the space before a word, in the tokens of SentencePiece and of byte-level BPE
 
@@ -34,6 +38,33 @@ class TokenizedText(NamedTuple):
 
     Such pieces are unknown, or one letter of a word, or less: what words of a language fall into that the model was not
     trained on. An ideograph or a syllable of Korean says something alone."""
+
+
+TokenIds = list[int] | npt.NDArray[np.int32]  # the token ids of a text, special tokens included
+
+
+class TextTokens(NamedTuple):
+    """The tokens of a text, without prompt and special tokens."""
+
+    ids: npt.NDArray[np.int32]  # (n,)
+    ends: npt.NDArray[np.int32]  # (n,), characters of the text up to the end of each token
+
+    @classmethod
+    def join(cls, tokens: "Sequence[TextTokens]", starts: Sequence[int]) -> "TextTokens":
+        """Return the tokens of a text whose parts have these, and start at these characters."""
+        if len(tokens) == 1:
+            return tokens[0]
+        ends = [each.ends + start for each, start in zip(tokens, starts, strict=True)]
+        return cls(np.concatenate([each.ids for each in tokens]), np.concatenate(ends))
+
+    def before(self, places: npt.NDArray[np.integer] | Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return how many tokens end at each of these places or before, int64 (n,)."""
+        return np.searchsorted(self.ends, places, side="right")
+
+    def part(self, start: int, end: int) -> "TextTokens":
+        """Return the tokens of a part of the text, with their places in the whole."""
+        first, stop = self.before([start, end])
+        return TextTokens(self.ids[first:stop], self.ends[first:stop])
 
 
 class Tokenizer:
@@ -61,11 +92,11 @@ class Tokenizer:
         What stands beyond 32 characters for each token of `max_length` is not looked at.
         """
         most = _CHARACTERS * self.max_length
-        return list(_ids(self._truncating, [self._prepare(text[:most], role) for text in texts]))
+        return list(_ids(self._truncating, [self._prepare(self._prompts[role] + text[:most]) for text in texts]))
 
     def read(self, text: str, role: Role) -> TokenizedText:
         """Return a text's token ids, as a call does, and how much of it is broken, from one encoding."""
-        text = self._prepare(text[: _CHARACTERS * self.max_length], role)
+        text = self._prepare(self._prompts[role] + text[: _CHARACTERS * self.max_length])
         encoding = self._truncating.encode(text)
         ids, spans, words, first = encoding.ids, encoding.offsets, encoding.word_ids, len(self._prompts[role])
         broken = pieces = 0
@@ -79,15 +110,51 @@ class Tokenizer:
         return TokenizedText(ids, (broken, pieces))
 
     def count(self, texts: Sequence[str], role: Role) -> list[int]:
-        """Return the length of each text in tokens, prompt and special tokens included, without truncation.
+        """Return the length of each text in tokens, prompt and special tokens included, without truncation."""
+        return list(map(len, self.rows(texts, role)))
 
-        Texts of more than 65,536 characters are counted in parts, a token more or less where these meet.
+    def rows(self, texts: Sequence[str], role: Role) -> list[npt.NDArray[np.int32]]:
+        """Return the token ids of each text as a call does, without truncation."""
+        tokens = self.spans([self._prompts[role] + text for text in texts])
+        return [np.concatenate([self._special[0], each.ids, self._special[1]]) for each in tokens]
+
+    def spans(self, texts: Sequence[str]) -> list[TextTokens]:
+        """Return the tokens of each text and their places in it, without prompt, special tokens and truncation.
+
+        Texts of more than 65,536 characters are read in parts, a token more or less where these meet.
         """
-        prepared = [self._prepare(text, role) for text in texts]
-        parts = [[text[i : i + _TOGETHER] for i in range(0, max(1, len(text)), _TOGETHER)] for text in prepared]
-        special = self._whole.num_special_tokens_to_add(False)
-        lengths = map(len, _ids(self._whole, [part for own in parts for part in own]))
-        return [sum(next(lengths) for _ in own) - special * (len(own) - 1) for own in parts]
+        parts = [range(0, max(1, len(text)), _TOGETHER) for text in texts]
+        pieces = [
+            text[start : start + _TOGETHER] for text, starts in zip(texts, parts, strict=True) for start in starts
+        ]
+        prepared = [self._prepare(piece) for piece in pieces]
+        encodings = _encode_in_batches(self._whole, prepared, special=False)
+        tokens = map(_text_tokens, encodings, pieces, prepared)
+        return [TextTokens.join([next(tokens) for _ in starts], starts) for starts in parts]
+
+    @cached_property
+    def splits_at_space(self) -> bool:
+        """Return whether the tokens of a text are always those of its words, however much white space is between."""
+        if not isinstance(self._whole.model, models.WordPiece | models.WordLevel | models.Unigram):
+            return False
+        joined, *parts = self.spans(["\n\n".join(_SAMPLE), *_SAMPLE])
+        prompt = self._prompts["document"]
+        return joined.ids.tolist() == [i for part in parts for i in part.ids] and prompt[-1:] in ("", " ", "\n")
+
+    def join_document(self, parts: Sequence[TextTokens]) -> npt.NDArray[np.int32]:
+        """Return the token ids of a document by the tokens of its parts, see `splits_at_space`."""
+        return np.concatenate([*self._document_start, *(part.ids for part in parts), self._special[1]])
+
+    @cached_property
+    def _document_start(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        return self._special[0], self.spans([self._prompts["document"]])[0].ids
+
+    @cached_property
+    def _special(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The special tokens before and after a text."""
+        encoding = self._whole.encode("a")
+        ids, mask = np.array(encoding.ids, np.int32), encoding.special_tokens_mask
+        return ids[: mask.index(0)], ids[len(ids) - mask[::-1].index(0) :]
 
     def has(self, word: str) -> bool:
         """Return whether the model has a token for a whole word, without regard to case."""
@@ -101,11 +168,8 @@ class Tokenizer:
         counts = [self.read(text, "document").broken for text in texts]
         return sum(broken for broken, _ in counts), sum(pieces for _, pieces in counts)
 
-    def _prepare(self, text: str, role: Role) -> str:
-        text = self._prompts[role] + text
-        if self._lowercase:
-            text = text.lower()
-        return tokenizable(text)
+    def _prepare(self, text: str) -> str:
+        return tokenizable(text.lower() if self._lowercase else text)
 
 
 class PairTokenizer:
@@ -130,7 +194,16 @@ class PairTokenizer:
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) -> Iterator[list[int]]:
-    """Yield the ids of texts, a few at a time (500 bytes a character); `types` is added to those of second texts."""
+    """Yield the ids of texts; `types` is added to those of second texts."""
+    for encoding in _encode_in_batches(tokenizer, texts):
+        ids = encoding.ids
+        yield [i + types * kind for i, kind in zip(ids, encoding.type_ids, strict=True)] if types else ids
+
+
+def _encode_in_batches(
+    tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], *, special: bool = True
+) -> Iterator[tokenizers.Encoding]:
+    """Yield the encodings of texts, a few at a time (500 bytes a character); without special tokens with offsets."""
     sizes = [len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts]
     start = 0
     while start < len(texts):
@@ -138,14 +211,21 @@ def _ids(tokenizer: tokenizers.Tokenizer, texts: Sequence[Any], types: int = 0) 
         while stop < len(texts) and size + sizes[stop] <= _TOGETHER:
             size += sizes[stop]
             stop += 1
-        if stop == start + 1 and isinstance(texts[start], str):
-            made = [tokenizer.encode(texts[start])]  # a batch of one starts a thread pool for nothing
+        if stop == start + 1 and isinstance(texts[start], str):  # a batch of one starts a thread pool for nothing
+            yield tokenizer.encode(texts[start], add_special_tokens=special)
+        elif special:
+            yield from tokenizer.encode_batch_fast(texts[start:stop])
         else:
-            made = tokenizer.encode_batch_fast(texts[start:stop])
-        for encoding in made:
-            ids = encoding.ids
-            yield [i + types * kind for i, kind in zip(ids, encoding.type_ids, strict=True)] if types else ids
+            yield from tokenizer.encode_batch(texts[start:stop], add_special_tokens=False)
         start = stop
+
+
+def _text_tokens(encoding: tokenizers.Encoding, text: str, prepared: str) -> TextTokens:
+    """Return the tokens of a text by the encoding of the text prepared for the tokenizer."""
+    ends = np.array([end for _, end in encoding.offsets], np.int32)
+    if len(prepared) != len(text):  # some letters are two in lower case
+        ends = np.searchsorted(np.cumsum([len(character.lower()) for character in text]), ends).astype(np.int32) + 1
+    return TextTokens(np.array(encoding.ids, np.int32), ends)
 
 
 def tokenizable(text: str) -> str:

@@ -8,24 +8,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from operator import itemgetter
+from typing import NamedTuple
 
+from embedder.model.tokenizer import TokenIds
 from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig
-from indexer.cut.cuts import cut
+from indexer.cut.cuts import Piece, cut
+from indexer.cut.token_cache import TokenCache
 from indexer.errors import ConfigError
 from indexer.network.urls import with_anchor
 from indexer.records import COLUMNS, SEPARATOR, Chunk, Document, Section, TextBlock, Whole, anchor_at
 from indexer.text.cleaning import without_joiners
 
-_CHARACTERS_PER_TOKEN = 12  # at most; some tokenizers make one token of a word of any length
 _CONTEXT_SHARE = 4  # heading context takes at most this part of the model's length
 MOST_CHUNKS = 10_000  # of one document: a book has 5,000, a log as many as it has lines
 _LONGEST_SECTION = 100_000  # characters cut at a time, so that memory does not grow with what one document says
-_COUNTED = 500_000  # characters of texts whose tokens are counted at a time: each takes 200 bytes meanwhile
 _MOST_NAMES = 8  # headings at either end of a path that become context
 _LEAST = 16  # tokens of text for which the model must have room
 _WORD = re.compile(r"\w")
 _NUMBER = re.compile(r"^(?:Chapter \d+|Appendix [A-Z]|Part [IVX]+|\d+(?:\.\d+)*|[A-Z](?:\.\d+)+)\.\s+")
+
+
+class _Passage(NamedTuple):
+    start: int  # in the text of its section
+    text: str
+    embedded_text: str
+    token_ids: TokenIds
 
 
 class Chunker:
@@ -35,68 +43,92 @@ class Chunker:
         """Raise ConfigError if the model cannot read even a short passage."""
         self._embedder = embedder
         self._config = config
-        self._special = embedder.count_tokens([""])[0]  # tokens the model adds to every text
-        self._room = embedder.max_length - self._special
+        self._cache = TokenCache(embedder.tokenizer)
+        self._room = embedder.max_length - embedder.tokenizer.count([""], "document")[0]
         if self._room < 2 * _LEAST:
             raise ConfigError(f"the model reads only {embedder.max_length} tokens, too few to index passages")
         self._least_room = self._room - self._room // _CONTEXT_SHARE  # of text, with the longest context
-        self._counts: dict[str, int] = {}
 
     def split(self, document: Document) -> list[Chunk]:
         """Return the chunks of one document, in reading order; none is longer than the model reads.
 
         They are at most `MOST_CHUNKS` and one more, where there would be others.
         """
-        self._counts.clear()
+        self._cache = TokenCache(self._embedder.tokenizer)
         sections = [part for section in document.sections for part in _parts(section)]
-        self._lengths([text for section in sections for text in (section.text, *section.path[-1:])])
-        joined = join_short(sections, min(self._config.tokens, self._least_room), self._length)
+        self._cache.load(text for section in sections for text in (section.text, *section.path[-1:]))
+        joined = join_short(sections, min(self._config.tokens, self._least_room), self._cache.count)
         repeats: Counter[str] = Counter()
         chunks: list[Chunk] = []
-        for section, place, text, embedded, tokens in islice(self._pieces(document.title, joined), MOST_CHUNKS + 1):
+        for section, (start, text, embedded, ids) in islice(self._passages(document.title, joined), MOST_CHUNKS + 1):
             known_by = "\x00".join((document.url, text, str(repeats[text])))
             repeats[text] += 1
             chunks.append(
                 Chunk(
                     id=_hash(known_by)[:32],
-                    url=with_anchor(document.url, anchor_at(section, place)),
+                    url=with_anchor(document.url, anchor_at(section, start)),
                     document_url=document.url,
                     title=document.title,
                     section=SEPARATOR.join(section.path),
                     text=text,
                     embedded_text=embedded,
                     content_hash=_hash(embedded),
-                    tokens=tokens,
+                    tokens=len(ids),
                     position=len(chunks),
-                    blocks=_blocks(section, place, text),
+                    blocks=_blocks(section, start, text),
+                    token_ids=ids if len(ids) <= self._embedder.max_length else None,
                 )
             )
         return chunks
 
-    def _pieces(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, int, str, str, int]]:
-        """Yield passages: the section of each, its place there, its text, and what the model reads, with its tokens."""
+    def _passages(self, title: str, sections: Iterable[Section]) -> Iterator[tuple[Section, _Passage]]:
+        """Yield the passages of sections that have a letter or digit."""
         for section in sections:
-            for place, text, embedded, tokens in self._split_section(title, section):
-                if _WORD.search(text):
-                    yield section, place, text, embedded, tokens
+            for passage in self._split_section(title, section):
+                if _WORD.search(passage.text):
+                    yield section, passage
             if len(section.text) > _LONGEST_SECTION // 2:
-                self._counts.clear()  # its words, of which there may be any number
+                self._cache.clear()  # its paragraphs, of which there may be any number
 
-    def _split_section(self, title: str, section: Section) -> list[tuple[int, str, str, int]]:
-        """Return passages of a section as `_pieces` does."""
+    def _split_section(self, title: str, section: Section) -> list[_Passage]:
         context = later = self._context(title, section)
-        length, budget = self._length(section.text), min(self._config.tokens, self._room - self._length(context))
+        length = self._cache.count(section.text)
+        budget = min(self._config.tokens, self._room - self._cache.count(context))
         if length > budget:
             later = self._context(title, section, begins=False)
-            budget = min(budget, self._room - self._length(later))
+            budget = min(budget, self._room - self._cache.count(later))
         while True:
-            is_whole = length <= budget
-            found = [(0, section.text)] if is_whole else cut(section.text, budget, self._lengths, section.wholes)
-            read = [_with_context(text, later if number else context) for number, (_, text) in enumerate(found)]
-            tokens = self._count(read)
-            if budget <= _LEAST or max(tokens, default=0) <= self._embedder.max_length:
-                return [(*piece, model, count) for piece, model, count in zip(found, read, tokens, strict=True)]
+            pieces = [Piece(0, len(section.text))]
+            if length > budget:
+                pieces = cut(section.text, budget, self._cache.tokens, section.wholes)
+            passages = self._tokenized(section.text, pieces, [context, *[later] * (len(pieces) - 1)])
+            if (
+                budget <= _LEAST
+                or max((len(passage.token_ids) for passage in passages), default=0) <= self._embedder.max_length
+            ):
+                return passages
             budget = max(_LEAST, budget * 3 // 4)  # tokens of the parts did not add up to those of the whole
+
+    def _tokenized(self, text: str, pieces: Sequence[Piece], contexts: Sequence[str]) -> list[_Passage]:
+        """Return the passages of pieces; their tokens are those of the text, unless a cut is within a word."""
+        tokenizer, tokens = self._embedder.tokenizer, self._cache.tokens(text)
+        passages: list[_Passage] = []
+        retokenized: dict[int, str] = {}
+        for number, ((start, end, head), context) in enumerate(zip(pieces, contexts, strict=False)):
+            shown = f"{head}\n{text[start:end]}" if head else text[start:end]
+            embedded = f"{context}\n\n{shown}" if context else shown
+            visible = without_joiners(embedded)
+            ids: TokenIds = []
+            if tokenizer.splits_at_space and visible == embedded and _is_between_words(text, start, end):
+                parts = (self._cache.tokens(context), self._cache.tokens(head), tokens.part(start, end))
+                ids = tokenizer.join_document(parts)
+            else:
+                retokenized[number] = visible
+            passages.append(_Passage(start, shown, visible, ids))
+        rows = tokenizer.rows(list(retokenized.values()), "document")
+        for number, ids in zip(retokenized, rows, strict=True):
+            passages[number] = passages[number]._replace(token_ids=ids)
+        return passages
 
     def _context(self, title: str, section: Section, *, begins: bool = True) -> str:
         """Return title and heading path, shortened from the middle until they leave room for the text.
@@ -111,37 +143,14 @@ class Chunker:
         names = [name for name, before in zip(names, ["", *names], strict=False) if name != before]
         names = [*names[:_MOST_NAMES], *names[_MOST_NAMES:][-_MOST_NAMES:]]
         most = self._room // _CONTEXT_SHARE
-        while len(names) > 2 and self._length(SEPARATOR.join(names)) > most:
+        while len(names) > 2 and self._cache.count(SEPARATOR.join(names)) > most:
             del names[len(names) // 2]
-        if self._length(SEPARATOR.join(names)) > most:
+        if self._cache.count(SEPARATOR.join(names)) > most:
             names = names[-1:]
         context = SEPARATOR.join(names)
-        while context and self._length(context) > most:
+        while context and self._cache.count(context) > most:
             context = context[: len(context) * 3 // 4].rstrip()
         return context
-
-    def _count(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens of texts, so many at a time that memory stays flat."""
-        counts: list[int] = []
-        start = length = 0
-        for end, text in enumerate(texts, 1):
-            length += len(text)
-            if length >= _COUNTED or end == len(texts):
-                counts += self._embedder.count_tokens(texts[start:end])
-                start, length = end, 0
-        return counts
-
-    def _length(self, text: str) -> int:
-        found = self._counts.get(text)
-        return self._lengths([text])[0] if found is None else found
-
-    def _lengths(self, texts: Sequence[str]) -> list[int]:
-        """Count texts, those not met before in one call; neither white space at the ends nor tokens the model adds."""
-        stripped = [text.strip() for text in texts]
-        wanted = [text for text in dict.fromkeys(stripped) if text not in self._counts]
-        for text, count in zip(wanted, self._count(wanted), strict=True):
-            self._counts[text] = max(count - self._special, len(text) // _CHARACTERS_PER_TOKEN)
-        return [self._counts[text] for text in stripped]
 
 
 def _parts(section: Section) -> Iterator[Section]:
@@ -182,9 +191,9 @@ def _blocks(section: Section, place: int, text: str) -> tuple[TextBlock, ...]:
     return tuple(blocks)
 
 
-def _with_context(text: str, context: str) -> str:
-    """Return the text that the model reads for a passage."""
-    return without_joiners(f"{context}\n\n{text}" if context else text)
+def _is_between_words(text: str, start: int, end: int) -> bool:
+    """Return whether a part of a text has white space, or nothing, on both sides."""
+    return (start == 0 or text[start - 1].isspace()) and (end == len(text) or text[end].isspace())
 
 
 def _hash(text: str) -> str:

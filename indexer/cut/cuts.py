@@ -11,9 +11,10 @@ from unicodedata import category
 
 import numpy as np
 
+from embedder.model.tokenizer import TextTokens
 from indexer.records import COLUMNS, Whole
 
-Count = Callable[[Sequence[str]], list[int]]  # tokens of texts
+_CHARACTERS_PER_TOKEN = 12  # some tokenizers make one token of a word of any length
 
 # What a cut costs. A piece costs _PIECE, and up to _SHORT more the shorter it is than half of what fits.
 _PIECE = 0.2
@@ -67,20 +68,26 @@ class _Unit(NamedTuple):
     head: str | None = None  # what a piece repeats that begins with it: the row that names the columns
 
 
-def cut(text: str, size: int, count: Count, wholes: Sequence[Whole] = ()) -> list[tuple[int, str]]:
-    """Cut a text into pieces of at most `size` tokens, each with its place in the text.
+class Piece(NamedTuple):
+    """A part of a text, without the white space around it."""
 
-    The pieces are parts of the text, in order, without the white space around them, but for indentation. Tokens of a
-    piece are taken to be the sum of those of its parts. A character that is longer than `size` stays.
+    start: int
+    end: int
+    head: str = ""  # of a table, to be shown before a part that does not begin with it
+
+
+def cut(text: str, size: int, tokenize: Callable[[str], TextTokens], wholes: Sequence[Whole] = ()) -> list[Piece]:
+    """Cut a text into pieces of at most `size` tokens, in order. A character that is longer stays.
 
     Of `wholes`, one that fits is cut only if what stands around it would become too short a piece. Where a table is,
     every piece but the first begins with its head, unless that takes a quarter of what fits.
     """
-    room = size
-    lengths = dict(zip(wholes, count([text[whole.start : whole.end] for whole in wholes]), strict=True))
-    heads = dict.fromkeys(whole.head for whole in wholes if whole.head)
-    counted = zip(heads, count(list(heads)), strict=True)
-    repeated = {head: length for head, length in counted if length * _LEAST_PARTS <= room}
+    tokens, room = tokenize(text), size
+    counts = [len(tokens.part(whole.start, whole.end).ids) for whole in wholes]
+    shortest = [min_tokens(text[whole.start : whole.end]) for whole in wholes]
+    lengths = dict(zip(wholes, map(max, counts, shortest), strict=True))
+    heads = {head: max(len(tokenize(head).ids), min_tokens(head)) for head in {whole.head for whole in wholes} if head}
+    repeated = {head: length for head, length in heads.items() if length * _LEAST_PARTS <= room}
     room -= max((repeated.get(whole.head or "", 0) for whole, length in lengths.items() if length > room), default=0)
     fitting = {whole for whole, length in lengths.items() if length <= room}
     units: list[_Unit] = []
@@ -90,19 +97,23 @@ def cut(text: str, size: int, count: Count, wholes: Sequence[Whole] = ()) -> lis
         if block.whole in fitting:
             parts[:-1] = [unit._replace(cost=unit.cost + _WHOLE) for unit in parts[:-1]]
         units += parts
-    units, counts = _finer(units, count([unit.text for unit in units]), room, count)
+    units, counts = _finer(units, tokens, room)
     units, counts = _coarser(units, [max(1, length) for length in counts], room)
     places = [0, *accumulate(len(unit.text) for unit in units)]
-    pieces: list[tuple[int, str]] = []
-    for start, end in pairwise([0, *_ends([unit.cost for unit in units], counts, room)]) if units else ():
-        own = text[places[start] : places[end]]
-        piece = own.rstrip().strip("\n")
-        head = units[start].head
-        if head and head not in piece and sum(counts[start:end]) + repeated[head] <= size:
-            piece = f"{head}\n{piece}"
-        if piece:
-            pieces.append((places[start] + len(own) - len(own.lstrip("\n")), piece))
+    pieces: list[Piece] = []
+    for first, stop in pairwise([0, *_ends([unit.cost for unit in units], counts, room)]) if units else ():
+        part = text[places[first] : places[stop]]
+        start, end = places[stop] - len(part.lstrip("\n")), places[first] + len(part.rstrip())
+        if start < end:
+            head = units[first].head
+            fits = head and head not in part and sum(counts[first:stop]) + repeated[head] <= size
+            pieces.append(Piece(start, end, head if head and fits else ""))
     return pieces
+
+
+def min_tokens(text: str) -> int:
+    """Return the least length that a text is taken to have."""
+    return len(text.strip()) // _CHARACTERS_PER_TOKEN
 
 
 def _split(pattern: re.Pattern[str], text: str, most: int = _MOST_UNITS) -> list[str]:
@@ -213,22 +224,27 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _finer(units: list[_Unit], counts: list[int], size: int, count: Count) -> tuple[list[_Unit], list[int]]:
-    """Split what is too long alone into sentences, clauses, words, and parts of words."""
+def _finer(units: list[_Unit], tokens: TextTokens, size: int) -> tuple[list[_Unit], list[int]]:
+    """Split what is too long alone into sentences, clauses, words, and parts of words; return units with lengths."""
     finer = iter(_FINER)
+    counts = _counts(units, tokens)
     while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:
         pattern, cost = next(finer, (None, _CHARACTER))
         parts: list[_Unit] = []
-        known: list[int | None] = []
         for unit, length in zip(units, counts, strict=True):
             texts = [unit.text]
             if length > size:
                 texts = _split(pattern, unit.text) if pattern is not None else _halves(unit.text)
             parts += _priced(texts, cost, unit.cost, unit.head)
-            known += [length] if len(texts) == 1 else [None] * len(texts)
-        found = iter(count([part.text for part, length in zip(parts, known, strict=True) if length is None]))
-        units, counts = parts, [next(found) if length is None else length for length in known]
+        units, counts = parts, _counts(parts, tokens)
     return units, counts
+
+
+def _counts(units: Sequence[_Unit], tokens: TextTokens) -> list[int]:
+    """Return the length of each unit of a text in tokens."""
+    ends = np.fromiter(accumulate(len(unit.text) for unit in units), np.int64, len(units))
+    counts = np.diff(tokens.before(ends), prepend=0)
+    return [max(count, min_tokens(unit.text)) for unit, count in zip(units, counts.tolist(), strict=True)]
 
 
 def _halves(text: str) -> list[str]:

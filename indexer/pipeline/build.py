@@ -396,8 +396,7 @@ class _Build:
     @cached_property
     def _chunker(self) -> Chunker:
         with self._report.timed("model"):
-            self._embedder.count_tokens([""])  # which begins to load the model, and loads its tokenizer
-        return Chunker(self._embedder, self._plan.config.chunk)
+            return Chunker(self._embedder, self._plan.config.chunk)  # loads the tokenizer, and begins to load the model
 
 
 def read_ahead(

@@ -177,7 +177,7 @@ class Draft:
         self._writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
         self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something differs
         self._together = memory.share(_TOGETHER)
-        self._texts: list[str] = []  # to be embedded
+        self._to_embed: list[Chunk] = []
         self._rows: list[int] = []  # of the earlier generation, or _TO_MAKE, or _REPEATED
         self._placed = 0  # passages whose vectors are stored, waited for or being made
         self._row_of: dict[int, int] = {}  # of passages that are embedded, by 64 bits of their content hash
@@ -286,11 +286,11 @@ class Draft:
                 first = self._row_of.setdefault(key, self._placed)
                 row = _TO_MAKE if first == self._placed else _REPEATED - first
             if row == _TO_MAKE:
-                self._texts.append(chunk.embedded_text)
+                self._to_embed.append(chunk)
                 self._plan.progress.chunks(waiting=1)
             self._rows.append(row)
             self._placed += 1
-            if len(self._texts) >= self._together or len(self._rows) == _BLOCK:
+            if len(self._to_embed) >= self._together or len(self._rows) == _BLOCK:
                 self._embed()
 
     def _embed(self) -> None:
@@ -298,12 +298,11 @@ class Draft:
         while len(self._pending) >= self._blocks:
             self._store_oldest()
         if self._rows:
-            self._judge_tokens(self._texts)
-            made = (
-                self._pool.submit(self._encode, self._texts, self._writer.tokens is not None) if self._texts else None
-            )
-            self._pending.append((self._rows, len(self._texts), made))
-            self._texts, self._rows = [], []
+            chunks = self._to_embed
+            self._judge_tokens([chunk.embedded_text for chunk in chunks])
+            made = self._pool.submit(self._encode, chunks, self._writer.tokens is not None) if chunks else None
+            self._pending.append((self._rows, len(chunks), made))
+            self._to_embed, self._rows = [], []
 
     def _tokens_so_far(self) -> TokenUse:
         """Return whether tokens are kept, as far as that can be known before there are passages."""
@@ -335,12 +334,17 @@ class Draft:
             tokens.kept, tokens.reason = False, reason
             self._writer.drop_tokens()
 
-    def _encode(self, texts: Sequence[str], tokens: bool) -> Made:
+    def _encode(self, chunks: Sequence[Chunk], tokens: bool) -> Made:
+        texts = [chunk.embedded_text for chunk in chunks]
         if self._plan.cluster is not None:
             return self._plan.cluster.encode(texts, tokens=tokens)
         began = time.perf_counter()
-        made = encode_documents(cast(Embedder, self._plan.embedder), texts, tokens=tokens)
-        return made, time.perf_counter() - began
+        embedder = cast(Embedder, self._plan.embedder)
+        rows = [
+            embedder.tokenize([chunk.embedded_text])[0] if chunk.token_ids is None else chunk.token_ids
+            for chunk in chunks
+        ]
+        return encode_documents(embedder, texts, tokens=tokens, rows=rows), time.perf_counter() - began
 
     def _store_oldest(self) -> None:
         rows, count, pending = self._pending[0]

