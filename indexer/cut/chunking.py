@@ -10,7 +10,9 @@ from itertools import islice, takewhile
 from operator import itemgetter
 from typing import NamedTuple
 
-from embedder.model.tokenizer import TokenIds
+import numpy as np
+import numpy.typing as npt
+
 from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig
 from indexer.cut.cuts import Piece, cut
@@ -25,6 +27,7 @@ MOST_CHUNKS = 10_000  # of one document: a book has 5,000, a log as many as it h
 _LONGEST_SECTION = 100_000  # characters cut at a time, so that memory does not grow with what one document says
 _MOST_NAMES = 8  # headings at either end of a path that become context
 _LEAST = 16  # tokens of text for which the model must have room
+_NO_IDS = np.empty(0, np.int32)
 _WORD = re.compile(r"\w")
 _NUMBER = re.compile(r"^(?:Chapter \d+|Appendix [A-Z]|Part [IVX]+|\d+(?:\.\d+)*|[A-Z](?:\.\d+)+)\.\s+")
 
@@ -33,7 +36,7 @@ class _Passage(NamedTuple):
     start: int  # in the text of its section
     text: str
     embedded_text: str
-    token_ids: TokenIds
+    token_ids: npt.NDArray[np.int32]
 
 
 class Chunker:
@@ -118,7 +121,7 @@ class Chunker:
             shown = f"{head}\n{text[start:end]}" if head else text[start:end]
             embedded = f"{context}\n\n{shown}" if context else shown
             visible = without_joiners(embedded)
-            ids: TokenIds = []
+            ids = _NO_IDS
             if tokenizer.splits_at_space and visible == embedded and _is_between_words(text, start, end):
                 parts = (self._cache.tokens(context), self._cache.tokens(head), tokens.part(start, end))
                 ids = tokenizer.join_document(parts)
