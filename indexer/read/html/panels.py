@@ -52,6 +52,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\{%|<%|\$\{|\[\[")
 _QUOTED = re.compile(r"['\"]#?([\w-]+)['\"]")  # ids in what a control runs
 _BLOCKS_IN_BUTTONS = frozenset("div p ul table".split())
 _CONTENT_IN_BUTTONS = HEADINGS | {"code", "pre", "kbd", "samp"}
+_OPERATION = re.compile(r"^\s*[1-5]\d\d\s*$|/[\w{]+|\w\(\)")  # an HTTP status, a path or a call
 _SENTENCE = 6  # words of a button that says more than what it does
 _TITLE = 200  # characters of what stands before a panel
 
@@ -91,14 +92,16 @@ def _is_opener(element: Element) -> bool:
 
 
 def _is_content(control: Element) -> bool:
-    """Return whether a button holds a heading, code, several texts of which one is a block, or a sentence."""
+    """Return whether a button holds a heading, code, several texts with a block or a path or status, or a sentence."""
     if "button" not in (control.name, control.get("role")) or control.name == "a" or _opens_popup(control):
         return False
-    pieces = [text for text, _ in first_texts(control) if _WORD.search(text)]
+    texts = [text for text, _ in first_texts(control)]
+    pieces = [text for text in texts if _WORD.search(text)]
     is_sentence = sum(len(_WORD.findall(text)) for text in pieces) >= _SENTENCE
     is_titled = any(parent.name in _TITLED for parent in control.parents(4))
+    is_operation = len(texts) > 1 and any(map(_OPERATION.search, texts))
     holds_blocks = len(pieces) > 1 and holds(control, _BLOCKS_IN_BUTTONS)
-    return not is_titled and (is_sentence or holds_blocks or holds(control, _CONTENT_IN_BUTTONS))
+    return not is_titled and (is_sentence or is_operation or holds_blocks or holds(control, _CONTENT_IN_BUTTONS))
 
 
 def _name_panels(controls: Sequence[Element]) -> None:

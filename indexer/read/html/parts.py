@@ -158,10 +158,15 @@ def _cut_tails(blocks: Sequence[Block]) -> None:
 def _drop_ends(parts: Sequence[SectionDraft], kept: Sequence[list[Block]]) -> None:
     """Leave out links before the first heading and after all text: where one is, and what comes next."""
     first = next((place for place, part in enumerate(parts) if part.path), 0)
+    head: set[str] = set()
     for blocks in kept[:first]:
-        blocks[:] = [block for block in blocks if len(block.text) > _SHORT or not block.is_linked(_LIST_SHARE)]
+        links = [block for block in blocks if len(block.text) <= _SHORT and block.is_linked(_LIST_SHARE)]
+        head.update(block.text for block in links)
+        blocks[:] = [block for block in blocks if block not in links]
     for blocks in reversed(kept):
-        while blocks and blocks[-1].kind not in _LISTED | _FLOW and blocks[-1].is_pointer:
+        while blocks and (
+            blocks[-1].text in head or (blocks[-1].kind not in _LISTED | _FLOW and blocks[-1].is_pointer)
+        ):
             if len(blocks[-1].text) > _SHORT:
                 return
             blocks.pop()

@@ -92,10 +92,11 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
     """Write a paragraph; the tags of a hidden one are not written."""
     if not text.strip():
         return
-    opening = state.push("paragraph_open", "p", 1)
+    # another type than a paragraph's: a tight list joins its paragraphs to one line
+    opening = state.push("line_open", "p", 1)
     inline = state.push("inline", "", 0)
     inline.content, inline.children = ("", [Token("text", "", 0, content=text)]) if is_literal else (text, [])
-    closing = state.push("paragraph_close", "p", -1)
+    closing = state.push("line_close", "p", -1)
     opening.hidden = closing.hidden = is_hidden
 
 

@@ -29,6 +29,10 @@ READ = {
     "a signature of links": ("<div>static <a href=x>TideTable</a> <a href=y>standard</a></div>", "static TideTable st"),
     "an operator": ('<dl><dt><a href="#plus">(+)</a> :: Tide</dt><dd>Adds.</dl>', "(+) :: Tide"),
     "a button that holds an operation": ("<button><b>GET</b><code>/ships</code></button>", "GET /ships"),
+    "buttons that name a response and an operation": (
+        "<button><b>404 </b><i>No such port</i></button><div><button><i>get</i><span>/ports/{id}</span></button></div>",
+        "404 No such port\n\nget /ports/{id}",
+    ),
     "a button that asks": ("<button>How long does it take to moor?</button>", "How long does it take"),
     "names of tabs": (
         "<div><input type=radio id=a><label for=a>Unix</label><input type=radio id=b><label for=b>Windows</label></div>"
@@ -70,6 +74,13 @@ def test_the_same_links_at_both_ends_and_the_last_line_are_left_out() -> None:
     found = text(f"{BAR}<h1>T</h1>{PROSE}<p>Read <a href=c>more</a>.</p>{BAR}{last}")
     assert found.endswith("Read more.")
     assert "NO" not in found
+
+
+def test_a_line_of_links_with_words_between_is_left_out_at_both_ends() -> None:
+    line = (
+        "<p>Next: <a href=b>Bells</a>, Previous: <a href=a>Anchors</a>, Up: <a href=i>Top</a> [<a href=t>List</a>]</p>"
+    )
+    assert text(f"{line}<h3>Buoys</h3>{PROSE}<hr>{line}") == text(f"<h3>Buoys</h3>{PROSE}")
 
 
 def test_a_heading_without_text_stands_behind_what_is_before_it() -> None:

@@ -72,8 +72,8 @@ KRAMDOWN = [
 ]  # fmt: skip
 LOGSEQ = [  # and Obsidian
     ("title:: Tide tables\ntags:: sea, moon\nid:: 64f1c2aa-1234-4bcd-9a00-0123456789ab\n\n- High water ^hw-1\n"
-     "  collapsed:: true",
-     ["title: Tide tables", "tags: sea, moon", "High water"], ["::", "64f1", "collapsed", "^"]),
+     "  collapsed:: true\n  moon:: full",
+     ["title: Tide tables", "tags: sea, moon", "High water", "moon: full"], ["::", "64f1", "collapsed", "^"]),
     ("- #+BEGIN_IMPORTANT\n  Mind the ebb.\n  #+END_IMPORTANT", ["Mind the ebb."], ["#+", "BEGIN"]),
     ("- A block\n  logseq.order-list-type:: number\n  source:: The old pilot book",
      ["A block", "source: The old pilot book"],
