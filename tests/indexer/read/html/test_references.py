@@ -77,9 +77,8 @@ def test_the_same_links_at_both_ends_and_the_last_line_are_left_out() -> None:
 
 
 def test_a_line_of_links_with_words_between_is_left_out_at_both_ends() -> None:
-    line = (
-        "<p>Next: <a href=b>Bells</a>, Previous: <a href=a>Anchors</a>, Up: <a href=i>Top</a> [<a href=t>List</a>]</p>"
-    )
+    before = "<a href=a>Anchors</a>"
+    line = f"<p>Next: <a href=b>Bells</a>, Previous: {before}, Up: <a href=i>Harbour</a> [<a href=t>Contents</a>]</p>"
     assert text(f"{line}<h3>Buoys</h3>{PROSE}<hr>{line}") == text(f"<h3>Buoys</h3>{PROSE}")
 
 
