@@ -80,6 +80,13 @@ class SectionText(NamedTuple):
     blocks: list[TextBlock]
 
 
+class DocumentEntry(NamedTuple):
+    """A document without its passages."""
+
+    facts: dict[str, Any]  # id and SHOWN_FIELDS, JSON-ready
+    rows: range  # of its chunks
+
+
 class DocumentFacts(NamedTuple):
     """The facts of a document that searches are narrowed by."""
 
@@ -282,32 +289,49 @@ class DocumentReader:
         query = f"SELECT {_FACTS} FROM documents WHERE {where}"  # noqa: S608 - of fixed tests
         return list(starmap(DocumentFacts, self._documents.rows(query, *values)))
 
-    def find(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the documents with allowed rows and their passages, JSON-ready, or only the one with an id.
+    def entries(self, allowed: RowSet | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
+        """Yield the documents with allowed rows, or only the one with an id. Raises IndexCorrupt.
 
-        Whether there is a document with an id takes as long as whether it is allowed. Raises IndexCorrupt.
+        Whether there is a document with an id takes as long as whether it is allowed.
         """
         numbers = range(self.documents) if id is None else self._numbers(id) or [self.documents - 1]
         for start in range(0, len(numbers), _AT_ONCE):
-            for document in self._read_documents(numbers[start : start + _AT_ONCE], allowed):
-                if id is None or document["id"] == id:
-                    yield document
+            for entry in self._read_entries(numbers[start : start + _AT_ONCE], allowed):
+                if id is None or entry.facts["id"] == id:
+                    yield entry
 
-    def _read_documents(self, numbers: Sequence[int], allowed: RowSet | None) -> list[dict[str, Any]]:
-        documents = []
+    def entry_of(self, chunk_id: str, allowed: RowSet | None = None) -> tuple[DocumentEntry, int] | None:
+        """Return the document that has a chunk, and the row of the chunk; None if it is not allowed."""
+        for row, number in self._documents.rows("SELECT row, document FROM chunks WHERE id = ?", chunk_id):
+            for entry in self._read_entries([number], allowed):
+                return entry, row
+        return None
+
+    def headings(self, rows: range) -> list[tuple[str, str, int]]:
+        """Return address, heading path and tokens of the chunks of a document. Raises IndexCorrupt."""
+        query = "SELECT url, section, tokens FROM chunks WHERE row BETWEEN ? AND ? ORDER BY row"
+        return self._documents.rows(query, rows.start, rows.stop - 1)
+
+    def passages(self, rows: range) -> list[dict[str, Any]]:
+        """Return the chunks of a document, JSON-ready. Raises IndexCorrupt."""
+        passages: list[dict[str, Any]] = []
+        for start in range(rows.start, rows.stop, _AT_ONCE):
+            batch = start, min(start + _AT_ONCE, rows.stop) - 1
+            with self._documents as connection:
+                for *fields, blocks in connection.execute(_PASSAGES.format(blocks=self._blocks), batch):
+                    passages.append(dict(zip(PASSAGE_FIELDS, fields, strict=True)) | {"blocks": read_blocks(blocks)})
+        return passages
+
+    def _read_entries(self, numbers: Sequence[int], allowed: RowSet | None) -> list[DocumentEntry]:
+        entries = []
         with self._documents as connection:
             for first, count, *fields in connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),)):
-                if allowed is not None and first not in allowed:
-                    continue
-                facts = dict(zip(SHOWN_FIELDS, fields, strict=True))
-                facts["metadata"] = json.loads(facts["metadata"])
-                found = connection.execute(_PASSAGES.format(blocks=self._blocks), (first, first + count - 1))
-                passages = [
-                    dict(zip(PASSAGE_FIELDS, passage, strict=True)) | {"blocks": read_blocks(blocks)}
-                    for *passage, blocks in found
-                ]
-                documents.append({"id": document_id(facts["url"]), **facts, "passages": passages})
-        return documents
+                if allowed is None or first in allowed:
+                    facts = dict(zip(SHOWN_FIELDS, fields, strict=True))
+                    facts["metadata"] = json.loads(facts["metadata"])
+                    facts = {"id": document_id(facts["url"]), **facts}
+                    entries.append(DocumentEntry(facts, range(first, first + count)))
+        return entries
 
     def _numbers(self, wanted: str) -> list[int]:
         """Return the numbers of the documents whose ids begin as an id does: one, or none, unless two share half."""

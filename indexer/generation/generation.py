@@ -11,7 +11,7 @@ import numpy.typing as npt
 from indexer.errors import IndexCorrupt
 from indexer.filter import Filter
 from indexer.generation import manifest as manifests
-from indexer.generation.documents import DocumentReader
+from indexer.generation.documents import DocumentEntry, DocumentReader
 from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.lexical.vocabulary import Heading
@@ -47,6 +47,7 @@ class Generation:
         self.read_query = self.lexical.read
         self.vectors = self._vectors.vectors
         self.facts, self.chunks, self.section = self._documents.facts, self._documents.read, self._documents.section
+        self.passages, self.headings = self._documents.passages, self._documents.headings
         self.survey, self.twins = self._documents.survey, self._documents.twins()
         self.terms_take_long = counts.chunks >= MANY_CHUNKS  # longer than handing them to another thread
         for name, found, wanted in (
@@ -109,8 +110,16 @@ class Generation:
 
         Nothing is read of a document that the filter does not allow. Raises IndexCorrupt.
         """
-        for found in self._documents.find(self.select(only) if only else None, id):
-            yield {"generation": self.manifest.id, **found}
+        for entry in self.entries(only, id):
+            yield {"generation": self.manifest.id, **entry.facts, "passages": self.passages(entry.rows)}
+
+    def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
+        """Yield the documents that a filter allows, or the one with an id, without their passages."""
+        return self._documents.entries(self.select(only) if only else None, id)
+
+    def entry_of(self, chunk_id: str, only: Filter | None = None) -> tuple[DocumentEntry, int] | None:
+        """Return the document that has a chunk, and the row of the chunk; None if the filter does not allow it."""
+        return self._documents.entry_of(chunk_id, self.select(only) if only else None)
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows and texts of passages that a filter allows, see `DocumentReader.scan`."""

@@ -1,18 +1,26 @@
 """Documents and passages as text for a model: between marks, by their headings, and counted in tokens."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import accumulate, chain, groupby, islice, takewhile
+from functools import cached_property
+from itertools import accumulate, groupby, islice, takewhile
 from typing import Any
 
 from indexer.records import SEPARATOR
+from rag import deadline
 from rag.answer.prompt import delimited, neutralise
-from rag.query.results import section_within
+from rag.query.results import as_markdown, section_within
+from rag.serving.live import OpenDocument
 
 _AROUND = 160  # characters of a line on either side of a match that are shown
 _MATCHES = 20  # of one passage that are shown
 _MORE = 12  # tokens that say how many lines are left out
+_BATCH_PASSAGES = 16
+_MAX_HEADING_CHARS = 2_000_000  # of all heading paths; beyond, only the last heading of each
+_MAX_ANCHOR_CHARS = 200
 # Tokens by class of characters, fitted so that the sum is at least the count of each of five tokenizers (two of OpenAI,
 # Claude 2, DeepSeek, WordPiece) for documentation, code, addresses, numbers, and text in a dozen scripts.
 _TOKENS = {
@@ -38,51 +46,112 @@ def count_tokens(text: str) -> int:
 
 
 class DocumentExcerpt:
-    """A document by its passages, and its runs: passages in a row with one heading path."""
+    """Passages of a document by their places in it, and its runs: passages in a row with one heading path."""
 
-    def __init__(self, found: Mapping[str, Any]) -> None:
-        self.url, self.title, self.passages = found["url"], found["title"], found["passages"]
-        self.age = age_of(found["fetched_at"], found["date"])
-        self.rows = {passage["id"]: row for row, passage in enumerate(self.passages)}
-        rows = range(len(self.passages))
-        runs = [list(run) for _, run in groupby(rows, key=lambda row: self.passages[row]["section"])]
-        self.runs = [range(run[0], run[-1] + 1) for run in runs]
-        self.shown: set[int] = set()  # rows
+    def __init__(self, document: OpenDocument) -> None:
+        """Take a document; `load_headings` or `load_around` says which of its passages are used."""
+        self.document = document
+        self.url, self.title = document.facts["url"], document.facts["title"]
+        self.age = age_of(document.facts["fetched_at"], document.facts["date"])
+        self.shown: set[int] = set()  # places
         self.version = ""
+        self._headings: dict[int, tuple[str, str, int]] = {}  # address, heading path, tokens
+        self._passages: dict[int, dict[str, Any]] = {}
         self._costs: dict[int, int] = {}
 
-    def row_at(self, anchor: str) -> int | None:
+    def load_headings(self) -> None:
+        """Read the headings of the whole document; texts follow when they are needed."""
+        characters = 0
+        path = short_path = ""
+        for place, (url, section, tokens) in enumerate(self.document.headings()):
+            if section != path:
+                path, short_path = section, section
+                characters += len(section)
+                if characters > _MAX_HEADING_CHARS:
+                    short_path = section.rpartition(SEPARATOR)[2]
+            self._headings[place] = url, short_path, tokens
+
+    def load_around(self, place: int, distance: int) -> int:
+        """Read a passage and those at most so far from it; return the number of their characters."""
+        first, characters = max(0, place - distance), 0
+        for at, passage in enumerate(self.document.passages(first, place + distance + 1), first):
+            self._headings[at] = passage["url"], passage["section"], 0
+            self._passages[at] = passage
+            characters += len(passage["text"])
+        self.__dict__.pop("runs", None)
+        return characters
+
+    @cached_property
+    def runs(self) -> list[range]:
+        """The runs of the passages that are loaded."""
+        groups = groupby(enumerate(sorted(self._headings)), key=lambda each: (each[1] - each[0], self.section(each[1])))
+        runs = [[place for _, place in run] for _, run in groups]
+        return [range(run[0], run[-1] + 1) for run in runs]
+
+    def run_of(self, place: int) -> range:
+        """Return the run that a passage is in."""
+        return next(run for run in self.runs if place in run)
+
+    def section(self, place: int) -> str:
+        """Return the heading path of a passage."""
+        return self._headings[place][1]
+
+    def passage(self, place: int) -> dict[str, Any]:
+        """Return a passage, read with those after it."""
+        if place not in self._passages:
+            deadline.check()
+            self._passages |= enumerate(self.document.passages(place, place + _BATCH_PASSAGES), place)
+        return self._passages[place]
+
+    def text(self, place: int) -> str:
+        """Return the text of a passage as Markdown."""
+        passage = self.passage(place)
+        return as_markdown(passage["text"], passage["blocks"])
+
+    def place_of(self, anchor: str) -> int | None:
         """Return the first passage with an anchor, or with a heading of that name: it may begin with short sections."""
-        words = re.findall(r"\w+", anchor)
-        heading = line_of(words)
-        exact = (row for row, each in enumerate(self.passages) if each["url"].endswith(f"#{anchor}"))
-        named = (row for row, each in enumerate(self.passages) if words and heading.search(each["text"]))
-        return next(chain(exact, named), None)
+        for place, (url, _, _) in self._headings.items():
+            if url.endswith(f"#{anchor}"):
+                return place
+        words = re.findall(r"\w+", anchor[:_MAX_ANCHOR_CHARS])
+        if words:
+            heading, place = line_of(words), 0
+            for batch in self.document.batches():
+                deadline.check()
+                for passage in batch:
+                    if heading.search(passage["text"]):
+                        return place
+                    place += 1
+        return None
 
-    def cost(self, rows: Iterable[int]) -> int:
-        """Return the tokens of passages."""
-        return sum(map(self._cost, rows))
+    def tokens(self, places: Iterable[int]) -> int:
+        """Return the tokens of passages, as the index has counted them."""
+        return sum(self._headings[place][2] for place in places)
 
-    def _cost(self, row: int) -> int:
-        if row not in self._costs:
-            self._costs[row] = count_tokens(neutralise(self.passages[row]["text"])) + 1
-        return self._costs[row]
+    def cost(self, places: Iterable[int]) -> int:
+        """Return the tokens of passages, by their texts."""
+        return sum(map(self._cost, places))
+
+    def _cost(self, place: int) -> int:
+        if place not in self._costs:
+            self._costs[place] = count_tokens(neutralise(self.text(place))) + 1
+        return self._costs[place]
 
     def heading(self, row: int) -> str:
         """Return the title and heading path of a passage."""
-        section = section_within(self.title, self.passages[row]["section"])
+        section = section_within(self.title, self._headings[row][1])
         return SEPARATOR.join(filter(None, [self.title, section])) or self.url
 
     def named(self, rows: Sequence[int]) -> str:
         """Return the heading of passages with their address."""
-        return f"{self.heading(rows[0])} ({self.passages[rows[0]]['url']})"
+        return f"{self.heading(rows[0])} ({self._headings[rows[0]][0]})"
 
     def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
         """Return passages of a run between marks, with an ellipsis where others are between them; or another text."""
         if text is None:
             parts = groupby(enumerate(rows), key=lambda each: each[1] - each[0])  # without gaps
-            text = "\n…\n".join("\n".join(self.passages[row]["text"] for _, row in part) for _, part in parts)
-        url = self.passages[rows[0]]["url"]
+            text = "\n…\n".join("\n".join(self.text(row) for _, row in part) for _, part in parts)
+        url = self._headings[rows[0]][0]
         about = {"Section": self.heading(rows[0]), "Url": url, "Version": self.version, "Age": self.age}
         return delimited(number, about | facts, text)
 
@@ -95,7 +164,7 @@ class DocumentExcerpt:
             room -= count_tokens(self.block(10, inside, "", **facts))
             fitting = inside[: sum(1 for _ in takewhile(room.__ge__, accumulate(map(self._cost, inside))))]
             if not fitting and not blocks:  # one passage that is longer than the budget
-                part = neutralise(self.passages[inside[0]]["text"])
+                part = neutralise(self.text(inside[0]))
                 part = part[: int(len(part) * max(0.0, room - 20) / self._cost(inside[0]) * 0.8)]
                 blocks.append(self.block(1, inside, f"{part}… (cut: raise max_tokens)", **facts))
                 fitting = inside[:1]
@@ -108,17 +177,48 @@ class DocumentExcerpt:
 
     def outline(self, room: float) -> str:
         """Return all headings with their sizes and addresses, as deep as there is room for."""
-        paths = [self.heading(run[0]).split(SEPARATOR) for run in self.runs]
-        for depth in range(max(map(len, paths)), 0, -1):
-            lines = []
-            for _, group in groupby(zip(paths, self.runs, strict=True), key=lambda pair: pair[0][:depth]):
-                members = list(group)
-                path, url = members[0][0][:depth], self.passages[members[0][1][0]]["url"].removeprefix(self.url)
-                size = sum(self.cost(run) for _, run in members)
-                lines.append(f"{'  ' * (len(path) - 1)}{path[-1]} ({size} tokens) {url}")
-            if count_tokens("\n".join(lines)) <= room:
-                break
-        return fitting(lines, room)
+        nodes: list[_Heading] = []
+        above: list[_Heading] = []  # the nodes that the run before is in
+        for run in self.runs:
+            path = self.heading(run[0]).split(SEPARATOR)
+            pairs = zip(above, path, strict=False)
+            depth = sum(1 for _ in takewhile(lambda pair: pair[0].name == pair[1], pairs))
+            for name in path[depth:]:
+                url = self._headings[run[0]][0].removeprefix(self.url)
+                nodes.append(_Heading(depth, name, url))
+                above[depth:] = nodes[-1:]
+                depth += 1
+            del above[len(path) :]
+            above[-1].tokens += self.tokens(run)
+        deadline.check()
+        for node, parent in reversed([*_with_parents(nodes)]):
+            if parent is not None:
+                parent.tokens += node.tokens
+        lines = [f"{'  ' * node.depth}{node.name} ({node.tokens} tokens) {node.url}" for node in nodes]
+        costs: Counter[int] = Counter()  # by depth
+        for node, line in zip(nodes, lines, strict=True):
+            costs[node.depth] += count_tokens(neutralise(line)) + 1
+        totals = accumulate(costs[depth] for depth in range(len(costs)))
+        depth = max(1, sum(1 for _ in takewhile(room.__ge__, totals)))
+        return fitting([line for node, line in zip(nodes, lines, strict=True) if node.depth < depth], room)
+
+
+@dataclass(slots=True)
+class _Heading:
+    """A line of an outline."""
+
+    depth: int
+    name: str
+    url: str
+    tokens: int = 0
+
+
+def _with_parents(nodes: Iterable[_Heading]) -> Iterator[tuple[_Heading, _Heading | None]]:
+    """Yield each node with the one that it is below, None at the top."""
+    above: list[_Heading] = []
+    for node in nodes:
+        yield node, above[node.depth - 1] if node.depth else None
+        above[node.depth :] = [node]
 
 
 def line_of(words: Sequence[str]) -> re.Pattern[str]:
@@ -146,6 +246,7 @@ def excerpts_of(pattern: Any, text: str) -> str:
     """Return the lines of a text with matches and one line around each; of long lines, what is near the match."""
     spans: list[tuple[int, int]] = []
     for match in islice(pattern.finditer(text), _MATCHES):
+        deadline.check()
         start, end = match.span()
         before = text.rfind("\n", 0, max(0, text.rfind("\n", 0, start))) + 1
         after = text.find("\n", text.find("\n", end) + 1 or len(text))

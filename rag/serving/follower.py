@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from embedder.errors import PilotlightError
 from embedder.text_embedder import CrossEncoder, Embedder
 from indexer import memory
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
+from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import DEFAULT, Manifest
@@ -90,6 +92,7 @@ class Follower:
         self._make_embedder = make_embedder
         self._make_reranker = make_reranker
         self._stores: dict[str, Store] = {}
+        self.overviews: WeakKeyDictionary[Searchable, dict[Filter | None, dict[str, Any]]] = WeakKeyDictionary()
         self._joints: dict[tuple[Retriever, ...], Retriever] = {}  # replaced likewise
         self._has_swapped = False
         self._changed = threading.Condition()

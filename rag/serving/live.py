@@ -1,10 +1,10 @@
 """Answers from the index as it is now: searches, documents, headings, and texts of callers for the models."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from embedder.errors import PilotlightError
 from embedder.late_interaction import QueryTokens
 from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
+from indexer.generation.documents import DocumentEntry
 from indexer.generation.documents import StoredChunk as StoredChunk  # for packages that may not look below this one
 from indexer.generation.manifest import DEFAULT
 from indexer.stores.store import Searchable
@@ -32,6 +33,8 @@ from rag.serving.follower import LOADING, Follower, facts_of
 Matches = Callable[[bytes], object]  # whether a text, or one of several texts with line breaks between them, matches
 
 _PACK, _UNPACK = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Answer).decode
+BATCH_PASSAGES = 64
+_MAX_OVERVIEWS = 256  # filters of a generation
 LOADING_SECONDS = 20.0  # wait of a query for a process that has just been started
 
 
@@ -145,13 +148,22 @@ class LiveRetriever:
         scores = 1 / (1 + np.exp(-reranker.score(rows).astype(np.float64)))
         return scores.tolist(), sum(map(len, rows))
 
-    def document(self, id: str, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
-        """Return a document that a filter allows with its passages, JSON-ready. Raises NotThere."""
-        with self._reading(collection, filter) as (generation, only):
-            document = next(generation.documents(only, id), None)
-        if document is None:
+    def open_document(self, id: str, collection: str = DEFAULT) -> "OpenDocument":
+        """Open a document, whose passages are read when they are needed. Raises NotThere, and as `search` does."""
+        with self._reading(collection) as (generation, only):
+            entry = next(generation.entries(only, id), None)
+        if entry is None:
             raise NotThere(f"there is no document {id[:80]!r} in collection {collection!r}")
-        return document
+        return OpenDocument(self, collection, generation, entry)
+
+    def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
+        """Return the document of a passage and the place of the passage in it; None where it is not any more."""
+        with self._reading(collection) as (generation, only):
+            found = generation.entry_of(chunk_id, only)
+        if found is None:
+            return None
+        entry, row = found
+        return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
         """Return headings that are questions, of a collection that the scope has whole. Raises as `search` does."""
@@ -182,27 +194,39 @@ class LiveRetriever:
     def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
         """Return the number, the time and the facets of the documents that a filter allows. Raises as `search` does."""
         with self._reading(collection, filter) as (generation, only):
-            manifest, facts = generation.manifest, generation.survey(only)
-            editions = (edition_at(each.url, each.source, manifest.versions) for each in facts)
-            facets = count_facets(facts, [edition.version for edition in editions if edition])
-        return {"documents": len(facts), "created_at": manifest.created_at, "facets": facets}
+            overviews = self.follower.overviews.setdefault(generation, {})
+            if only not in overviews:
+                manifest, facts = generation.manifest, generation.survey(only)
+                editions = (edition_at(each.url, each.source, manifest.versions) for each in facts)
+                facets = count_facets(facts, [edition.version for edition in editions if edition])
+                if len(overviews) >= _MAX_OVERVIEWS:
+                    overviews.clear()
+                overviews[only] = {"documents": len(facts), "created_at": manifest.created_at, "facets": facets}
+            return overviews[only]
 
-    def documents(self, collection: str = DEFAULT, filter: Filter | None = None) -> Iterator[dict[str, Any]]:
-        """Return every document of the generation that is live now and that a filter allows, as `document` does."""
-        with self._reading(collection, filter) as (generation, only):
-            documents = generation.documents(only)
-            first = next(documents, None)  # an error is then raised before an answer begins
-        return documents if first is None else chain([first], documents)
+    def documents(self, collection: str = DEFAULT) -> "Iterator[OpenDocument]":
+        """Return every document of the generation that is live now. Raises as `search` does."""
+        with self._reading(collection) as (generation, only):
+            entries = generation.entries(only)
+            first = next(entries, None)  # an error is then raised before an answer begins
+        present = () if first is None else chain([first], entries)
+        return (OpenDocument(self, collection, generation, entry) for entry in present)
+
+    @contextmanager
+    def noting_failures(self, collection: str) -> Iterator[None]:
+        """Have the files of a collection checked where reading them fails. Raises NotReady in place of some errors."""
+        try:
+            yield
+        except Exception as error:
+            self._note_failure(error, [collection])
+            raise
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:
         """Yield the live generation of a collection, and a filter as it applies there, ANDed with the scope."""
         generation = self._retriever(collection).generation
-        try:
+        with self.noting_failures(collection):
             yield generation, in_force(self.scope.narrowed(collection, requested), generation.manifest)
-        except Exception as error:
-            self._note_failure(error, [collection])
-            raise
 
     def _retriever(self, collection: str) -> Retriever:
         """Return the retriever of a collection of the scope, waiting for it while the process starts.
@@ -289,7 +313,36 @@ class LiveRetriever:
             raise NotReady(str(error)) from error
 
 
-def by_section(document: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield heading path and passages of each section of a document, in reading order."""
-    for name, passages in groupby(document["passages"], key=lambda passage: str(passage["section"])):
-        yield name, list(passages)
+@dataclass(frozen=True, slots=True)
+class OpenDocument:
+    """A document of an open generation, whose passages are read a few at a time."""
+
+    live: LiveRetriever
+    collection: str
+    generation: Searchable
+    entry: DocumentEntry
+
+    @property
+    def count(self) -> int:
+        """Number of passages."""
+        return len(self.entry.rows)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The document without its passages, JSON-ready."""
+        return {"generation": self.generation.manifest.id, **self.entry.facts}
+
+    def headings(self) -> list[tuple[str, str, int]]:
+        """Return address, heading path and tokens of every passage."""
+        with self.live.noting_failures(self.collection):
+            return self.generation.headings(self.entry.rows)
+
+    def passages(self, start: int, stop: int) -> list[dict[str, Any]]:
+        """Return the passages from one place to another, JSON-ready."""
+        with self.live.noting_failures(self.collection):
+            return self.generation.passages(self.entry.rows[max(0, start) : max(0, stop)])
+
+    def batches(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield all passages, a few at a time."""
+        for start in range(0, self.count, BATCH_PASSAGES):
+            yield self.passages(start, start + BATCH_PASSAGES)

@@ -380,7 +380,8 @@ CALLS: dict[str, Callable[[LiveRetriever], object]] = {  # each names what is ou
     "search": lambda view: view.search(SearchRequest("index")),
     "search of several": lambda view: view.search(SearchRequest("index", collections="default,hidden")),
     "search of all": lambda view: view.search(SearchRequest("index", collections="*")),
-    "document": lambda view: view.document("x", "default"),
+    "open_document": lambda view: view.open_document("x", "default"),
+    "open_around": lambda view: view.open_around("x", "default"),
     "questions": lambda view: view.questions("default"),
     "suggest": lambda view: view.suggest("ind", "default"),
     "suggest nothing": lambda view: view.suggest("", "default"),
@@ -391,7 +392,18 @@ CALLS: dict[str, Callable[[LiveRetriever], object]] = {  # each names what is ou
 
 
 def test_every_method_of_a_retriever_is_narrowed(sites: dict[bool, Site]) -> None:
-    of_no_document = {"embed", "embed_queries", "rerank", "ready", "start", "close", "within", "follower", "scope"}
+    of_no_document = {
+        "embed",
+        "embed_queries",
+        "rerank",
+        "ready",
+        "start",
+        "close",
+        "within",
+        "follower",
+        "scope",
+        "noting_failures",
+    }
     names = {name for name in dir(LiveRetriever) if not name.startswith("_")} - of_no_document - {"status"}
     assert names == {name.partition(" ")[0] for name in CALLS}
     settings = load({"index": str(sites[True].index)}, {})

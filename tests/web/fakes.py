@@ -180,11 +180,18 @@ class FakeRetriever:
         rows = model.pairs(query, texts)
         return (1 / (1 + np.exp(-model.logits(rows)))).tolist(), sum(map(len, rows))
 
-    def document(self, id: str, collection: str = "default", filter: Filter | None = None) -> dict[str, Any]:
+    def open_document(self, id: str, collection: str = "default") -> "FakeDocument":
         for document in self.documents(collection):
-            if document["id"] == id:
+            if document.facts["id"] == id:
                 return document
         raise NotThere(f"there is no document {id!r}")
+
+    def open_around(self, chunk_id: str, collection: str = "default") -> "tuple[FakeDocument, int] | None":
+        for document in self.documents(collection):
+            for place, passage in enumerate(document.entry):
+                if passage["id"] == chunk_id:
+                    return document, place
+        return None
 
     def questions(self, collection: str = "default") -> list[str]:
         self._check(collection)
@@ -197,10 +204,14 @@ class FakeRetriever:
         self._check(collection)
         return [each for each in self.suggestions if typed.lower() in each.text.lower()][:most]
 
-    def documents(self, collection: str = "default", filter: Filter | None = None) -> Iterator[dict[str, Any]]:
+    def documents(self, collection: str = "default") -> "Iterator[FakeDocument]":
         self._check(collection)
         hits = self.hits("") if callable(self.hits) else self.hits
-        return ({"generation": "g1", **document_of(hit)} for hit in hits)
+        return (FakeDocument(self.document_of(hit)) for hit in hits)
+
+    def document_of(self, hit: Hit) -> dict[str, Any]:
+        """Return the document that a hit is of, with its passages."""
+        return document_of(hit)
 
     def _check(self, collection: str) -> None:
         if collection not in self.collections:
@@ -212,6 +223,21 @@ class FakeRetriever:
 
     def close(self) -> None:
         self.closed.set()
+
+
+class FakeDocument:
+    """Stands in for `OpenDocument`."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self.entry: list[dict[str, Any]] = document.pop("passages")
+        self.facts = {"generation": "g1", **document}
+        self.count = len(self.entry)
+
+    def passages(self, start: int, stop: int) -> list[dict[str, Any]]:
+        return self.entry[start:stop]
+
+    def batches(self) -> Iterator[list[dict[str, Any]]]:
+        yield self.entry
 
 
 class FakeJobs:

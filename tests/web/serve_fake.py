@@ -13,7 +13,7 @@ from flask import Flask
 from rag.query.request import SearchRequest
 from rag.query.results import Answer
 from rag.settings import Settings
-from tests.web.fakes import FakeRetriever
+from tests.web.fakes import FakeDocument, FakeRetriever
 from web.app import create_app
 from web.server import serve
 
@@ -45,10 +45,10 @@ class SlowStart(FakeRetriever):
             self._await("go-on")
         return super().search(request, embedded)
 
-    def documents(self, collection: str = "default") -> Iterator[dict[str, Any]]:
+    def documents(self, collection: str = "default") -> Iterator[FakeDocument]:
         if collection != "large":
             return super().documents(collection)
-        return ({"generation": "g1", "title": f"Page {number}", "text": "x" * 1000} for number in range(3000))
+        return (FakeDocument({"title": f"Page {n}", "text": "x" * 1000, "passages": []}) for n in range(3000))
 
     def close(self) -> None:
         super().close()

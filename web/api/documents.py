@@ -13,6 +13,7 @@ from werkzeug.exceptions import ServiceUnavailable
 from rag import deadline, messages
 from rag.errors import FieldError, JobMissing, RequestRefused
 from rag.serving.jobs import JobManager, PushedQueue
+from rag.serving.live import OpenDocument
 from web.api.requests import collection_field, read_json, read_query, retriever
 from web.guards.caller import OUTSIDE, may_write
 from web.guards.limits import MAX_BODY_BYTES, MAX_DOCUMENT_BYTES, take_slot
@@ -33,7 +34,8 @@ _reading = Lock()  # one export computes at a time: searches wait for the interp
 @Operation(role="read", query=messages.InCollection, responses={200: messages.DocumentListing}, errors=(404,))
 def document(id: str) -> Response:
     """Read a document."""
-    return jsonify(retriever().document(id, read_query(messages.InCollection).collection))
+    opened = retriever().open_document(id, read_query(messages.InCollection).collection)
+    return Response(_json_pieces(opened), content_type="application/json")
 
 
 @blueprint.get("/documents")
@@ -46,22 +48,37 @@ def document(id: str) -> Response:
 )
 def documents() -> Response:
     """Export all documents of a generation as JSON Lines; a worker sends 4 exports at once."""
-    found = iter(retriever().documents(read_query(messages.InCollection).collection))
+    found = retriever().documents(read_query(messages.InCollection).collection)
     release = take_slot("exports", MOST_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
 
-    def lines() -> Iterator[bytes]:
-        while True:
-            with _reading:
-                each = next(found, None)
-                line = json.dumps(each, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-            if each is None:
-                return
-            yield line
+    def pieces() -> Iterator[bytes]:
+        for document in found:
+            yield from _json_pieces(document)
+            yield b"\n"
 
-    response = Response(lines(), content_type=JSON_LINES)
+    response = Response(_one_at_a_time(pieces()), content_type=JSON_LINES)
     response.call_on_close(release)  # whether or not it was sent whole
     return response
+
+
+def _json_pieces(document: OpenDocument) -> Iterator[bytes]:
+    """Yield a document as JSON, a few passages at a time."""
+    text = json.dumps(document.facts, ensure_ascii=False).removesuffix("}") + ', "passages": ['
+    for batch in document.batches():
+        yield (text + json.dumps(batch, ensure_ascii=False)[1:-1]).encode("utf-8", "replace")
+        text = ", "
+    yield b"]}"
+
+
+def _one_at_a_time(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield pieces, each made while no other export computes."""
+    while True:
+        with _reading:
+            piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
 
 
 @blueprint.post("/documents")

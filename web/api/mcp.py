@@ -64,7 +64,7 @@ def describe() -> Response:
     names = [each["name"] for each in visible.status()["collections"] if each["ready"]]
     counts = {name: count for name in names if (count := visible.overview(name)["documents"])}
     found = [
-        (name, count, list(islice(visible.documents(name), LISTED)), collection_field(name))
+        (name, count, [each.facts for each in islice(visible.documents(name), LISTED)], collection_field(name))
         for name, count in counts.items()
     ]
     text = render_template("llms.txt", collections=found, plain=_PLAIN)

@@ -1,5 +1,6 @@
 """The page of a document, from the text in the index: for what browsers do not open from a page."""
 
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from msgspec import Meta
 
 from rag.messages import InCollection
 from rag.query.results import as_markdown, is_source_code, section_within
-from rag.serving.live import by_section
+from rag.serving.live import OpenDocument
 from web.api.requests import collection_field, read_query, retriever
 from web.display_urls import places
 from web.openapi import HTML, Content, Operation
@@ -36,24 +37,18 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 def read(id: str) -> str | Response:
     """Show a document as indexed, of a long one a part; all of it as Markdown with `Accept: text/markdown`."""
     given = read_query(ReadRequest, "a document")
-    document = retriever().document(id, given.collection)
+    opened = retriever().open_document(id, given.collection)
+    document = opened.facts
     title = document["title"]
     if request.accept_mimetypes.best_match(["text/html", MARKDOWN.media_type]) == MARKDOWN.media_type:
-        parts = [f"# {title or document['url']}", f"<{document['url']}>"]
-        for name, group in by_section(document):
-            heading = section_within(title, name)
-            parts += [f"## {heading}"] * bool(heading) + [
-                as_markdown(passage["text"], passage["blocks"]) for passage in group
-            ]
-        return Response("\n\n".join(parts) + "\n", content_type=f"{MARKDOWN.media_type}; charset=utf-8")
-    passages = [(section_within(title, name), passage) for name, group in by_section(document) for passage in group]
+        return Response(_markdown(opened), content_type=f"{MARKDOWN.media_type}; charset=utf-8")
     start = 0
     if given.start is not None:
-        start = min(given.start, len(passages) - 1)
-    elif len(passages) > SHOWN:
-        start = next((at - BEFORE for at, (_, each) in enumerate(passages) if each["id"] == given.passage), 0)
-    start = max(0, start)
+        start = min(given.start, opened.count - 1)
+    elif opened.count > SHOWN and (found := retriever().open_around(given.passage, given.collection)):
+        start = max(0, found[1] - BEFORE) if found[0].entry == opened.entry else 0
     stop = start + SHOWN
+    passages = opened.passages(start, stop)
     url, named = document["url"], places(given.collection)
     is_code = is_source_code(document["content_type"])
     kept: dict[str, Any] = collection_field(given.collection)
@@ -69,12 +64,26 @@ def read(id: str) -> str | Response:
         link=named.link_to(url),
         place=named.of(url),
         sections=[
-            (heading, [passage for _, passage in group])
-            for heading, group in groupby(passages[start:stop], key=itemgetter(0))
+            (section_within(title, name), [*group]) for name, group in groupby(passages, key=itemgetter("section"))
         ],
         marked=given.passage,
         html=lambda passage: make_text(passage["text"], (), passage["blocks"], is_code=is_code),
         before=from_passage(max(0, start - SHOWN)) if start else None,
-        after=from_passage(stop) if stop < len(passages) else None,
+        after=from_passage(stop) if stop < opened.count else None,
         back=url_for("page.index", **asking, **kept) if asking else None,
     )
+
+
+def _markdown(opened: OpenDocument) -> Iterator[str]:
+    """Yield a document as Markdown, a few passages at a time."""
+    title, url = opened.facts["title"], opened.facts["url"]
+    yield f"# {title or url}\n\n<{url}>\n"
+    before = None
+    for batch in opened.batches():
+        pieces = []
+        for passage in batch:
+            heading = section_within(title, passage["section"])
+            pieces += [f"\n## {heading}\n"] * bool(heading and passage["section"] != before)
+            pieces.append(f"\n{as_markdown(passage['text'], passage['blocks'])}\n")
+            before = passage["section"]
+        yield "".join(pieces)

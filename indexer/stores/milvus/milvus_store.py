@@ -23,6 +23,7 @@ from indexer.generation.documents import (
     AROUND,
     PASSAGE_FIELDS,
     SHOWN_FIELDS,
+    DocumentEntry,
     DocumentFacts,
     SectionText,
     StoredChunk,
@@ -47,6 +48,7 @@ from indexer.versions import Edition, edition_at
 _ALIAS_SECONDS = 3.0  # to look up which generation is live
 _WRITE_SECONDS = 60.0  # of one call that takes rows, or makes or drops a collection
 _ROWS = 200  # of one call that writes or reads all: Milvus refuses messages of 64 MB
+_TOKENS = 150  # of a typical chunk
 _MOST = 16_384  # rows that one call may ask for
 Rows = npt.NDArray[np.int64]
 
@@ -279,8 +281,43 @@ class MilvusGeneration:
         for _, members in groupby(found, key=itemgetter("document")):
             passages = list(members)
             facts = {name: passages[0]["about"][name] for name in SHOWN_FIELDS}
-            texts = [{name: row[name] for name in PASSAGE_FIELDS} | {"blocks": _blocks(row)} for row in passages]
+            texts = [*map(_passage, passages)]
             yield {"generation": self.manifest.id, "id": document_id(facts["url"]), **facts, "passages": texts}
+
+    def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
+        """Yield the documents that a filter allows, or the one with an id, without their passages."""
+        test, fields = f"position == 0 and {expression(only.conditions() if only else ())}", ["document", "about"]
+        found: Iterable[dict[str, Any]] = ()
+        if id is None:
+            found = self._all_rows(fields, test)
+        elif is_document_id(id):
+            found = self._rows(f'document_id == "{id}" and {test}', ["row", *fields])
+        for row in found:
+            facts = {name: row["about"][name] for name in SHOWN_FIELDS}
+            count = len(self._rows(f"document == {row['document']}", ["row"]))
+            yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
+
+    def entry_of(self, chunk_id: str, only: Filter | None = None) -> tuple[DocumentEntry, int] | None:
+        """Return the document that has a chunk, and the row of the chunk; None if the filter does not allow it."""
+        if not is_document_id(chunk_id):  # whose form is that of chunks too
+            return None
+        for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
+            for entry in self.entries(only, row["document_id"]):
+                return entry, row["row"]
+        return None
+
+    def headings(self, rows: range) -> list[tuple[str, str, int]]:
+        """Return address, heading path and tokens, which are not known, of the chunks of a document."""
+        found = self._rows(f"row >= {rows.start} and row < {rows.stop}", ["row", "url", "section"])
+        return [(row["url"], row["section"], _TOKENS) for row in sorted(found, key=itemgetter("row"))]
+
+    def passages(self, rows: range) -> list[dict[str, Any]]:
+        """Return the chunks of a document, JSON-ready."""
+        passages: list[dict[str, Any]] = []
+        for start in range(rows.start, rows.stop, _ROWS):
+            test = f"row >= {start} and row < {min(start + _ROWS, rows.stop)}"
+            passages += map(_passage, sorted(self._rows(test, schema.SHOWN), key=itemgetter("row")))
+        return passages
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
         """Yield the rows of passages that a filter allows and their texts in UTF-8."""
@@ -328,6 +365,10 @@ def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
     except ValueError as error:
         raise corrupt(where, "has a manifest that is cut short, or of an older version") from error
     return parse_manifest(str(text).encode("utf-8", "replace"), where, generation_id, needs=())
+
+
+def _passage(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in PASSAGE_FIELDS} | {"blocks": _blocks(row)}
 
 
 def _blocks(row: Mapping[str, Any]) -> list[TextBlock]:

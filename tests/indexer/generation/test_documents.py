@@ -95,7 +95,7 @@ def test_code_and_tables_are_kept_and_earlier_files_have_none(database):
         earlier.execute("ALTER TABLE chunks DROP COLUMN blocks")
     with closing(DocumentReader(database)) as reader:
         assert reader.read([0])[0].blocks == reader.section(0).blocks == []
-        assert next(reader.find())["passages"][0]["blocks"] == []
+        assert reader.passages(next(reader.entries()).rows)[0]["blocks"] == []
 
 
 def test_the_file_can_be_read_with_sqlite_alone(database):

@@ -19,6 +19,7 @@ from importlib.resources import files
 from mcp import Client, StdioServerParameters
 from tokenizers import Tokenizer
 
+from indexer.generation.documents import DocumentReader
 from rag.adapters.passages import count_tokens
 from rag.adapters.tools import DATA, KINDS, Tools, describe_tools
 from rag.errors import NotThere
@@ -66,7 +67,7 @@ def tools(retriever: LiveRetriever) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def address(retriever: LiveRetriever) -> str:
-    return next(each["url"] for each in retriever.documents() if each["title"] == "Harbour")
+    return next(each.facts["url"] for each in retriever.documents() if each.facts["title"] == "Harbour")
 
 
 def blocks(text: str) -> list[str]:
@@ -200,6 +201,73 @@ def test_tools_take_what_they_offer():
         assert {*fields} - {*offered} <= {"limit", "shown"}
         assert all(fields[name].default == each["default"] for name, each in offered.items() if "default" in each)
         assert [name for name in offered if fields[name].required] == tool["inputSchema"].get("required", [])
+
+
+LONG = 700  # passages
+
+
+@pytest.fixture(scope="module")
+def long_document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveRetriever]:
+    site = Site(tmp_path_factory.mktemp("long"))
+    text = "".join(f"## Part {n}\n\nLantern number{n}. {SENTENCE * 2}\n\n" for n in range(LONG))
+    (site.source / "long.md").write_text(f"# Long\n\n{text}", encoding="utf-8")
+    site.build()
+    found = LiveRetriever(Follower(load({"index": str(site.index)}, {}), lambda _: DummyEmbedder()))
+    found.start()
+    wait_for(lambda: found.ready)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "most"),
+    [
+        ("/mcp", {"name": "search", "arguments": {"query": "lantern warden", "max_tokens": 2000}}, 500),
+        ("/mcp", {"name": "search", "arguments": {"query": "lantern", "limit": 100, "max_tokens": 500}}, 500),
+        ("/mcp", {"name": "read", "arguments": {"address": "{url}", "max_tokens": 2000}}, 100),
+        ("/mcp", {"name": "read", "arguments": {"address": "{url}#part-600", "max_tokens": 2000}}, 100),
+        ("/mcp", {"name": "grep", "arguments": {"pattern": "Lantern"}}, 0),
+        ("/mcp", {"name": "collections", "arguments": {}}, 0),
+        ("/llms.txt", None, 0),
+        ("/document/{id}?passage={passage}", None, 60),
+        ("/document/{id}?start=650", None, 60),
+        ("/?q=lantern", None, 0),
+        ("/api/v1/search?q=lantern&k=100&expand=section", None, 0),
+        ("/api/v1/documents/{id}", None, None),
+        ("/api/v1/documents", None, None),
+        ("/document/{id}#markdown", None, None),
+    ],
+)
+def test_no_request_holds_a_long_document(long_document, monkeypatch, path, body, most):
+    """What reads a document whole reads it 64 passages at a time, and all else only some of them."""
+    document = next(each for each in long_document.documents() if each.facts["title"] == "Long")
+    assert document.count >= LONG
+    names = {"id": document.facts["id"], "url": document.facts["url"], "passage": document.passages(500, 501)[0]["id"]}
+    reads: list[int] = []
+    passages = DocumentReader.passages
+
+    def spy(reader: DocumentReader, rows: range) -> Any:
+        reads.append(len(rows))
+        return passages(reader, rows)
+
+    generation = document.generation
+    monkeypatch.setattr(generation, "passages", lambda rows: spy(generation._documents, rows))
+    client = create_app(long_document, Settings()).test_client()
+    accept = {"Accept": "text/markdown" if "#" in path else "text/html, application/json"}
+    if body is None:
+        reply = client.get(path.format(**names), headers=accept)
+    else:
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": body}
+        text = json.dumps(message).replace("{url}", names["url"])
+        reply = client.post(path, data=text, content_type="application/json")
+        assert not reply.json["result"].get("isError"), reply.json
+    assert reply.status_code == 200
+    if most is None:
+        assert "number699" in reply.text
+        assert sum(reads) >= document.count
+        assert max(reads) <= 64
+    else:
+        assert sum(reads) <= most
 
 
 # Transports

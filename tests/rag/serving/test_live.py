@@ -160,15 +160,19 @@ def test_a_hit_leads_to_its_document_in_every_generation(site, live):
     site.build()
     live.start()
     hit = live.search(SearchRequest("dead tuples", k=1)).hits[0]
-    before = live.document(hit.document)
+    document, place = live.open_around(hit.id)
+    before = document.facts
+    assert before == live.open_document(hit.document).facts
     assert (before["title"], before["url"]) == ("Vacuum", hit.url.partition("#")[0])
-    assert hit.text in [passage["text"] for passage in before["passages"]]
+    assert [passage["text"] for passage in document.passages(place, place + 1)] == [hit.text]
+    assert [url for url, _, _ in document.headings()] == [each["url"] for batch in document.batches() for each in batch]
     newest = site.build()
     wait_for(lambda: live.status()["generation"] == newest)
-    assert live.document(hit.document) == before | {"generation": newest, "fetched_at": ANY}
+    assert live.open_document(hit.document).facts == before | {"generation": newest, "fetched_at": ANY}
     for unknown in ("0" * 32, "", "x", hit.document.upper(), hit.document + "0"):
         with pytest.raises(NotThere, match="there is no document"):
-            live.document(unknown)
+            live.open_document(unknown)
+        assert live.open_around(unknown) is None
 
 
 def flip(path: Path) -> None:

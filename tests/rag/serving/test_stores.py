@@ -80,7 +80,7 @@ def test_what_is_published_is_served(live, site, target):
     answer = live.search(SearchRequest("dead tuples", k=1))
     assert (answer.generation, answer.hits[0].title) == (first, "Vacuum")
     assert live.search(SearchRequest("dead tuples", k=1, collections="*")).hits == answer.hits
-    assert live.document(answer.hits[0].document)["title"] == "Vacuum"
+    assert live.open_document(answer.hits[0].document).facts["title"] == "Vacuum"
     assert len(list(live.documents())) == live.describe()["documents"] == 3
     second = add_page(site)
     publish(site, target)

@@ -15,7 +15,7 @@ from indexer.sources.pushed_store import PushedStore
 from rag.serving.access import KeyFile
 from rag.serving.jobs import PushedQueue
 from rag.settings import Settings
-from tests.web.fakes import FakeJobs, FakeRetriever, make_hit
+from tests.web.fakes import FakeDocument, FakeJobs, FakeRetriever, make_hit
 from tests.web.test_problems import assert_problem
 from web.app import create_app
 
@@ -137,7 +137,7 @@ def test_a_hit_leads_to_its_document(client, retriever):
     hit = client.get("/api/v1/search?q=a").get_json()["hits"][1]
     document = client.get(f"{URL}/{hit['document']}").get_json()
     assert (document["id"], document["generation"]) == (hit["document"], "g1")
-    assert document["passages"] == [{name: hit[name] for name in ("id", "url", "section", "text")}]
+    assert document["passages"] == [{name: hit[name] for name in ("id", "url", "section", "text", "blocks")}]
     for id in ("0" * 32, "x", "%00", "é", " "):
         assert assert_problem(client.get(f"{URL}/{id}"), 404)["field"] == "id"
 
@@ -170,7 +170,7 @@ def test_one_export_computes_at_a_time(client, retriever, monkeypatch):
             most.append(len(busy))
             threading.Event().wait(0.001)  # lets the other threads run
             busy.pop()
-            yield {"number": number}
+            yield FakeDocument({"number": number, "passages": []})
 
     monkeypatch.setattr(retriever, "documents", documents)
     with ThreadPoolExecutor(4) as pool:

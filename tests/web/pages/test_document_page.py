@@ -7,6 +7,7 @@ from msgspec import structs
 
 from indexer.generation.documents import document_id
 from indexer.records import TextBlock
+from rag.query.results import Hit
 from tests.web.fakes import CODE, FakeRetriever, make_hit
 from web.pages.document_page import SHOWN
 from web.pages.snippets import CUT, make_section, make_snippet, make_text
@@ -19,8 +20,8 @@ class OneDocument(FakeRetriever):
 
     count = 3
 
-    def document(self, id: str, collection: str = "default") -> dict[str, Any]:
-        found = super().document(id, collection)
+    def document_of(self, hit: Hit) -> dict[str, Any]:
+        found = super().document_of(hit)
         found["title"] = "Notes"
         found["passages"] = [
             {
