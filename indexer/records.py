@@ -5,6 +5,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -114,6 +115,26 @@ class Page:
             object.__setattr__(self, "content_hash", digest.hexdigest())
 
 
+class PageState(StrEnum):
+    """What a build did with a page."""
+
+    INDEXED = "indexed"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+class Outcome(NamedTuple):
+    """The state of a page after a build, with the notes on an indexed one, or the reason for another."""
+
+    state: PageState
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def is_indexed(self) -> bool:
+        """Return whether the page became a document."""
+        return self.state == PageState.INDEXED
+
+
 @dataclass(frozen=True, slots=True)
 class PageRecord:
     """The record of a page that the next build needs, whether or not it became a document."""
@@ -126,7 +147,7 @@ class PageRecord:
     content_hash: str  # that of the page
     links: tuple[str, ...]
     noindex: bool
-    outcome: str  # "indexed", with notes after a colon if there are any, or why not
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)

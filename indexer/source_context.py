@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from indexer.config import CrawlLimits
 from indexer.generation.previous import PreviousGeneration
-from indexer.read.document_reader import Wanted
+from indexer.read.document_reader import PageParts
 from indexer.read.formats import OCR_OFF
 from indexer.records import Page
 
@@ -20,4 +20,4 @@ class SourceContext:
     earlier: PreviousGeneration = field(default_factory=PreviousGeneration)
     no_images: str = OCR_OFF  # why images are not read; empty if they are
     # parts of a page that are read with its links, in any thread
-    wanted: Callable[[Page], Wanted] = lambda _: Wanted(links=True)
+    parts_of: Callable[[Page], PageParts] = lambda _: PageParts(links=True)

@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 
 from indexer.config import CrawlLimits
 from indexer.read import reader_main
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.read.html.main_content import read
 from indexer.records import Page
 from indexer.sources.reading import Reading, read_sources
@@ -87,7 +87,7 @@ def test_the_indexer_reads_what_the_pages_say(site):
     pages = [page for page in pages if page.url.endswith(".html")]
     assert len(pages) == len(FILES)
     for page in pages:
-        document = parse(page)
+        document = read_document(page)
         source = FILES[Path(page.url).stem].read_text(encoding="utf-8")
         assert document.title == source.partition("\n")[0].removeprefix("# ")
         wanted = re.findall(r"^#{1,3} (.+)$", re.sub(r"```.*?```", "", source, flags=re.DOTALL), re.MULTILINE)

@@ -6,7 +6,7 @@ from typing import Any
 
 from indexer.errors import FetchError, ParseError
 from indexer.network.urls import normalise, on_site, origin
-from indexer.read.document_reader import Wanted, read_parts
+from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Page, PageReading
 from indexer.text.cleaning import one_line
@@ -15,7 +15,7 @@ MARKUP = frozenset({"text/html", "application/xhtml+xml"})
 _MARKDOWN = frozenset({"text/markdown", "text/mdx"})
 _LLMS = "/llms.txt"
 _LONGEST_NAME = 50  # characters
-ONLY_LINKS = Wanted(links=True)
+ONLY_LINKS = PageParts(links=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Links:
     reading: PageReading | None = None  # its text, if that is wanted
 
 
-def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -> Links:
+def read_links(page: Page, lend: Lend = borrowed, wanted: PageParts = ONLY_LINKS) -> Links:
     """Find the links of a page to its own site (same scheme, host and port), and its robots directives.
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
@@ -42,7 +42,7 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: Wanted = ONLY_LINKS) -
         return Links(())
     try:
         with lend() as process:
-            links, is_drawn, reading = read_parts(page, replace(wanted, links=True), process)
+            links, is_drawn, reading = read_page_parts(page, replace(wanted, links=True), process)
         return replace(_links(page, links), is_drawn=is_drawn, reading=reading)
     except ParseError as error:
         raise FetchError(f"its links cannot be read: {error}") from error

@@ -125,7 +125,7 @@ class PageReader:
         page = response.as_page(self._context.source, url)
         if record is not None and record.content_hash == page.content_hash and session is None:
             return Visit(replace(page, links=record.links, noindex=noindex))
-        wanted = ONLY_LINKS if noindex else self._renderer.wanted(page, self._context.wanted(page))
+        wanted = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
         links = read_links(page, self._readers.borrowed, wanted)
         target = links.refresh or refresh_of(page.url, response.headers)
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
@@ -133,7 +133,7 @@ class PageReader:
                 return self.read(target, types, (*hops, page.url)).of(url)
             links = replace(links, noindex=True, leads_on=refusal)
         if not (noindex or links.noindex) and self._renderer.wants(page, links):
-            page, links = self._renderer.draw(page, links, self._context.wanted)
+            page, links = self._renderer.draw(page, links, self._context.parts_of)
         self._check_login(session, links, response.url)
         if not self.is_open:
             self.why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
@@ -182,10 +182,10 @@ class PageReader:
                     with suppress(FetchError):
                         response = self._fetcher.get(url, PageRequest(scope=self._check_redirect))
                         page = response.as_page(self._context.source, url)
-                        wanted = self._renderer.wanted(page, self._context.wanted(page))
+                        wanted = self._renderer.parts_of(page, self._context.parts_of(page))
                         links = read_links(page, self._readers.borrowed, wanted)
                         if self._renderer.wants(page, links):
-                            page, links = self._renderer.draw(page, links, self._context.wanted)
+                            page, links = self._renderer.draw(page, links, self._context.parts_of)
                         self._missing = answer_of(replace(page, reading=links.reading))
             return self._missing
 

@@ -17,7 +17,7 @@ from indexer.crawl.page_links import MARKUP, Links, read_links
 from indexer.crawl.robots import Robots, fetch_robots
 from indexer.errors import FetchError, NotWanted
 from indexer.network.urls import normalise, origin
-from indexer.read.document_reader import Wanted
+from indexer.read.document_reader import PageParts
 from indexer.read.reader_process import Lend
 from indexer.records import Page, Skip
 from indexer.source_context import SourceContext
@@ -80,17 +80,17 @@ class Renderer:
         """Return what scripts asked for and were refused."""
         return [*self._refused.values()]
 
-    def wanted(self, page: Page, wanted: Wanted) -> Wanted:
+    def parts_of(self, page: Page, wanted: PageParts) -> PageParts:
         """Return which parts are read of a page that may have to be drawn."""
         if not self._site or page.content_type not in MARKUP:
             return wanted
-        return Wanted() if self._mode == "on" else replace(wanted, is_drawn=_has_script(page))
+        return PageParts() if self._mode == "on" else replace(wanted, is_drawn=_has_script(page))
 
     def wants(self, page: Page, links: Links) -> bool:
         """Return whether a page is to be drawn."""
         return bool(self._site) and page.content_type in MARKUP and (self._mode == "on" or links.is_drawn)
 
-    def draw(self, page: Page, links: Links, wanted: Callable[[Page], Wanted]) -> tuple[Page, Links]:
+    def draw(self, page: Page, links: Links, wanted: Callable[[Page], PageParts]) -> tuple[Page, Links]:
         """Return a page, and its links, as its scripts draw it; `links` are those of the page as it was fetched.
 
         What comes of it depends on more than its own address, so it has no validators: the next build asks for it, and

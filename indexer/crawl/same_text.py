@@ -15,7 +15,7 @@ from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 from zlib import crc32
 
-from indexer.generation.previous import PreviousGeneration, is_indexed
+from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.records import Extraction, Page
 
@@ -149,7 +149,7 @@ class SiteTexts:
 
     def _sample(self, url: str) -> Sample | None:
         """Return the sample of a page's text, in the build before if it has not been read again; None if unknown."""
-        if url not in self._texts and (record := self._earlier.page(url)) and is_indexed(record.outcome):
+        if url not in self._texts and (record := self._earlier.page(url)) and record.outcome.is_indexed:
             _, chunks, _ = self._earlier.read(self._earlier.document(url)[0])
             self._texts[url] = Sample.of(shingles("\n".join(f"{chunk.section}\n{chunk.text}" for chunk in chunks)))
         return self._texts.get(url)

@@ -128,8 +128,8 @@ class DocumentWriter:
     def remember(self, page: PageRecord) -> None:
         """Store what the next build needs to know of a page."""
         before = page.url, page.source, page.requested, page.etag, page.last_modified, page.content_hash
-        links = json.dumps(page.links, ensure_ascii=False)
-        self._insert("pages", [(*before, links, page.noindex, page.outcome)])
+        links, reasons = (json.dumps(texts, ensure_ascii=False) for texts in (page.links, page.outcome.reasons))
+        self._insert("pages", [(*before, links, page.noindex, page.outcome.state, reasons)])
 
     def titles(self) -> Iterator[tuple[str, str, str]]:
         """Yield source, address and title of the documents added so far."""
@@ -356,6 +356,11 @@ def has_twins(database: Database) -> bool:
 def blocks_column(database: Database) -> str:
     """Return the column of the code and tables of chunks, which older files do not have. Raises IndexCorrupt."""
     return "blocks" if database.rows("SELECT 1 FROM pragma_table_info('chunks') WHERE name = 'blocks'") else "'[]'"
+
+
+def reasons_column(database: Database) -> str:
+    """Return the column of the reasons of pages, which older files do not have. Raises IndexCorrupt."""
+    return "reasons" if database.rows("SELECT 1 FROM pragma_table_info('pages') WHERE name = 'reasons'") else "'[]'"
 
 
 def read_blocks(text: str) -> list[TextBlock]:

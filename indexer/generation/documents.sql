@@ -13,5 +13,6 @@ CREATE TABLE chunks (
 ) STRICT;
 CREATE TABLE pages (
     url TEXT PRIMARY KEY, source TEXT NOT NULL, requested TEXT NOT NULL, etag TEXT, last_modified TEXT,
-    content_hash TEXT NOT NULL, links TEXT NOT NULL, noindex INTEGER NOT NULL, outcome TEXT NOT NULL
+    content_hash TEXT NOT NULL, links TEXT NOT NULL, noindex INTEGER NOT NULL, outcome TEXT NOT NULL,
+    reasons TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;

@@ -23,37 +23,32 @@ from indexer.generation.documents import (
     blocks_column,
     has_twins,
     read_blocks,
+    reasons_column,
 )
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, ROWS, TOKENS, VECTORS, Manifest
 from indexer.generation.rows import ROW, TokenReader, read_array
-from indexer.records import EVERYBODY, SEPARATOR, AccessLists, Chunk, Document, Page, PageRecord, Section, Whole
+from indexer.records import (
+    EVERYBODY,
+    SEPARATOR,
+    AccessLists,
+    Chunk,
+    Document,
+    Outcome,
+    Page,
+    PageRecord,
+    PageState,
+    Section,
+    Whole,
+)
 
 if TYPE_CHECKING:
     from indexer.generation.vectors import VectorReader
 
-READER_VERSION = 18  # raise it whenever pages would be parsed or cut in another way than before
-INDEXED = "indexed"  # outcome of a page that became a document
-_INDEXED_WITH = INDEXED + ": "  # the same, before its notes
-_NOTES = "; "  # between them
-_PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome FROM pages"
+READER_VERSION = 19  # raise it whenever pages would be parsed or cut in another way than before
+_PAGE = "SELECT url, source, requested, etag, last_modified, content_hash, links, noindex, outcome, {} FROM pages"
 
 
-def is_indexed(outcome: str) -> bool:
-    """Return whether the outcome is that of a page that became a document."""
-    return outcome == INDEXED or outcome.startswith(_INDEXED_WITH)
-
-
-def indexed_with(page_notes: tuple[str, ...]) -> str:
-    """Return the outcome of a page that became a document with these notes."""
-    return _INDEXED_WITH + _NOTES.join(page_notes) if page_notes else INDEXED
-
-
-def notes_of(outcome: str) -> tuple[str, ...]:
-    """Return the notes in an outcome; none for a page that did not become a document."""
-    return tuple(outcome.removeprefix(_INDEXED_WITH).split(_NOTES)) if outcome.startswith(_INDEXED_WITH) else ()
-
-
-def record_of(page: Page, outcome: str) -> PageRecord:
+def record_of(page: Page, outcome: Outcome) -> PageRecord:
     """Return the record of a page that the next build needs."""
 
     def can_be_sent(value: str | None) -> bool:  # in the header of a request: servers say anything
@@ -152,7 +147,7 @@ class PreviousGeneration:
 
     def page(self, url: str) -> PageRecord | None:
         """Return the record of the page with this address."""
-        return self._page(f"{_PAGE} WHERE url = ?", url)
+        return self._page("url = ?", url)
 
     def unchanging_page(self, url: str) -> PageRecord | None:
         """Return its record if its content alone decides what comes of it, and today's program would do the same."""
@@ -161,11 +156,15 @@ class PreviousGeneration:
 
     def page_behind(self, requested: str) -> PageRecord | None:
         """Return the record of the page that this address led to, by a redirect or without one."""
-        return self._page(f"{_PAGE} WHERE requested = ?1 AND requested != url", requested) or self.page(requested)
+        return self._page("requested = ?1 AND requested != url", requested) or self.page(requested)
 
-    def _page(self, query: str, url: str) -> PageRecord | None:
-        rows = self._database.rows(query, url)
+    def _page(self, condition: str, url: str) -> PageRecord | None:
+        rows = self._database.rows(f"{self._page_query} WHERE {condition}", url)
         return _record(rows[0]) if rows else None
+
+    @cached_property
+    def _page_query(self) -> str:
+        return _PAGE.format(reasons_column(self._database))
 
     def resting(self, sources: Iterable[str], refresh: Collection[str]) -> set[str]:
         """Return those sources that need not be read: none is to be refreshed, and they are here as they should be."""
@@ -175,7 +174,7 @@ class PreviousGeneration:
     def pages(self, prefix: str = "") -> Iterator[PageRecord]:
         """Yield the records of all addresses that begin so, in their order."""
         last = prefix
-        while rows := self._database.rows(f"{_PAGE} WHERE url > ? ORDER BY url LIMIT 1000", last):
+        while rows := self._database.rows(f"{self._page_query} WHERE url > ? ORDER BY url LIMIT 1000", last):
             for row in rows:
                 if not row[0].startswith(prefix):
                     return
@@ -279,7 +278,7 @@ class PreviousGeneration:
 
 
 def _record(row: Any) -> PageRecord:
-    url, source, requested, etag, last_modified, content_hash, links, noindex, outcome = row
-    return PageRecord(
-        url, source, requested, etag, last_modified, content_hash, tuple(json.loads(links)), bool(noindex), outcome
-    )
+    *fields, links, noindex, state, reasons = row
+    state, _, text = state.partition(": ")  # older generations have the reason behind the state
+    outcome = Outcome(PageState(state), tuple(json.loads(reasons)) or ((text,) if text else ()))
+    return PageRecord(*fields, tuple(json.loads(links)), bool(noindex), outcome)

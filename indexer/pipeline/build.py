@@ -19,16 +19,16 @@ from indexer.config import BuildConfig
 from indexer.cut.chunking import MOST_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
-from indexer.generation.previous import PreviousGeneration, indexed_with, is_indexed, notes_of, record_of, sections_of
+from indexer.generation.previous import PreviousGeneration, record_of, sections_of
 from indexer.network.credentials import sessions_of
 from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
 from indexer.publish.source_settings import limits_differ, without
 from indexer.read.access_list import LISTED, NOBODY
-from indexer.read.document_reader import Unwanted, parse
+from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
-from indexer.read.reader_process import ReaderPool, most_at_once
-from indexer.records import Document, Failure, Item, Known, Page, PageRecord, Skip
+from indexer.read.reader_process import ReaderPool, busy_seconds, most_at_once
+from indexer.records import Document, Failure, Item, Known, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.addresses import full_name, refuse_secret
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import Reading, read_sources
@@ -42,7 +42,6 @@ _LEAST_LEFT, _LEAST_LOST = (
     5,
 )  # share of documents, and documents: outages take most of a source, authors seldom half
 AHEAD = 16  # items taken from the sources before the build has dealt with the first of them
-_SKIPPED, _FAILED = "skipped: ", "failed: "  # outcomes of pages that did not become documents, before the reason
 
 
 def build(
@@ -302,7 +301,7 @@ class _Build:
             outcome = self._repeat(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
 
-    def _add_read(self, page: Page, result: Document | ParseError) -> str:
+    def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
         """Index a page that was read; return its outcome."""
         if page.source == SOURCE:
             self._draft.differ()  # its outcome has to be kept, whatever it is
@@ -310,14 +309,14 @@ class _Build:
             return self._skip(page.url, str(result))
         if isinstance(result, ParseError):
             self._report.fail(Failure(page.url, str(result)))
-            return f"{_FAILED}{result}"
+            return Outcome(PageState.FAILED, (str(result),))
         stated = self._plan.config.metadata.get(page.source, {})
         metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.metadata)
         outcome = self._index(replace(result, metadata=metadata))
         record = self._earlier.page(page.url)
-        if not is_indexed(outcome):
+        if not outcome.is_indexed:
             return outcome
-        if record is None or not is_indexed(record.outcome):
+        if record is None or not record.outcome.is_indexed:
             self._report.new.add(page.url)
             return outcome
         self._keep(page.url)
@@ -333,26 +332,28 @@ class _Build:
         if known.kept is not None:
             self._report.fail(Failure(record.url, known.kept), is_kept=True)
         if record.noindex:
-            outcome = self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
-        elif is_indexed(record.outcome) and not self._earlier.is_trusted:  # cut again the passages there are of it
+            is_new = record.outcome.is_indexed  # a header says so now
+            outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
+        elif record.outcome.is_indexed and not self._earlier.is_trusted:  # cut again the passages there are of it
             number, _ = self._keep(record.url)
             document, chunks, _ = self._earlier.read(number)
-            sections, page_notes = sections_of(chunks), notes_of(record.outcome)
-            outcome = self._index(replace(document, source=record.source, sections=sections, notes=page_notes))
+            notes = record.outcome.reasons
+            outcome = self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=notes))
         else:
             outcome = self._repeat(record, is_kept=known.kept is not None)
         if not self._earlier.is_trusted:  # so that the next build reads it
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
 
-    def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> str:
+    def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> Outcome:
         """Do with a page what the build before did; return its outcome."""
-        if record.outcome.startswith(_FAILED):
-            self._report.fail(Failure(record.url, record.outcome.removeprefix(_FAILED)))
-        elif not is_indexed(record.outcome):
-            self._skip(record.url, record.outcome.removeprefix(_SKIPPED))
+        state, reasons = record.outcome
+        if state == PageState.FAILED:
+            self._report.fail(Failure(record.url, *reasons))
+        elif state == PageState.SKIPPED:
+            self._skip(record.url, *reasons)
         else:
-            self._report.note(record.url, notes_of(record.outcome))
+            self._report.note(record.url, reasons)
             self._report.unchanged += not is_kept
             number, source = self._keep(record.url)
             if source != record.source:  # another source leads to it than before
@@ -360,7 +361,7 @@ class _Build:
             self._draft.carry(number, record.source)
         return record.outcome
 
-    def _index(self, document: Document) -> str:
+    def _index(self, document: Document) -> Outcome:
         """Cut a document and add it; return its outcome."""
         chunker = self._chunker
         with self._report.timed("chunk"):
@@ -381,11 +382,11 @@ class _Build:
         if self._unchecked and self._unchecked[0] == document.source:
             self._texts[document.url] = signature
         self._report.note(document.url, document.notes)
-        return indexed_with(document.notes)
+        return Outcome(PageState.INDEXED, document.notes)
 
-    def _skip(self, url: str, reason: str) -> str:
+    def _skip(self, url: str, reason: str) -> Outcome:
         self._report.skip(Skip(url, reason))
-        return f"{_SKIPPED}{reason}"
+        return Outcome(PageState.SKIPPED, (reason,))
 
     def _keep(self, url: str) -> tuple[int, str]:
         """Note that a document of the earlier generation is still there; return its number and source."""
@@ -404,25 +405,24 @@ def read_ahead(
 ) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
     """Yield every item in its turn; with a page that is wanted, the document that processes of this machine read in it.
 
-    `is_wanted` is called as soon as a page is there. The report counts the time in which the build waits for pages
-    to be fetched and read.
+    `is_wanted` is called as soon as a page is there. The report counts the seconds for which the build waits for pages,
+    as those of `fetch`, and the seconds of all reader processes, also those of crawlers, as those of `read`.
     """
     queue: deque[tuple[Item, Future[Document] | None]] = deque()
     most = memory.share(AHEAD)
-    threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="parse")
-    processes = ReaderPool()
+    threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="read")
+    processes, busy_before = ReaderPool(), busy_seconds()
 
     def read(page: Page) -> Document:
         if page.reading is not None and page.reading.content is not None:
-            return parse(page)
+            return read_document(page)
         with processes.borrowed() as process:
-            return parse(page, process, ocr)
+            return read_document(page, process, ocr)
 
     def first() -> tuple[Item, Document | ParseError | None]:
         item, reading = queue.popleft()
         try:
-            with report.timed("parse"):
-                return item, None if reading is None else reading.result()
+            return item, None if reading is None else reading.result()
         except ParseError as error:
             return item, error
 
@@ -441,3 +441,4 @@ def read_ahead(
         threads.shutdown(wait=False, cancel_futures=True)
         processes.close()
         threads.shutdown(wait=True)
+        report.seconds["read"] += busy_seconds() - busy_before

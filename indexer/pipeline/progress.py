@@ -28,7 +28,7 @@ _MOST_GROUPS = 300  # reasons, and notes: a hostile site can make one for each p
 _LONGEST = 300  # characters of one
 BY_HAND = "as the setting says"
 WITHOUT = "the index has none; --tokens yes embeds every passage again"
-STAGES = ("fetch", "parse", "model", "chunk", "embed", "write", "publish")
+STAGES = ("fetch", "read", "model", "chunk", "embed", "write", "publish")
 _FIELDS = (
     "generation published documents chunks languages unknown tokens fetched unchanged kept embedded carried skipped "
     "notes failed ocr"
@@ -197,7 +197,7 @@ class BuildReport:
         self.failed: list[Failure] = []
         self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
         self.ocr = {"pages": 0, "lines": 0, "left_out": 0}  # of the documents that were read this time
-        self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; stages may run at the same time
+        self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; fetching and reading run at the same time
         self._started = time.perf_counter()
         self._skips: dict[str, Tally] = {}  # by reason
         self._notes: dict[str, Tally] = {}

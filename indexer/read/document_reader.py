@@ -29,7 +29,7 @@ class Unwanted(ParseError):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PageParts:
     """The parts of a page of HTML or Markdown that are read together."""
 
     links: bool = False
@@ -42,7 +42,7 @@ class Wanted:
 Parts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, whether scripts draw it, text and blocks
 
 
-def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
+def read_page_parts(page: Page, wanted: PageParts, process: ReaderProcess) -> Parts:
     """Read a page of HTML or Markdown, once.
 
     The links are those of `indexer.read.web_page`, not checked. A page that only leads on, is not to be indexed or has
@@ -65,12 +65,12 @@ def read_parts(page: Page, wanted: Wanted, process: ReaderProcess) -> Parts:
         if (wanted.links and "links" not in parts) or (wanted.is_drawn and "is_drawn" not in parts):
             raise
         content = error if wanted.text else None
-    blocks = checked_blocks(parts["blocks"]) if parts.get("blocks") else None
+    blocks = validate_blocks(parts["blocks"]) if parts.get("blocks") else None
     reading = PageReading(content, wanted.template, blocks) if content is not None or blocks is not None else None
     return parts.get("links", {}), parts.get("is_drawn") is True, reading
 
 
-def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
+def validate_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
     """Return blocks of an answer of the reader process, which is not trusted; None if they are none."""
     try:
         blocks = tuple(
@@ -82,7 +82,7 @@ def checked_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
         return None
 
 
-def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
+def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
     """Read a page's title and sections, and what it says about itself.
 
     The process that reads it is any that is free by default. Raises ParseError if the page is not what it says it is,
@@ -101,7 +101,7 @@ def parse(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -
         content, scans = page.reading.content, Scans()
     elif process is None:
         with borrowed() as process:
-            return parse(page, process, ocr)
+            return read_document(page, process, ocr)
     else:
         content, scans = _read(reader, page, process, ocr)
     if content.is_link_list:

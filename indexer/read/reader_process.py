@@ -46,6 +46,8 @@ _PROGRAM = (
     "from indexer.read.reader_main import main; main()"
 )
 _free: list["ReaderProcess"] = []
+_busy = {"seconds": 0.0}  # in which readers of this process have read, added up
+_busy_lock = threading.Lock()
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 
 
@@ -55,6 +57,11 @@ def most_at_once() -> int:
 
 
 _places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
+
+
+def busy_seconds() -> float:
+    """Return the seconds in which the readers of this process have read, added up; several read at the same time."""
+    return _busy["seconds"]
 
 
 def pack_message(fields: dict[str, Any], body: bytes = b"") -> bytes:
@@ -198,7 +205,8 @@ class ReaderProcess:
         """Send the message, if there is one, and receive an answer; raises ParseError."""
         assert process.stdin is not None  # noqa: S101 - both are pipes
         assert process.stdout is not None  # noqa: S101
-        to, end = process.stdin.fileno(), time.monotonic() + seconds
+        to, began = process.stdin.fileno(), time.monotonic()
+        end = began + seconds
         os.set_blocking(to, False)
         view = memoryview(message)
         try:
@@ -210,6 +218,9 @@ class ReaderProcess:
             raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
         except OSError:  # it has ended before it took everything
             answer = None
+        finally:
+            with _busy_lock:
+                _busy["seconds"] += time.monotonic() - began
         if answer is not None:
             return answer
         try:

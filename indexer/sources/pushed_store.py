@@ -174,12 +174,11 @@ class PushedStore:
         path = self._index_dir / GENERATIONS / generation / DOCUMENTS
         with closing(open_read_only(path)) as pages, self._changing() as database:
             for change in [Change(*row) for row in database.execute(of_due, (last,))]:
-                outcome = REMOVED
+                state, reasons = REMOVED, "[]"
                 if change.action == _PUT:
-                    found = pages.execute("SELECT outcome FROM pages WHERE url = ?", (change.url,)).fetchone()
-                    outcome = found[0] if found else "skipped: not read"
-                state, _, reason = outcome.partition(": ")
-                became = (state, reason or None, generation, change.id)
+                    row = pages.execute("SELECT outcome, reasons FROM pages WHERE url = ?", (change.url,)).fetchone()
+                    state, reasons = row or ("skipped", '["not read"]')
+                became = (state, "; ".join(json.loads(reasons)) or None, generation, change.id)
                 database.execute("UPDATE changes SET state = ?, reason = ?, generation = ? WHERE id = ?", became)
             rest = (SUPERSEDED, last)
             database.execute("UPDATE changes SET state = ? WHERE state = 'queued' AND id <= ?", rest)

@@ -58,7 +58,7 @@ def read_sources(sources: Sequence[str], reading: Reading) -> Items:
     def context_of(source: str) -> SourceContext:
         limits, report = reading.limits.of(source), partial(report_due, source)
         context = SourceContext(source, limits, report, reading.earlier, no_images=reading.no_images)
-        return replace(context, wanted=partial(reading.templates.wanted, source)) if reading.templates else context
+        return replace(context, parts_of=partial(reading.templates.parts_of, source)) if reading.templates else context
 
     if SOURCE in sources and reading.pushed is not None:
         yield from map(unique.item, read_pushed(context_of(SOURCE), reading.pushed))

@@ -12,7 +12,7 @@ from typing import TypeGuard
 from urllib.parse import urlsplit
 
 from indexer.errors import ParseError
-from indexer.read.document_reader import Wanted, read_parts
+from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS, Template, read_template
 from indexer.read.reader_process import borrowed, most_at_once
@@ -50,13 +50,13 @@ class Templates:
         self._studied: set[str] = set()
         self._is_new = is_new
 
-    def wanted(self, source: str, page: Page) -> Wanted:
+    def parts_of(self, source: str, page: Page) -> PageParts:
         """Return which parts of a fetched page are read beside its links; may be called in any thread."""
         if not self._is_new(page):
-            return Wanted()
+            return PageParts()
         template = self._known.get(source, "") if is_html(page) else ""
         blocks = is_html(page) and not template and source not in self._studied
-        return Wanted(text=True, blocks=blocks, template=template)
+        return PageParts(text=True, blocks=blocks, template=template)
 
     def kept(self, sources: Iterable[str]) -> dict[str, str]:
         """Return the known templates of these sources, by source."""
@@ -101,7 +101,7 @@ class Templates:
             return page.reading
         try:
             with borrowed() as process:
-                return read_parts(page, Wanted(text=True, blocks=True), process)[2]
+                return read_page_parts(page, PageParts(text=True, blocks=True), process)[2]
         except ParseError:
             return None
 

@@ -10,7 +10,7 @@ from embedder.text_embedder import Embedder
 from indexer.config import ChunkConfig, CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.records import Page
 from indexer.sources.reading import Reading, read_sources
 
@@ -43,7 +43,7 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
         if not isinstance(page, Page):
             continue
         try:
-            texts += [chunk.embedded_text for chunk in chunker.split(parse(page))]
+            texts += [chunk.embedded_text for chunk in chunker.split(read_document(page))]
         except ParseError:
             continue  # a page without text; the index skips it too
         if len(texts) >= count:

@@ -42,7 +42,7 @@ def make(index: Path, source: Path, cluster: Cluster | None = None) -> tuple[dic
     """Build; what the index holds, and the report without what differs from run to run."""
     progress = Progress(sys.stderr, quiet=True)
     report = build([str(source)], index, DummyEmbedder(), CONFIG, progress=progress, cluster=cluster).as_dict()
-    assert set(report["seconds"]) == {"fetch", "parse", "model", "chunk", "embed", "write", "publish", "total"}
+    assert set(report["seconds"]) == {"fetch", "read", "model", "chunk", "embed", "write", "publish", "total"}
     return Work(index).content(), {name: report[name] for name in report if name not in ("generation", "seconds")}
 
 

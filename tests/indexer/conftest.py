@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from indexer.config import CrawlLimits
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.read.reader_process import borrowed
 from indexer.records import Document, Page
 from tests.indexer.pipeline.incremental import Work
@@ -75,4 +75,4 @@ def make_page(body: str | bytes, content_type: str = "text/html", url: str = "ht
 def parsed(page: Page) -> Document:
     """What `parse` makes of a page, in a process of its own where that is needed."""
     with borrowed() as process:
-        return parse(page, process)
+        return read_document(page, process)

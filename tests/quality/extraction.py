@@ -22,7 +22,7 @@ from embedder.config import Role
 from indexer.config import ChunkConfig, CrawlLimits
 from indexer.cut.chunking import Chunker
 from indexer.errors import ParseError
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.records import SEPARATOR, Chunk, Page
 from indexer.sources import reading
 from indexer.sources.templates import Templates
@@ -88,7 +88,7 @@ def pilotlight(root: Path, wanted: Iterable[str], others: Iterable[str]) -> dict
     found = {}
     for page in pages:
         with suppress(ParseError):
-            document = parse(page)
+            document = read_document(page)
             if chunks := whole.split(document):
                 found[urls[page.url]] = _reading(chunks, cut.split(document))
     return found

@@ -12,7 +12,7 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.read.extraction import from_json
 from indexer.read.ocr.pages import find
 from indexer.read.reader_process import ReaderProcess
@@ -109,7 +109,7 @@ def test_a_reader_with_ocr_is_held_like_others(box: ReaderProcess, tmp_path: Pat
             read(box, "taken", f"{tmp_path}/x\n{attempt}".encode())
     assert box.start()
     assert box.confinement == before
-    document = parse(make_page(pdf_of_image(50), "application/pdf"), box, FOUND)
+    document = read_document(make_page(pdf_of_image(50), "application/pdf"), box, FOUND)
     assert document.scans.pages == 1
     box.use("")
 

@@ -106,7 +106,8 @@ def test_the_file_can_be_read_with_sqlite_alone(database):
         assert found.execute("SELECT row, document FROM chunks LIMIT 4").fetchall() == [(0, 0), (1, 1), (2, 1), (3, 2)]
         assert found.execute("SELECT id, first_row, chunks FROM documents LIMIT 2").fetchall() == [(0, 0, 1), (1, 1, 2)]
         assert found.execute("SELECT count(*) FROM terms WHERE term = 'language:en'").fetchone() == (PAGES // 2,)
-        assert found.execute("SELECT DISTINCT links, noindex, outcome FROM pages").fetchall() == [("[]", 0, "indexed")]
+        pages = found.execute("SELECT DISTINCT links, noindex, outcome, reasons FROM pages").fetchall()
+        assert pages == [("[]", 0, "indexed", "[]")]
 
 
 def test_every_document_once_with_all_its_passages(generation):

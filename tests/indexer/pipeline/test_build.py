@@ -48,7 +48,7 @@ def test_a_folder_becomes_a_searchable_generation_and_nothing_else(tmp_path: Pat
     report = run(index, docs)
     assert (report.documents, report.chunks, report.fetched, report.unchanged) == (3, 5, 3, 0)
     assert (report.skipped, report.failed) == ([], [])
-    assert list(report.seconds) == ["fetch", "parse", "model", "chunk", "embed", "write", "publish", "total"]
+    assert list(report.seconds) == ["fetch", "read", "model", "chunk", "embed", "write", "publish", "total"]
     assert 0 < report.seconds["total"] < 60
     assert best(index, "what do they eat? fish?").startswith("They eat fish.")
     folder = index / "generations" / current_id(index)

@@ -23,7 +23,7 @@ def test_an_unchanged_site_is_left_as_it_is(
     assert {group.reason: group.count for group in first.skipped}["a list of links"] == 1
     files = sorted(work.index.rglob("*"))
     site.hits.clear()
-    monkeypatch.setattr(build_module, "parse", None)
+    monkeypatch.setattr(build_module, "read_document", None)
     monkeypatch.setattr(build_module, "Chunker", None)
     second = work.build(site.url)
     assert (second.published, second.generation, second.unchanged) == (False, first.generation, 4)

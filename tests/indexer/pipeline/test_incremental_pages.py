@@ -11,7 +11,7 @@ import pytest
 from indexer.errors import SourceError
 from indexer.generation.manifest import current_id
 from indexer.pipeline import build as build_module
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.records import Document, Page
 from tests.indexer.pipeline.incremental import Versioned, Work, link, routes, zoo
 from tests.indexer.server import Reply, Site, page, redirect
@@ -78,9 +78,9 @@ def test_only_changed_files_are_parsed(work: Work, docs: Path, monkeypatch: pyte
 
     def note(page: Page, *given: Any) -> Document:
         parsed.append(page.url)
-        return parse(page, *given)
+        return read_document(page, *given)
 
-    monkeypatch.setattr(build_module, "parse", note)
+    monkeypatch.setattr(build_module, "read_document", note)
     (docs / "cats.html").touch()
     assert not work.build(docs).published
     assert parsed == []

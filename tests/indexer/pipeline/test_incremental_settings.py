@@ -21,7 +21,7 @@ from indexer.pipeline import draft
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import Progress, token_use
 from indexer.publish.publish import problems_of, verify
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.read.ocr.pages import EXTRA, Ocr, find
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
@@ -62,7 +62,7 @@ def test_reading_is_numbered() -> None:
     digest = hashlib.sha256()
     chunker = Chunker(DummyEmbedder(), ChunkConfig(tokens=50))
     for body, media_type in ((html, "text/html"), (markdown, "text/markdown"), ("Birds\n\nsing.", "text/plain")):
-        document = parse(make_page(body, media_type))
+        document = read_document(make_page(body, media_type))
         digest.update(repr((document, chunker.split(document))).encode())
     assert (READER_VERSION, digest.hexdigest()[:16]) == (18, "4216ad0937c7ae7c")
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from indexer.crawl.page_links import read_links
 from indexer.errors import ParseError
 from indexer.network.urls import normalise, origin
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from tests.indexer.conftest import make_page
 
 
 def test_markdown() -> None:
-    document = parse(
+    document = read_document(
         make_page(
             "---\ntitle: 'Front'\nx: y\n---\n# Top `code`\n\nOne *two*\nthree.\n\n## Why? Who's (x)!\n\n"
             "| a | b |\n|---|---|\n| 1 | 2 |\n\n```sh\n$ run\n  now\n```\n\n## Why? Who's (x)!\n\n- p\n- q\n",
@@ -29,7 +29,7 @@ def test_markdown() -> None:
 
 
 def test_markdown_served_as_plain_text_is_markdown() -> None:
-    document = parse(make_page("# A\n\n*b*", "text/plain", "http://t.test/x.MD"))
+    document = read_document(make_page("# A\n\n*b*", "text/plain", "http://t.test/x.MD"))
     assert document.sections[0].text == "b"
 
 
@@ -48,7 +48,7 @@ def test_markdown_served_as_plain_text_is_markdown() -> None:
     ],
 )
 def test_plain_text(body: str, url: str, title: str, text: str) -> None:
-    document = parse(make_page(body, "text/plain", url))
+    document = read_document(make_page(body, "text/plain", url))
     assert document.title == title
     assert [section.text for section in document.sections] == [text]
     assert document.sections[0].path == ()
@@ -56,9 +56,9 @@ def test_plain_text(body: str, url: str, title: str, text: str) -> None:
 
 def test_binary_data_is_no_page() -> None:
     with pytest.raises(ParseError, match="binary data"):
-        parse(make_page(b"\x89PNG\r\n\x1a\n\x00\x00\x00", "text/html"))
+        read_document(make_page(b"\x89PNG\r\n\x1a\n\x00\x00\x00", "text/html"))
     with pytest.raises(ParseError, match="content type image/gif"):
-        parse(make_page(b"x", "image/gif"))
+        read_document(make_page(b"x", "image/gif"))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_binary_data_is_no_page() -> None:
 def test_a_guessed_encoding_is_noted_and_told_by_the_language(
     text: str, encoding: str, content_type: str, around: str
 ) -> None:
-    document = parse(make_page(around.format(text).encode(encoding), content_type))
+    document = read_document(make_page(around.format(text).encode(encoding), content_type))
     assert document.sections[0].text == text
     assert document.notes == (f"an encoding was guessed: {encoding}",)
 

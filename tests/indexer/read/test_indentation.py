@@ -4,7 +4,7 @@ import pytest
 
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from tests.dummy import DummyEmbedder
 from tests.indexer.conftest import make_page
 
@@ -26,7 +26,7 @@ CODE = 'x = 1\n\n    if x:\n\ty = "a  b"  \n \n\n        z()\n\n\n    return y'
     ],
 )
 def test_code_is_byte_equal(content_type: str, page: str) -> None:
-    document = parse(make_page(page.replace("{}", CODE), content_type))
+    document = read_document(make_page(page.replace("{}", CODE), content_type))
     text = "\n\n".join(section.text for section in document.sections)
     assert CODE in text
     assert "1\n2\n3" not in text

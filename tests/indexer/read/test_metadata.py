@@ -1,7 +1,7 @@
 import pytest
 
 from indexer.filter import terms_of
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.read.extraction import detect_language
 from indexer.records import Document
 from tests.indexer.conftest import make_page
@@ -11,11 +11,11 @@ ENGLISH = "A partial index is an index that is built over a part of the table on
 
 
 def markdown(front: str, body: str = ENGLISH) -> Document:
-    return parse(make_page(f"---\n{front}\n---\n{body}", "text/markdown"))
+    return read_document(make_page(f"---\n{front}\n---\n{body}", "text/markdown"))
 
 
 def html(head: str, attributes: str = "lang=en", body: str = ENGLISH) -> Document:
-    return parse(make_page(f"<html {attributes}><head>{head}</head><body>{body}</body></html>"))
+    return read_document(make_page(f"<html {attributes}><head>{head}</head><body>{body}</body></html>"))
 
 
 # HTML
@@ -53,7 +53,7 @@ def test_language_of_a_page(attributes: str, head: str, language: str) -> None:
 )
 def test_date_of_a_page(head: str, date: str) -> None:
     page = make_page(f"<html lang=en><head>{head}</head>x", last_modified="Wed, 21 Oct 2026 07:28:00 GMT")
-    assert parse(page).date == date
+    assert read_document(page).date == date
 
 
 def test_own_metadata_of_a_page() -> None:
@@ -137,9 +137,9 @@ def test_language_of_a_text(text: str, language: str | None) -> None:
 
 
 def test_language_is_detected_only_where_it_is_not_declared() -> None:
-    assert parse(make_page(GERMAN, "text/plain")).language == "de"
+    assert read_document(make_page(GERMAN, "text/plain")).language == "de"
     assert html("", "lang=fr", GERMAN).language == "fr"
-    assert parse(make_page(ENGLISH, "text/markdown")).language == "en"
+    assert read_document(make_page(ENGLISH, "text/markdown")).language == "en"
 
 
 def test_a_page_that_calls_another_language_english_is_not_believed() -> None:

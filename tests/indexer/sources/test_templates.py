@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from indexer.generation.generation import Generation
-from indexer.read.document_reader import checked_blocks, parse
+from indexer.read.document_reader import read_document, validate_blocks
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract, prepare
 from indexer.read.html.template import find
@@ -35,7 +35,7 @@ def site(**parts: str) -> dict[str, str]:
 
 def blocks_of(page: str) -> PageBlocks:
     """Return the blocks of a page as the reader process finds them."""
-    blocks = checked_blocks(find(prepare(parse_html(page), page)))
+    blocks = validate_blocks(find(prepare(parse_html(page), page)))
     assert blocks is not None
     return blocks
 
@@ -83,7 +83,7 @@ def test_versions_of_a_page_do_not_make_its_text_a_template() -> None:
 
 @pytest.mark.parametrize("answer", [{}, {"about": 1}, {"about": 1, "blocks": [[1]]}, {"about": "x", "blocks": []}])
 def test_what_a_reader_makes_up_is_refused(answer: dict[str, object]) -> None:
-    assert checked_blocks(answer) is None
+    assert validate_blocks(answer) is None
 
 
 def test_a_build_learns_and_keeps_what_it_learnt(tmp_path: Path) -> None:
@@ -131,4 +131,6 @@ def test_pages_of_a_site_keep_their_order_and_have_its_template() -> None:
     given = [Failure("http://localhost/x", "gone"), *pages, Failure("http://localhost/y", "gone")]
     found = list(Templates().attach("http://localhost/", given))
     assert [item.url for item in found] == [item.url for item in given]
-    assert all(isinstance(item, Page) and parse(item).sections[0].text.startswith("About") for item in found[1:-1])
+    assert all(
+        isinstance(item, Page) and read_document(item).sections[0].text.startswith("About") for item in found[1:-1]
+    )

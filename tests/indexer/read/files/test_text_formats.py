@@ -3,7 +3,7 @@ import json
 import pytest
 
 from indexer.errors import ParseError
-from indexer.read.document_reader import parse
+from indexer.read.document_reader import read_document
 from indexer.read.files.text import read_csv
 from indexer.read.formats import content_type_of, effective_type
 from indexer.records import Document, Section, Whole
@@ -15,7 +15,7 @@ from tests.indexer.files import NOTEBOOK
 def read(name: str, text: str) -> Document:
     content_type = content_type_of(name)
     assert content_type is not None
-    return parse(make_page(text, content_type, f"http://t.test/{name}"))
+    return read_document(make_page(text, content_type, f"http://t.test/{name}"))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_types_of_names(name: str, content_type: str | None) -> None:
 
 def test_archives_are_read_from_folders_only() -> None:
     with pytest.raises(ParseError, match="application/zip is not read"):
-        parse(make_page(b"PK", "application/zip"))
+        read_document(make_page(b"PK", "application/zip"))
 
 
 def test_what_servers_call_plain_text_is_read_by_its_name() -> None:
@@ -39,7 +39,7 @@ def test_what_servers_call_plain_text_is_read_by_its_name() -> None:
     assert effective_type("text/plain", "/a.html") == "text/plain"  # whoever wants markup to be shown says so
     assert effective_type("text/plain", "/a.pdf") == "text/plain"
     assert effective_type("text/html", "/a.py") == "text/html"
-    assert parse(make_page("a,b\n1,2", "text/plain", "http://t.test/a.csv")).content_type == "text/csv"
+    assert read_document(make_page("a,b\n1,2", "text/plain", "http://t.test/a.csv")).content_type == "text/csv"
 
 
 TABLES = {

@@ -7,7 +7,7 @@ import pytest
 
 from indexer.config import OcrConfig
 from indexer.errors import ParseError
-from indexer.read.document_reader import Unwanted, parse
+from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr import pages
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
 from indexer.read.reader_process import ReaderProcess
@@ -34,7 +34,7 @@ def a_pdf(body: bytes) -> Page:
 
 def test_a_page_without_text_is_read_where_it_stands(box: ReaderProcess) -> None:
     body = scanned(picture(size=(400, 600)), picture(size=(300, 300)))
-    document = parse(a_pdf(body), box, OCR)
+    document = read_document(a_pdf(body), box, OCR)
     assert [(section.anchor, section.path) for section in document.sections] == [
         ("page=1", ("Page 1",)),
         ("page=2", ("Page 2",)),
@@ -47,7 +47,7 @@ def test_a_page_without_text_is_read_where_it_stands(box: ReaderProcess) -> None
 
 def test_scans_come_between_pages_of_text(box: ReaderProcess) -> None:
     mixed = mixed_pdf()
-    document = parse(a_pdf(mixed), box, OCR)
+    document = read_document(a_pdf(mixed), box, OCR)
     assert [section.anchor for section in document.sections] == ["page=1", "page=2", "page=3"]
     assert [section.text.split()[0] for section in document.sections] == ["First", "This", "Third"]
 
@@ -63,7 +63,7 @@ def mixed_pdf() -> bytes:
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF", "WEBP", "BMP"])
 def test_kinds_of_images(box: ReaderProcess, kind: str) -> None:
     body = encoded(picture(size=(500, 200)), kind)
-    document = parse(make_page(body, f"image/{kind.lower()}", "http://t.test/a"), box, OCR)
+    document = read_document(make_page(body, f"image/{kind.lower()}", "http://t.test/a"), box, OCR)
     [section] = document.sections
     assert (section.path, section.anchor) == ((), None)
     assert section.text.startswith("This page is 500 pixels wide")
@@ -71,7 +71,7 @@ def test_kinds_of_images(box: ReaderProcess, kind: str) -> None:
 
 def test_pages_of_a_tiff(box: ReaderProcess) -> None:
     body = encoded(picture(size=(500, 200)), "TIFF", picture(size=(50, 50)), picture(size=(400, 200)))
-    document = parse(make_page(body, "image/tiff", "http://t.test/a.tif"), box, OCR)
+    document = read_document(make_page(body, "image/tiff", "http://t.test/a.tif"), box, OCR)
     assert [section.anchor for section in document.sections] == ["page=1", "page=3"]
     assert document.scans.pages == 3
 
@@ -103,12 +103,12 @@ def test_modes_of_pixels(mode: str) -> None:
 def test_images_that_are_none_or_bombs(box: ReaderProcess, body: bytes | None, reason: str) -> None:
     body = encoded(picture("text", size=(500, 200)))[:900] if body is None else body
     with pytest.raises(ParseError, match=reason):
-        parse(make_page(body, "image/png", "http://t.test/a.png"), box, OCR)
+        read_document(make_page(body, "image/png", "http://t.test/a.png"), box, OCR)
 
 
 def test_a_page_that_ends_the_reader_costs_itself(box: ReaderProcess) -> None:
     body = scanned(picture(size=(400, 400)), picture(size=(666, 400)), picture(size=(300, 300)))
-    document = parse(a_pdf(body), box, OCR)
+    document = read_document(a_pdf(body), box, OCR)
     assert [section.anchor for section in document.sections] == ["page=1", "page=3"]
     [(page, reason)] = document.scans.unread
     assert page == 2
@@ -117,16 +117,16 @@ def test_a_page_that_ends_the_reader_costs_itself(box: ReaderProcess) -> None:
 
 def test_after_three_the_rest_is_given_up(box: ReaderProcess) -> None:
     body = scanned(*[picture(size=(666, 400))] * 5)
-    document = parse(a_pdf(body), box, OCR)
+    document = read_document(a_pdf(body), box, OCR)
     assert [reason for _, reason in document.scans.unread][3:] == ["not tried after 3 pages that could not be read"] * 2
 
 
 def test_without_an_engine_that_is_said(box: ReaderProcess) -> None:
     body = encoded(picture(size=(300, 300)))
     with pytest.raises(Unwanted, match="an image: OCR is off"):
-        parse(make_page(body, "image/png", "http://t.test/a.png"), box)
+        read_document(make_page(body, "image/png", "http://t.test/a.png"), box)
     missing = Ocr(obstacle="OCR needs pip install 'pilotlight[ocr]'")
-    document = parse(a_pdf(mixed_pdf()), box, missing)
+    document = read_document(a_pdf(mixed_pdf()), box, missing)
     assert document.scans.unread == ((2, "OCR needs pip install 'pilotlight[ocr]'"),)
     assert [section.anchor for section in document.sections] == ["page=1", "page=3"]
 
@@ -134,9 +134,9 @@ def test_without_an_engine_that_is_said(box: ReaderProcess) -> None:
 def test_an_engine_that_cannot_be_loaded_is_named() -> None:
     with reading() as box:
         broken = Ocr("nowhere\neng")
-        document = parse(a_pdf(scanned(picture())), box, broken)
+        document = read_document(a_pdf(scanned(picture())), box, broken)
         assert "cannot be loaded (no data in nowhere)" in document.scans.unread[0][1]
-        assert parse(make_page("text", "text/plain"), box).sections[0].text == "text"
+        assert read_document(make_page("text", "text/plain"), box).sections[0].text == "text"
 
 
 def test_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_tesseract_reads_both_languages() -> None:
     lines = "The first line of a paragraph has a hy-", "phen at its end.", "", german, "", english
     image = picture(*lines, size=(1400, 500))
     box = ReaderProcess()
-    document = parse(make_page(encoded(image), "image/png", "http://t.test/a.png"), box, FOUND)
+    document = read_document(make_page(encoded(image), "image/png", "http://t.test/a.png"), box, FOUND)
     box.close()
     [section] = document.sections
     assert section.text == f"The first line of a paragraph has a hyphen at its end.\n\n{german}\n\n{english}"
