@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import random
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -35,8 +36,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     return Scheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis looks for its seed
 def pytest_configure(config: pytest.Config) -> None:
-    """Have the native encoder compiled once for all tests, in whichever process they run."""
+    """Choose the seed of this run, and compile the native encoder once, for whichever processes run its tests."""
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(10**6)
+    config.option.hypothesis_seed = str(config.option.seed)
     compiler = find_compiler()
     if compiler and "PILOTLIGHT_TEST_OBJECTS" not in os.environ:
         objects = tempfile.TemporaryDirectory(prefix="pilotlight-objects-")
@@ -53,6 +58,27 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the tests marked thorough too, as naming them does")
+    parser.addoption("--seed", type=int, help="seed of the random tests, to repeat a run; default: a new one")
+    parser.addoption("--long", action="store_true", help="run the random tests for a quarter of an hour")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"random tests: --seed {config.option.seed}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"to repeat the random tests: --seed {config.option.seed}")
+
+
+@pytest.fixture
+def run_seed(pytestconfig: pytest.Config) -> int:
+    return int(pytestconfig.option.seed)
+
+
+@pytest.fixture
+def random_seconds(pytestconfig: pytest.Config) -> float:
+    return 900 if pytestconfig.option.long else 15
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,0 +1,467 @@
+"""Random sequences of everything that changes an index, held against a model after each step."""
+
+import io
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from indexer.config import BuildConfig
+from indexer.errors import NothingToIndex, SourceError
+from indexer.generation.generation import Generation
+from indexer.generation.manifest import collection_dir, generation_folder
+from indexer.pipeline.build import build, remove_sources
+from indexer.pipeline.progress import BuildReport, Progress
+from indexer.publish.archive import export_archive, import_archive
+from indexer.publish.publish import drop_collection, generation_ids, live_id, problems_of, verify
+from indexer.read.reader_main import preload
+from indexer.read.reader_process import ReaderProcess
+from indexer.sources.pushed_store import SOURCE, PushedStore
+from indexer.stores.store import FolderStore
+from rag.query.request import Filter
+from rag.serving.access import Grant, KeyFile
+from rag.serving.builds import PushedBuilder
+from rag.serving.follower import Follower
+from rag.serving.jobs import PushedQueue
+from rag.serving.live import LiveRetriever
+from rag.serving.store_access import older_ids, roll_back
+from rag.settings import load
+from tests.dummy import DummyEmbedder
+from tests.faults.killer import read_here
+from tests.properties.library import CALLERS, NOTHING, SHARED, Contents, Entry, Files, Readers, Refused, Text, predict
+from web.app import create_app
+
+Result = TypeVar("Result")
+COLLECTIONS = ("default", "notes")
+FOLDERS = ("a", "a/sub", "b")
+PATHS = (
+    *("a/one.md", "a/two.md", "a/three.html", "a/sub/one.md", "a/sub/two.md", "a/sub/deep/one.md"),
+    *("b/one.md", "b/two.html", "b/1.2/page.md", "b/1.3/page.md", "b/1.2/other.md", "b/1.3/other.md"),
+)
+LISTS = ("a/.access.toml", "a/sub/.access.toml", "a/sub/one.md.access.toml", "b/one.md.access.toml", "b/.access.toml")
+URLS = ("https://wiki.test/one", "https://wiki.test/two", "https://wiki.test/three")
+EVENTS = frozenset("open os.rename os.remove os.mkdir os.rmdir sqlite3.connect".split())
+
+collections = st.sampled_from(COLLECTIONS)
+groups = st.sampled_from([None, None, None, ("staff",), ("board",), ()])
+stops = st.none() | st.integers(1, 250)  # steps after which an action is interrupted
+texts = st.builds(
+    Text,
+    number=st.integers(1, 10**6),
+    language=st.sampled_from(["en", "en", "de"]),
+    date=st.sampled_from(["2026-01-31", "2026-05-01"]),
+    team=st.sampled_from([None, "core"]),
+    readers=groups,
+)
+
+
+class Interrupted(BaseException):
+    """What an action is interrupted by."""
+
+
+class _Interrupter:
+    """Raises Interrupted at a step that a thread takes below a folder."""
+
+    def __init__(self) -> None:
+        self.folder, self.steps = "", 0
+        sys.addaudithook(self._look)
+
+    def _look(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.steps and event in EVENTS and str(arguments[0]).removeprefix("file://").startswith(self.folder):
+            self.steps -= 1
+            if not self.steps:
+                raise Interrupted
+
+
+class Library(RuleBasedStateMachine):
+    """An index of two collections with its server, and what both should have."""
+
+    interrupter: _Interrupter
+    run_seed = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="library-"))
+        self.index = self.root / "index"
+        self.files = Files(self.root / "files")
+        for folder in FOLDERS:
+            (self.files.root / folder).mkdir(parents=True)
+        self.settings = load({"index": str(self.index), "rate_limit": "0"}, {})
+        self.live: dict[str, Contents] = {}
+        self.published: dict[str, Contents] = {}  # by generation
+        self.pushed: dict[str, dict[str, Text | None]] = {name: {} for name in COLLECTIONS}
+        self.archived: tuple[str, Contents] | None = None
+        self.dice = random.Random(self.run_seed)
+        self.keys = self._make_keys()
+        self.start()
+
+    def teardown(self) -> None:
+        self.retriever.close()
+        shutil.rmtree(self.root)
+
+    def _make_keys(self) -> dict[str, dict[str, str]]:
+        keys = KeyFile(self.settings.keys_file)
+        headers = {}
+        for name, caller in CALLERS.items():
+            readers = None if caller.groups is None else frozenset(f"group:{each}" for each in caller.groups)
+            only = Filter(language=(caller.language,)) if caller.language else None
+            role, part = ("write" if name == "admin" else "read"), Grant(caller.collections, only, readers)
+            headers[name] = {"Authorization": f"Bearer {keys.add(name, role, part=part)}"}
+        return headers
+
+    # What happens to files
+
+    @rule(path=st.sampled_from(PATHS), text=texts)
+    def write(self, path: str, text: Text) -> None:
+        self.files.write(path, text)
+
+    @rule(path=st.sampled_from(PATHS))
+    def empty(self, path: str) -> None:
+        self.files.write(path, None)
+
+    @rule(path=st.sampled_from(PATHS), to=st.sampled_from(PATHS))
+    def rename(self, path: str, to: str) -> None:
+        if path in self.files.texts and path != to:
+            self.files.write(to, self.files.remove(path))
+
+    @rule(path=st.sampled_from(PATHS[:8]), to=st.sampled_from(PATHS[:8]))
+    def copy(self, path: str, to: str) -> None:
+        if path in self.files.texts:
+            self.files.write(to, self.files.texts[path])
+
+    @rule(path=st.sampled_from(PATHS))
+    def delete(self, path: str) -> None:
+        if path in self.files.texts:
+            self.files.remove(path)
+
+    @rule(folder=st.sampled_from(FOLDERS))
+    def delete_most(self, folder: str) -> None:
+        for path in [each for each in self.files.texts if each.startswith(f"{folder}/")][1:]:
+            self.files.remove(path)
+
+    @rule(path=st.sampled_from(LISTS), readers=groups)
+    def close_folder(self, path: str, readers: Readers) -> None:
+        self.files.close(path, readers)
+
+    # What happens to an index
+
+    @initialize(some=st.lists(texts, min_size=len(PATHS), max_size=len(PATHS), unique_by=lambda text: text.number))
+    def fill(self, some: list[Text]) -> None:
+        for path, text in zip(PATHS, some, strict=True):
+            self.files.write(path, text)
+        self.build("default", set(FOLDERS))
+
+    @rule(
+        name=collections, folders=st.sets(st.sampled_from(FOLDERS), min_size=1), stop=stops,
+        full=st.booleans(), allow_shrink=st.booleans(),
+    )  # fmt: skip
+    def build(
+        self, name: str, folders: set[str], stop: int | None = None, full: bool = False, allow_shrink: bool = False
+    ) -> None:
+        live = self.live.get(name, NOTHING)
+        chosen = [str(self.files.root / folder) for folder in sorted(folders)]
+        sources = list(dict.fromkeys([*live.sources, *chosen]))
+        refresh = {*chosen}
+        config = BuildConfig(refresh=refresh, full=full, allow_shrink=allow_shrink, keep_generations=2)
+        pushed = self.pushed[name]
+
+        def run() -> BuildReport:
+            return build(sources, collection_dir(self.index, name), DummyEmbedder(), config, progress=_quiet())
+
+        try:
+            new = predict(live, sources, refresh, self.files, pushed, full=full, allow_shrink=allow_shrink)
+        except Refused:
+            with pytest.raises((SourceError, NothingToIndex)):
+                run()
+            return
+        report = self.interrupted(name, new, run, stop)
+        if report is not None:
+            assert report.documents == len(new.documents)
+
+    @precondition(lambda self: self.live)
+    @rule(name=collections, folders=st.sets(st.sampled_from([*FOLDERS, SOURCE]), min_size=1, max_size=2), stop=stops)
+    def remove(self, name: str, folders: set[str], stop: int | None) -> None:
+        live = self.live.get(name, NOTHING)
+        sources = {source if source == SOURCE else str(self.files.root / source) for source in folders}
+        folder, quiet = collection_dir(self.index, name), _quiet()
+        if name not in self.live:
+            return
+        new = live.without(sources)
+        if sources - {*live.sources} or not new.documents:
+            with pytest.raises((SourceError, NothingToIndex)):
+                remove_sources([*sources], folder, keep_generations=2, progress=quiet)
+            return
+        done = lambda: remove_sources([*sources], folder, keep_generations=2, progress=quiet)  # noqa: E731
+        self.interrupted(name, new, done, stop)
+        if SOURCE in sources:
+            left = {url for url, *_ in PushedStore(folder).listed()}
+            assert stop or not left
+            self.pushed[name] = {url: text for url, text in self.pushed[name].items() if url in left}
+
+    @rule(name=collections, url=st.sampled_from(URLS), text=texts)
+    def push(self, name: str, url: str, text: Text) -> None:
+        body: dict[str, Any] = {"url": url, "collection": name, "text": " ".join(text.words), "title": text.title}
+        body |= {"language": text.language, "date": text.date, "metadata": {"team": text.team}}
+        body |= {"access": {"groups": text.readers}} if text.readers is not None else {}
+        answer = self.client.post("/api/v1/documents", json=body, headers=self.keys["admin"])
+        assert answer.status_code == 202, answer.text
+        self.pushed[name][url] = text
+
+    @rule(name=collections, url=st.sampled_from(URLS))
+    def withdraw(self, name: str, url: str) -> None:
+        query, pushed = {"url": url, "collection": name}, self.pushed[name]
+        entry = self.live.get(name, NOTHING).pages.get(url)
+        is_there = pushed[url] is not None if url in pushed else entry is not None and entry.source == SOURCE
+        answer = self.client.delete("/api/v1/documents", query_string=query, headers=self.keys["admin"])
+        assert answer.status_code == (202 if is_there else 404), answer.text
+        if is_there:
+            pushed[url] = None
+
+    @rule(name=collections, stop=stops)
+    def index_pushed(self, name: str, stop: int | None) -> None:
+        if self.pushed[name]:
+            live, pushed = self.live.get(name, NOTHING), self.pushed[name]
+            builder = PushedBuilder(self.settings, lambda _: DummyEmbedder())
+            try:
+                new = predict(live, [*live.sources], set(), self.files, pushed)
+            except Refused:
+                with pytest.raises((SourceError, NothingToIndex)):
+                    builder.build(collection_dir(self.index, name))
+                return
+            self.interrupted(name, new, lambda: builder.build(collection_dir(self.index, name)), stop)
+            if not stop:
+                assert PushedStore(collection_dir(self.index, name)).facts().queued == 0
+
+    @rule(name=collections, stop=stops)
+    def go_back(self, name: str, stop: int | None) -> None:
+        if name in self.live:
+            store = FolderStore(collection_dir(self.index, name))
+            if older := older_ids(store):
+                self.interrupted(name, self.published[older[0]], lambda: roll_back(store), stop)
+
+    @rule(name=collections)
+    def export(self, name: str) -> None:
+        if name in self.live:
+            manifest = export_archive(collection_dir(self.index, name), self.root / "archive.tar")
+            self.archived = (manifest.id, self.live[name])
+
+    @precondition(lambda self: self.archived)
+    @rule(name=collections, stop=stops)
+    def bring_in(self, name: str, stop: int | None) -> None:
+        assert self.archived
+        archive = self.root / "archive.tar"
+        arguments: dict[str, Any] = {"collection": name, "keep_generations": 2}
+        self.interrupted(name, self.archived[1], lambda: import_archive(self.index, archive, **arguments), stop)
+
+    @precondition(lambda self: "notes" in self.live)
+    @rule()
+    def drop(self) -> None:
+        drop_collection(self.index, "notes")
+        del self.live["notes"]
+        self.pushed["notes"] = {}
+
+    @rule()
+    def restart(self) -> None:
+        self.retriever.close()
+        self.start()
+
+    def start(self) -> None:
+        """Start a server, which looks at the index when it is told to."""
+        self.follower = Follower(self.settings, lambda _: DummyEmbedder())
+        self.follower.tried = True
+        self.retriever = LiveRetriever(self.follower)
+        app = create_app(self.retriever, self.settings, pushes=PushedQueue(self.settings))
+        self.client = app.test_client()
+
+    def interrupted(self, name: str, new: Contents, run: Callable[[], Result], stop: int | None) -> Result | None:
+        """Run an action, interrupt it at a step, and look whether the index is as before or as it should be then."""
+        folder = collection_dir(self.index, name)
+        before = live_id(folder)
+        result = None
+        self.interrupter.folder, self.interrupter.steps = str(folder), stop or 0
+        try:
+            result = run()
+        except Interrupted:
+            pass
+        finally:
+            self.interrupter.steps = 0
+        after = live_id(folder)
+        for each in generation_ids(folder):  # one may be there whole, though it was not made live
+            self.published.setdefault(each, new)
+        if result is None and after == before:
+            return None
+        assert after is not None
+        if after == before:
+            assert self.live[name].documents == new.documents
+        self.live[name] = new
+        assert self.published.setdefault(after, new).documents == new.documents
+        return result
+
+    # What holds after each step
+
+    @invariant()
+    def is_as_the_model_says(self) -> None:
+        self.follower._refresh()
+        status = {each["name"]: each for each in self.retriever.status()["collections"]}
+        if self.live:
+            assert {name for name, each in status.items() if each["ready"]} == {*self.live}
+        metrics = self.client.get("/metrics", headers=self.keys["admin"]).text
+        for name, contents in self.live.items():
+            folder = collection_dir(self.index, name)
+            ids = generation_ids(folder)
+            assert live_id(folder) in ids
+            assert len(ids) <= 3
+            for each in ids:
+                assert problems_of(verify(generation_folder(folder, each))) == []
+                with closing(Generation.open(folder, each)) as generation:
+                    urls = {document["url"] for document in generation.documents()}
+                assert urls == {*self.published[each].documents}
+            number = len(contents.documents)
+            assert (status[name]["generation"], status[name]["documents"]) == (live_id(folder), number)
+            assert f'pilotlight_index_documents{{collection="{name}"}} {float(number)}' in metrics
+            for caller in CALLERS:
+                self.check_documents(caller, name)
+            self.check_searches(self.dice.choice([*CALLERS]), name)
+        if len(self.live) > 1:
+            self.check_joint(self.dice.choice([*CALLERS]))
+
+    def visible(self, caller: str, name: str) -> dict[str, Entry] | None:
+        """Return the documents of a collection that a caller sees; None where the collection is not there for it."""
+        who = CALLERS[caller]
+        if who.collections is not None and name not in who.collections:
+            return None
+        return {url: entry for url, entry in self.live[name].documents.items() if who.sees(entry)}
+
+    def check_documents(self, caller: str, name: str) -> None:
+        visible = self.visible(caller, name)
+        where: dict[str, Any] = {"query_string": {"collection": name}, "headers": self.keys[caller], "buffered": True}
+        listed = self.client.get("/api/v1/documents", **where)
+        if visible is None:
+            assert listed.status_code == 404
+            return
+        assert listed.status_code == 200, listed.text
+        documents = [json.loads(line) for line in listed.text.splitlines()]
+        assert {document["url"] for document in documents} == {*visible}
+        for document in documents:
+            entry = visible[document["url"]]
+            assert entry.text
+            assert entry.text.marker in document["passages"][0]["text"]
+            assert (document["title"], document["language"]) == (entry.text.title, entry.text.language)
+            assert (document["source"], document["date"]) == (entry.source, entry.text.date)
+
+    def check_searches(self, caller: str, name: str) -> None:
+        headers, visible, documents = self.keys[caller], self.visible(caller, name), self.live[name].documents
+        if visible is None or not documents:
+            return
+        query = " ".join(self.dice.sample(SHARED, 3))
+        self.check_search(headers, {"query": query, "collection": name}, visible)
+        self.check_search(headers, {"query": query, "mode": "lexical", "collection": name}, visible, is_whole=False)
+        entry = documents[self.dice.choice(sorted(documents))]
+        text = entry.text
+        assert text
+        twins = {url for url, each in visible.items() if each.text and each.text.marker == text.marker}
+        assert self.search(headers, {"query": text.marker, "mode": "lexical", "collection": name}) >= twins
+        only, holds = self.dice.choice([*_filters(entry)])
+        allowed = {url: each for url, each in visible.items() if holds(each)}
+        self.check_search(headers, {"query": query, "collection": name, "filter": only}, allowed)
+        found = self.call(headers, "grep", pattern=text.marker, collections=[name])
+        assert found.startswith(f"{len(twins)} passage"), (found, twins)
+        read = self.call(headers, "read", address=entry.url)
+        is_anywhere = any(entry.url in (self.visible(caller, each) or {}) for each in self.live)
+        assert is_anywhere == ("there is no document" not in read)
+        assert is_anywhere or text.marker not in read
+        typed = {"q": f"about {text.marker[:8]}", "collection": name}
+        suggested = self.client.get("/api/v1/suggest", query_string=typed, headers=headers).get_json()["suggestions"]
+        assert (text.title in {each["text"] for each in suggested}) == bool(twins)
+
+    def check_joint(self, caller: str) -> None:
+        everywhere = {name: found for name in self.live if (found := self.visible(caller, name)) is not None}
+        if everywhere:
+            urls = {url for found in everywhere.values() for url in found}
+            found = self.search(self.keys[caller], {"query": " ".join(SHARED[:3]), "collections": "*"})
+            assert found == urls
+
+    def check_search(
+        self, headers: dict[str, str], body: dict[str, Any], allowed: dict[str, Entry], *, is_whole: bool = True
+    ) -> None:
+        found = self.search(headers, body)
+        assert found <= {*allowed}
+        if is_whole and len({each.text for each in allowed.values()}) == len(allowed):
+            assert found == {*allowed}
+
+    def search(self, headers: dict[str, str], body: dict[str, Any]) -> set[str]:
+        """Return the addresses of all documents that a search tells of."""
+        answer = self.client.post("/api/v1/search", json={"k": 100, "per_document": 0, **body}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        hits = answer.get_json()["hits"]
+        urls = [url for hit in hits for url in (hit["url"], *hit["duplicates"], *(each["url"] for each in hit["also"]))]
+        return {url.partition("#")[0] for url in urls}
+
+    def call(self, headers: dict[str, str], tool: str, **arguments: Any) -> str:
+        """Call a tool over MCP; return its text."""
+        message = {
+            "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}
+        }  # fmt: skip
+        answer = self.client.post("/mcp", json=message, headers=headers | {"Accept": "application/json"})
+        return str(answer.get_json()["result"]["content"][0]["text"])
+
+
+def _filters(entry: Entry) -> Iterator[tuple[dict[str, Any], Callable[[Entry], bool]]]:
+    """Yield filters of every kind that allow a document, and whether they allow others."""
+    text = entry.text
+    assert text
+    yield {"language": [text.language]}, lambda each: each.text.language == text.language
+    yield {"source": entry.source}, lambda each: each.source == entry.source
+    yield {"content_type": entry.content_type}, lambda each: each.content_type == entry.content_type
+    folder = entry.url.rpartition("/")[0]
+    yield {"url_prefix": folder}, lambda each: each.url.startswith(f"{folder}/")
+    path = folder.partition("://")[2]
+    path = path[path.find("/") :] if "/" in path else "/"
+    yield {"path": path}, lambda each: each.url.partition("://")[2].partition("/")[2].startswith(path[1:])
+    yield {"date": {"from": text.date}}, lambda each: each.text.date >= text.date
+    if text.team:
+        yield {"metadata": {"team": text.team}}, lambda each: each.text.team == text.team
+
+
+def _quiet() -> Progress:
+    return Progress(io.StringIO(), quiet=True)
+
+
+def test_random_sequences(
+    monkeypatch: pytest.MonkeyPatch, run_seed: int, random_seconds: float, pytestconfig: pytest.Config
+) -> None:
+    """Sequences are made until the time is over; the first is the same with the same seed."""
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of docutils
+        preload()
+    monkeypatch.setattr(ReaderProcess, "ask", read_here)
+    monkeypatch.setattr(Library, "interrupter", _Interrupter(), raising=False)
+    kept = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    rules = settings(
+        max_examples=3, stateful_step_count=25, deadline=None, database=None, suppress_health_check=kept,
+        phases=[Phase.generate, *[Phase.shrink] * pytestconfig.option.long], print_blob=False,
+    )  # fmt: skip
+    end, turn = time.monotonic() + random_seconds, 0
+    while turn == 0 or time.monotonic() < end:
+        seed(run_seed + turn)(Library)
+        monkeypatch.setattr(Library, "run_seed", run_seed + turn)
+        run_state_machine_as_test(Library, settings=rules)
+        turn += 1
