@@ -32,19 +32,21 @@ template <class T>
 inline void by_stretches(const typename T::Row* rows, ptrdiff_t stride, int m, const typename T::Weight* panel, int k,
                          typename T::Sum* out, ptrdiff_t out_stride) {
   static_assert(kPanel % T::kColumns == 0 && T::kStretch % kPanel == 0);
-  const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce, height = (m + blocks - 1) / blocks;
+  const int blocks = (m + kRowsAtOnce - 1) / kRowsAtOnce;
   const int parts = blocks * (kPanel / T::kColumns);  // which fetch the next stretch together
   for (int j = 0; j < k; j += T::kStretch) {
     const int length = at_most(T::kStretch, k - j);
     Next next{reinterpret_cast<const char*>(panel + size_t(j + length) * kPanel), (kLine + parts - 1) / parts};
     for (int c = 0; c < kPanel; c += T::kColumns) {
       const auto* weights = panel + size_t(j) * kPanel + c * T::kInterleave;
-      for (int r = 0; r < m; r += height) {
+      for (int block = 0, r = 0; block < blocks; ++block) {  // heights differ by one row at most
+        const int height = (m - r + blocks - block - 1) / (blocks - block);
         const auto* from = rows + r * stride + j;
         auto* to = out + r * out_stride + c;
-        with_height<kRowsAtOnce>(at_most(height, m - r), [&](auto M) PL_INLINED {
+        with_height<kRowsAtOnce>(height, [&](auto M) PL_INLINED {
           T::template part<M>(from, stride, weights, length, to, out_stride, j > 0, next);
         });
+        r += height;
       }
     }
   }
