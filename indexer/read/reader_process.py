@@ -10,6 +10,7 @@ Everything is read there, HTML and plain text too: that leaves the build's own p
 import atexit
 import ctypes
 import json
+import math
 import os
 import select
 import signal
@@ -31,6 +32,7 @@ from indexer.errors import ParseError
 _SECONDS = 60.0  # for one document, or one member of an archive
 _MEMORY = 480 << 20  # bytes of address space, of which 230 MB are code, tables and the model of languages
 _OCR_MEMORY = 192 << 20  # bytes of address space more, for the engine and a page
+_POLL = 0.1  # seconds
 _STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy machine
 _GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
 _LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
@@ -45,7 +47,6 @@ _PROGRAM = (
     "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
     "from indexer.read.reader_main import main; main()"
 )
-_free: list["ReaderProcess"] = []
 _busy = {"seconds": 0.0}  # in which readers of this process have read, added up
 _busy_lock = threading.Lock()
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
@@ -163,6 +164,7 @@ class ReaderProcess:
         if self._process is not None:
             return self._process
         hide()
+        began = time.monotonic()
         try:
             process = self._process = _starter(os.getpid()).submit(_start, self._before).result()
         except OSError as error:
@@ -174,6 +176,7 @@ class ReaderProcess:
             self.close()
             raise
         self.confinement = dict(answer["confinement"])
+        _shelf.start_seconds = time.monotonic() - began
         return process
 
     def use(self, engine: str) -> None:
@@ -252,18 +255,53 @@ def _read(pipe: int, end: float, size: int) -> bytes:
     return b"".join(parts)
 
 
+class _Shelf:
+    """The processes that nobody uses, and when a further one is worth its start.
+
+    A start takes a second of computing. So one more is started only once documents have waited that long for others.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[ReaderProcess] = []
+        self.start_seconds = math.inf  # of the last start
+        self._waited = 0.0  # seconds, since the last was taken that is new
+        self._lent = 0
+        self._changed = threading.Condition()
+
+    def take(self, *, is_patient: bool) -> ReaderProcess:
+        """Return a process, a new one if none is free; a patient caller first waits for one."""
+        with self._changed:
+            while is_patient and not self.free and self._lent and self._waited < self.start_seconds:
+                began = time.monotonic()
+                self._changed.wait(min(_POLL, self.start_seconds - self._waited))
+                if self.start_seconds < math.inf:
+                    self._waited += time.monotonic() - began
+            self._lent += 1
+            if self.free:
+                return self.free.pop()
+            self._waited = 0.0
+            return ReaderProcess()
+
+    def give_back(self, process: ReaderProcess) -> None:
+        """Put a process where others find it."""
+        with self._changed:
+            self._lent -= 1
+            self.free.append(process)
+            self._changed.notify()
+
+
+_shelf = _Shelf()
+
+
 @contextmanager
-def borrowed() -> Iterator[ReaderProcess]:
+def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
     """Lend a process at once, beyond the usual number: for callers who hold one and would wait for themselves."""
-    try:
-        process = _free.pop()
-    except IndexError:
-        process = ReaderProcess()
+    process = _shelf.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
         yield process
     finally:
-        _free.append(process)
+        _shelf.give_back(process)
 
 
 class ReaderPool:
@@ -276,7 +314,7 @@ class ReaderPool:
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
         """Lend a process until the end of the block, as soon as one is free; raises ParseError if closed."""
-        with _places, borrowed() as process:
+        with _places, borrowed(is_patient=True) as process:
             self._lent.add(process)
             try:
                 if self._is_closed:
@@ -295,5 +333,5 @@ class ReaderPool:
 @atexit.register
 def close_all() -> None:
     """End the processes that nobody uses; the next document starts a new one."""
-    while _free:
-        _free.pop().close()
+    while _shelf.free:
+        _shelf.free.pop().close()

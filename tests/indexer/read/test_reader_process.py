@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from indexer.errors import ParseError
 from indexer.read.extraction import from_json
-from indexer.read.reader_process import ReaderProcess
+from indexer.read.reader_process import ReaderProcess, _Shelf
 from indexer.records import Whole
 from tests.web.test_server import until
 
@@ -145,3 +146,16 @@ def test_answers_are_cleaned() -> None:
     assert marked.wholes == (Whole(0, 2, "a | b"), Whole(2, 4))
     assert marked.marks == ((1, "n"), (2, "m 1"))
     assert (content.declared.language, content.declared.date) == ("en", None)
+
+
+def test_a_further_process_is_started_once_documents_waited_as_long_as_that_takes() -> None:
+    shelf = _Shelf()
+    first = shelf.take(is_patient=True)
+    shelf.start_seconds = 600.0
+    with ThreadPoolExecutor(1) as waiting:
+        second = waiting.submit(shelf.take, is_patient=True)
+        assert shelf.take(is_patient=False) is not first
+        shelf.give_back(first)
+        assert second.result(60) is first
+    shelf.start_seconds = 0.0
+    assert shelf.take(is_patient=True) is not first
