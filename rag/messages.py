@@ -18,19 +18,22 @@ from rag.decoding import NOT_ONLY_SPACE, SOMETHING
 from rag.insights.store import What
 from rag.query.request import (
     DEFAULT_COLLECTION,
+    FILTER_SCHEMA,
     MOST_EXCHANGES,
     MOST_OF_ANSWER,
     MOST_SUGGESTED,
     SUGGESTED,
     Collection,
+    Collections,
     Query,
     SearchRequest,
 )
-from rag.query.results import Answer, Suggestion
+from rag.query.results import Answer, Span, Suggestion
 
 MOST_QUERIES = 32  # of a batch: a run of the model
 MOST_TEXTS = 2048  # to embed, as with OpenAI
 MOST_RANKED = 1000  # texts to rerank, as with Cohere
+MAX_PROVED_CHARS = 1_000_000
 LONGEST_TEXT = 100_000  # characters to embed or rerank
 _TYPES = "|".join(sorted(CONTENT_TYPES)).replace(".", r"\.").replace("+", r"\+")
 
@@ -153,12 +156,55 @@ class Citation(Struct, frozen=True):
     link: Annotated[str | None, Meta(description="`url`, at which browsers mark the text")]
 
 
+_VERDICT = (
+    "`found`: word for word, or all facts are there; `elsewhere`: in another passage than the cited one; `altered`: "
+    "most words of a quotation in order; `not there`; `unchecked`: no quotation and no fact"
+)
+
+
+class Proof(Struct, frozen=True):
+    """The comparison of one sentence with the passages; the meaning of a paraphrase is not checked."""
+
+    start: Annotated[int, Meta(ge=0, description="character of the text at which the sentence begins")]
+    end: Count
+    verdict: Annotated[Literal["found", "elsewhere", "altered", "not there", "unchecked"], Meta(description=_VERDICT)]
+    reason: Annotated[str, Meta(description="one sentence for people")]
+    differing: Annotated[list[Span], Meta(description="characters [start, end) of the text that no passage has")]
+    is_quotation: Annotated[bool, Meta(description="whether the verdict is that of a quotation")] = False
+    number: Annotated[int | None, Meta(description="of the passage that has it, among those that are cited")] = None
+    id: Annotated[str | None, Meta(description="of this passage")] = None
+    url: str | None = None
+    title: str | None = None
+    section: str | None = None
+    span: Annotated[Span | None, Meta(description="characters [start, end) of the passage")] = None
+    source: Annotated[str | None, Meta(description="the words of the passage")] = None
+    link: Annotated[str | None, Meta(description="`url`, at which browsers mark these words")] = None
+
+
 class AnswerInWords(Answer, frozen=True, kw_only=True):
     """An answer to a search, and the text that was written from its hits."""
 
     answer: str
     citations: list[Citation]
+    proofs: Annotated[list[Proof], Meta(description="of each sentence, in order")] = field(default_factory=list)
     finish_reason: Annotated[str, Meta(description="`stop`, `length` if it was cut off, or `nothing found`")]
+
+
+class VerifyRequest(Request):
+    """A text whose quotations and facts are looked for in an index."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=MAX_PROVED_CHARS, pattern=SOMETHING)]
+    collection: Collection = DEFAULT_COLLECTION
+    collections: Collections | None = None
+    filter: Annotated[Any, Meta(description="which documents may be evidence", extra_json_schema=FILTER_SCHEMA)] = None
+
+
+class Verification(Struct):
+    """The proofs of the sentences of a text, and the number of sentences by verdict."""
+
+    proofs: list[Proof]
+    counts: Annotated[dict[str, Count], Meta(description="sentences by verdict")]
+    end: Annotated[int, Meta(ge=0, description="character up to which the text was checked: its first 1,000 sentences")]
 
 
 _HitId = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -191,9 +191,6 @@ class Settings:
     )
     log_format: str = setting("text", "format of the log", choices=("text", "json"))
     site_name: str = setting("Pilotlight", "name of the search page", group="page")
-    examples: str = setting(
-        "", "example questions on the start page, separated by |; empty = those among the headings, none = no questions"
-    )
     keys: str = setting("", "file with the API keys; empty = keys.json in the index folder", group="access")
     anonymous: str = setting(
         "auto",
@@ -235,6 +232,9 @@ class Settings:
         "button",
         "when the search page has an answer written: button = when asked, auto = for every question that is entered",
         choices=("button", "auto", "off"),
+    )
+    answer_strict: bool = setting(
+        default=False, help="leave out sentences of written answers with a quotation that is in no passage"
     )
     insights: int = setting(
         0,

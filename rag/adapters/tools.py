@@ -19,6 +19,7 @@ from indexer.records import SEPARATOR
 from rag import deadline
 from rag.adapters.passages import DocumentExcerpt, age_of, count_tokens, excerpts_of, fitting
 from rag.answer.prompt import delimited, neutralise
+from rag.answer.verify import verify
 from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import CollectionMissing, FieldError, NotConfigured, NotThere
 from rag.query.request import ALL, MAX_K, Filter, Query, SearchRequest, names_of
@@ -32,6 +33,7 @@ _CHARACTERS_PER_TOKEN = 8  # more than any text has on average
 # Of the budget: what the best passages may take before sections are completed, then these, then the other passages.
 _BEST, _WHOLE = 0.6, 0.85
 _LISTED = 0.96  # of the budget, with the headings of what is left out
+_MAX_SENTENCE = 500  # characters
 _SAID = 60  # tokens of what is said before the passages
 _SHOWN_KEYS = ("type", "description", "default", "items")  # of a schema: others cost tokens and tell a model little
 Tokens = Annotated[int, Meta(ge=500, le=100_000)]
@@ -69,16 +71,27 @@ class GrepCall(Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
+class VerifyCall(Struct, forbid_unknown_fields=True):
+    """Check quotations, numbers and names of a text, such as your answer, against the documents."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    collections: Names = []
+    filter: dict[str, Any] = {}
+    max_tokens: Tokens = 2000
+
+
 class CollectionsCall(Struct, forbid_unknown_fields=True):
     """List the collections: sources, number of documents, languages, versions, when they were read."""
 
 
 KINDS: Mapping[str, type[Struct]] = {
-    "search": SearchCall, "read": ReadCall, "grep": GrepCall, "collections": CollectionsCall
+    "search": SearchCall, "read": ReadCall, "grep": GrepCall, "verify": VerifyCall, "collections": CollectionsCall
 }  # fmt: skip
 _UNLISTED = ("limit", "shown")  # arguments that are understood, but not offered
+_SHORT = ("verify",)  # tools that offer only their first argument
 _SYNONYMS = {  # names that models give to arguments, in small letters without _ and -
     "query": ("q", "question", "text", "prompt", "input", "querytext", "searchquery"),
+    "text": ("answer", "query", "q", "claim", "quote", "input"),
     "pattern": ("regex", "regexp", "query", "q", "text", "search"),
     "address": ("url", "uri", "id", "document", "documentid", "link", "source", "docid"),
     "collections": ("collection", "index", "indexes", "library"),
@@ -100,7 +113,7 @@ def describe_tools() -> list[dict[str, Any]]:
         properties = {
             field: {key: value for key, value in of.items() if key in _SHOWN_KEYS and value not in ([], {}, "")}
             for field, of in schema["properties"].items()
-            if field not in _UNLISTED
+            if field not in _UNLISTED and (name not in _SHORT or field in schema["required"])
         }
         required = {"required": schema["required"]} if properties else {}
         input_schema = {"type": "object", "properties": properties, **required}
@@ -240,6 +253,26 @@ class Tools:
             blocks.append(block)
         if total > len(blocks):
             said += f" The first {len(blocks)} are shown: narrow the pattern or the filter, or raise max_tokens."
+        return "\n\n".join([said, DATA, *blocks]), ()
+
+    def verify(self, asked: VerifyCall) -> Reply:
+        """Check a text, and show the sentences that the documents do not bear out."""
+        names = asked.collections or [self.collection]
+        scope = SearchRequest("?", collections=names, filter=Filter.parse(asked.filter) or None)
+        checked = verify(asked.text, self.answer, scope)
+        counts = ", ".join(f"{number} {verdict}" for verdict, number in checked.counts.items())
+        said = f"Sentences: {counts}. The meaning of a paraphrase is not checked."
+        room = asked.max_tokens - count_tokens(said + DATA) - _SAID
+        blocks: list[str] = []
+        for proof in sorted(checked.proofs, key=lambda proof: proof.verdict in ("found", "unchecked")):
+            if proof.verdict != "unchecked":
+                sentence = asked.text[proof.start : proof.end][:_MAX_SENTENCE]
+                about = {"Sentence": sentence, "Verdict": proof.verdict, "Reason": proof.reason, "Url": proof.url or ""}
+                block = delimited(len(blocks) + 1, about, (proof.source or "")[:_MAX_SENTENCE])
+                if (room := room - count_tokens(block)) < 0:
+                    said += " Not all fit: raise max_tokens."
+                    break
+                blocks.append(block)
         return "\n\n".join([said, DATA, *blocks]), ()
 
     def collections(self, asked: CollectionsCall) -> Reply:

@@ -16,6 +16,7 @@ import httpx
 
 from indexer.network.proxies import proxy_for, tls_context
 from rag.answer.prompt import Endpoint, messages
+from rag.answer.proof import Lookup, ProvedText, Prover
 from rag.errors import EndpointFailed, EndpointSlow
 from rag.events import MEDIA_TYPE, Event, event_of
 from rag.messages import Exchange
@@ -35,16 +36,34 @@ log = logging.getLogger("pilotlight")
 
 
 def write_answer(
-    found: Answer, endpoint: Endpoint, question: str, history: Sequence[Exchange] = ()
+    found: Answer,
+    endpoint: Endpoint,
+    question: str,
+    history: Sequence[Exchange] = (),
+    *,
+    lookup: Lookup | None = None,
+    is_strict: bool = False,
 ) -> Generator[Event | None, None, None]:
-    """Yield the events of an answer to a question: hits, then tokens, citations and done.
+    """Yield the events of an answer to a question: hits, then tokens and proofs, citations and done.
 
-    `found` is the search that was made for it. None comes where nothing else has for a second. Closing the iterator
-    ends the call of the endpoint. Raises EndpointFailed or EndpointSlow.
+    None is yielded for every second of silence. Closing the iterator ends the call of the endpoint.
+
+    Args:
+        found: the search that was made for the question.
+        endpoint: the server that writes the answer.
+        question: the question, as it was asked.
+        history: the conversation before it.
+        lookup: finds passages for quotations that the hits do not have.
+        is_strict: whether to leave out sentences with a quotation that is in no passage.
+
+    Raises:
+        EndpointFailed: the endpoint cannot be used.
+        EndpointSlow: it took too long.
     """
     start = time.perf_counter()
     yield event_of("hits", found.as_dict())
     filtered = CitationFilter(len(found.hits))
+    proved = ProvedText(Prover(found.hits, question, lookup), is_strict=is_strict)
     first_token: float | None = None  # milliseconds
     reason = NOTHING_FOUND
     with closing(complete(endpoint, messages(question, found.hits, history))) as written:
@@ -52,15 +71,14 @@ def write_answer(
             if piece is None:
                 yield None
                 continue
+            is_last = isinstance(piece, Finished)
             if isinstance(piece, Finished):
                 reason = piece.reason
-                text = filtered.feed("", is_last=True)
-            else:
-                text = filtered.feed(piece)
-            if text:
+            text = filtered.feed("" if isinstance(piece, Finished) else piece, is_last=is_last)
+            for name, value in proved.feed(text, is_last=is_last):
                 first_token = first_token or _milliseconds_since(start)
-                yield event_of("token", {"text": text})
-    cited = [(number, found.hits[number - 1]) for number in filtered.cited]
+                yield event_of(name, value)
+    cited = [(number, found.hits[number - 1]) for number in dict.fromkeys([*filtered.cited, *proved.corrected])]
     citations = [{"number": number} | {name: getattr(hit, name) for name in _CITED} for number, hit in cited]
     yield event_of("citations", {"citations": citations})
     took = {"first_token": first_token, "answer": _milliseconds_since(start)}

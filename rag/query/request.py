@@ -46,7 +46,7 @@ Collections = Annotated[
     str | Annotated[list[str], Meta(min_length=1, max_length=100)],
     Meta(description="collections to search as one, in place of `collection`: names, or `*` for all that are there"),
 ]
-_FILTER = {"anyOf": [{"$ref": "#/components/schemas/FilterFields"}, {"type": "null"}]}
+FILTER_SCHEMA = {"anyOf": [{"$ref": "#/components/schemas/FilterFields"}, {"type": "null"}]}
 
 DAYS = ("from", "to")
 METADATA = "meta."  # before a name
@@ -80,7 +80,9 @@ class SearchRequest(_Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = False
     links: Annotated[bool, Meta(description="whether each hit has an address at which browsers mark its text")] = False
     explain: Annotated[bool, Meta(description="whether each hit says why it is where it is")] = False
-    filter: Annotated[FilterFields, Meta(description="which documents may be found", extra_json_schema=_FILTER)] = None
+    filter: Annotated[
+        FilterFields, Meta(description="which documents may be found", extra_json_schema=FILTER_SCHEMA)
+    ] = None
 
     @property
     def only(self) -> Filter | None:

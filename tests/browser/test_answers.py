@@ -135,13 +135,37 @@ def test_asking_further(page, retriever, endpoint):
     assert retriever.calls[-1][0] == f"{FOLLOW} and why?"
     assert_legible(page)
     # a citation of the first answer brings its passages back
-    said(page).first.get_by_role("button", name="Passage 4").click()
+    said(page).first.get_by_role("button", name="Passage 4:").click()
     expect(page.locator("[data-hit=chunk-4]")).to_be_focused()
     expect(said(page)).to_have_count(3)
     box(page).fill("other")
     expect(said(page)).to_have_count(0)
     page.go_back()
     expect(said(page)).to_have_count(3)
+
+
+def test_marks_say_whether_a_sentence_is_in_the_passages(page, endpoint):
+    endpoint.answers(
+        'It 😀 is "an index built over a subset" [1]. It is "made of cheese" [4]. Good.\n\n- So **it** has 73.'
+    )
+    ask(page)
+    written(page)
+    marks = said(page).locator(".proof")
+    expect(marks).to_have_count(3)
+    expect(said(page)).to_contain_text('It 😀 is "an index built over a subset" 1. It is "made of cheese" 4. Good.')
+    expect(said(page).locator("mark")).to_have_text(["made of cheese", "73"])
+    note = region(page).locator(".proof-note")
+    expect(note).to_be_empty()
+    region(page).get_by_role("button", name="In the passages. Word for word in passage 1.").focus()
+    expect(note).to_contain_text("an index built over a subset")
+    link = note.get_by_role("link", name="Open the sentence")
+    expect(link).to_have_attribute("href", re.compile("#a:~:text=an%20index%20built%20over%20a%20subset$"))
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    expect(marks.nth(1)).to_be_focused()
+    expect(note).to_have_text("Not in the passages. Not in passage 4.")
+    expect(marks.nth(1)).to_have_attribute("title", "Not in the passages. Not in passage 4.")
+    assert_legible(page)
 
 
 HOSTILE = f"""# {EVIL}
@@ -171,6 +195,6 @@ def test_hostile_text_stays_text(page, endpoint, retriever):
     assert said(page).locator("a, img, script, iframe").count() == 0
     expect(said(page).locator("pre")).to_have_text(EVIL)
     assert "\u202e" not in said(page).inner_text()
-    expect(said(page).get_by_role("button")).to_have_text(["1"])
+    expect(said(page).locator(".citation")).to_have_text(["1"])
     assert not [url for url in asked if "evil.test" in url]
     assert_legible(page)

@@ -190,6 +190,7 @@ def simply(*requests: tuple[str, str, Any]) -> Callable[[Site], Asked]:
     return lambda _: list(requests)
 
 
+BLUE = 'The text is "The index of the blue team is cold."'
 FACETS = {"facets": True, "explain": True, "k": 50, "per_document": 0, "expand": "section"}
 HISTORY = [{"question": "What does the blue team say of bluegamma?", "answer": "The index is cold [1]."}]
 # what is asked of every operation; each must be here
@@ -231,6 +232,13 @@ CASES: dict[str, Callable[[Site], Asked]] = {f"GET {path}": addresses(path) for 
         )
     ),
     "GET /api/v1/suggest": typed("/api/v1/suggest", "meta.team=blue", "path=/"),
+    "POST /api/v1/verify": simply(
+        *(
+            ("POST", "/api/v1/verify", {"text": text, "collection": name})
+            for name in COLLECTIONS
+            for text in (f"{BLUE} It says bluegamma.", "“More, bluegamma”")
+        )
+    ),
     "POST /v1/embeddings": simply(("POST", "/v1/embeddings", {"input": "bluegamma", "model": "other"})),
     "GET /v1/models/{id}": simply(("GET", "/v1/models/none", None)),
     "POST /v1/rerank": simply(("POST", "/v1/rerank", {"query": "bluegamma", "documents": ["bluegamma"]})),
@@ -248,6 +256,7 @@ def calls(site: Site) -> Asked:
     given += [("read", {"id": id}) for id in ids(site)]
     given += [("grep", {"pattern": each}) for each in ("blue", "(?i)SAYS .*", "More, bluegamma", "[", "", ".", "zzz")]
     given += [("grep", {"pattern": "team", "collections": [name]}) for name in COLLECTIONS]
+    given += [("verify", {"text": f"{BLUE} of bluegamma.", "collections": [name]}) for name in COLLECTIONS]
     given += [("collections", {}), ("search", {"query": "index", "colour": "blue"}), ("bluegamma", {})]
     params = [{"name": name, "arguments": arguments} for name, arguments in given]
     return [("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": each}) for each in params]

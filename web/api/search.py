@@ -13,6 +13,7 @@ from msgspec import Meta, structs
 
 from rag import deadline, messages
 from rag.answer.prompt import Endpoint, search_text
+from rag.answer.verify import make_lookup, verify
 from rag.decoding import decode, refuse_unknown
 from rag.errors import AnswerError, FieldError, NotReady, RagError
 from rag.events import BEAT, MEDIA_TYPE, Event, event_of
@@ -127,7 +128,7 @@ def add_feedback() -> Response:
 def answer() -> Response:
     """Answer in words, with citations.
 
-    Streams the events `hits`, `token`, `citations` and `done`, or `error` with a problem. With `Accept:
+    Streams the events `hits`, `token`, `proof`, `citations` and `done`, or `error` with a problem. With `Accept:
     application/json`, answers once all is written.
     """
     endpoint = Endpoint.of(requests.settings())
@@ -143,7 +144,9 @@ def answer() -> Response:
         deadline.lift()  # which was that of the search; an answer has its own
         from rag.answer.completion import write_answer  # brings an HTTP client, which not every server needs
 
-        events = write_answer(found, endpoint, asked.query, asked.history)
+        lookup = make_lookup(requests.retriever().search, asked.search)
+        is_strict = requests.settings().answer_strict
+        events = write_answer(found, endpoint, asked.query, asked.history, lookup=lookup, is_strict=is_strict)
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
             response = jsonify(_whole(found, events))
         else:
@@ -156,15 +159,29 @@ def answer() -> Response:
     return response
 
 
+@answers.post("/verify")
+@Operation(
+    role="read", body=messages.VerifyRequest, responses={200: messages.Verification}, errors=(404,), takes_long=True
+)
+def verify_text() -> Response:
+    """Check the quotations and facts of a text against the index, whoever wrote it."""
+    asked = requests.read_json(messages.VerifyRequest, MAX_BODY_BYTES)
+    where = {"collection": asked.collection, "collections": asked.collections, "filter": asked.filter}
+    scope = requests.search_of_object({"query": "?", **where}, SearchRequest)
+    return jsonify(verify(asked.text, requests.retriever().search, scope))
+
+
 def _whole(found: Answer, events: Events) -> dict[str, Any]:
     text: list[str] = []
-    last: dict[str, Any] = {}
+    last: dict[str, Any] = {"proofs": []}
     for event in events:
         if event is None or event.name == "hits":
             continue
         value = json.loads(event.data)
         if event.name == "token":
             text.append(value["text"])
+        elif event.name == "proof":
+            last["proofs"].append(value)
         else:
             last |= value
     took = found.took_ms | last["took_ms"]

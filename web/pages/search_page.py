@@ -194,9 +194,7 @@ def index() -> str:
 
 
 def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str]:
-    """Return questions for the start page: the operator's, or those among the headings of the index."""
-    if chosen := [text for part in requests.settings().examples.split("|") if (text := part.strip())]:
-        return [] if chosen == ["none"] else chosen
+    """Return the questions among the headings of the index, for the start page."""
     if not status["ready"]:
         return []
     try:

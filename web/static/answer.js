@@ -85,11 +85,12 @@
   }
 
   function begin(question) {
-    const turn = { question: question ?? talk.request.query, text: "", hits: [], ended: "" };
+    const turn = { question: question ?? talk.request.query, text: "", hits: [], proofs: [], ended: "" };
     turn.node = make("div", { class: "turn" });
     turn.body = make("div", { class: "said", "aria-busy": "true", dir: "auto" });
     if (question !== null) turn.node.append(make("h3", { class: "asked", dir: "auto" }, plain(question)));
-    turn.node.append(turn.body);
+    turn.note = make("p", { class: "proof-note", "aria-live": "polite" });
+    turn.node.append(turn.body, turn.note);
     let due = 0;
     turn.draw = () => {
       clearTimeout(due);
@@ -147,7 +148,8 @@
       turn.hits = value.hits;
       turn.query = value.query;
       if (turn.question !== value.query || talk?.turns.length > 1) showHits(value.query);
-    } else if (name === "token") turn.text += value.text;
+    } else if (name === "token") turn.text += value.text.replace(MARKS, "\ufffd");
+    else if (name === "proof") turn.proofs.push(value);
     else if (name === "error") turn.ended = failure(value, value.status);
     else if (name === "done") {
       const ends = { length: "The answer was cut off by the model.", "nothing found": "No answer: nothing was found." };
@@ -166,7 +168,7 @@
   }
 
   /** Without what would turn the direction of the text around it. */
-  const plain = (text) => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
+  const plain = (text) => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ue000-\ue003]/g, "");
 
   const ITEM = /^[ \t]*(?:[-*+•]|(\d{1,3})[.)])[ \t]+/;
 
@@ -197,7 +199,7 @@
 
   /** Replaces what has changed alone: what is read, selected or has the focus stays. */
   function draw(turn) {
-    blocksOf(turn.text).forEach((block, number) => {
+    blocksOf(markProofs(turn)).forEach((block, number) => {
       const state = JSON.stringify(block);
       const old = turn.body.children[number];
       if (old?.state === state) return;
@@ -220,12 +222,14 @@
   function inline(turn, text) {
     const nodes = [];
     let place = 0;
-    for (const found of text.matchAll(/(`+)([^`]+)\1|\*\*(\S(?:[^*]*\S)?)\*\*|\[(\d{1,3})\]/g)) {
-      const [whole, , code, bold, number] = found;
+    for (const found of text.matchAll(/(`+)([^`]+)\1|\*\*(\S(?:[^*]*\S)?)\*\*|\[(\d{1,3})\]|\ue000(\d+)\ue001|\ue002([^\ue000-\ue003]*)\ue003/g)) {
+      const [whole, , code, bold, number, proof, differing] = found;
       if (number && !turn.hits[number - 1]) continue;
       nodes.push(plain(text.slice(place, found.index)));
       if (code) nodes.push(make("code", {}, plain(code)));
       else if (bold) nodes.push(make("strong", {}, ...inline(turn, bold)));
+      else if (proof) nodes.push(proofMark(turn, turn.proofs[proof]));
+      else if (differing !== undefined) nodes.push(make("mark", { class: "differing" }, plain(differing)));
       else nodes.push(citation(turn, Number(number)));
       place = found.index + whole.length;
     }
@@ -237,6 +241,43 @@
     const name = plain([hit.title, hit.section].filter(Boolean).join(", ").slice(0, 200));
     const mark = make("button", { type: "button", class: "citation", title: name, "aria-label": `Passage ${number}: ${name}` }, String(number));
     mark.addEventListener("click", () => openHit(turn, number, mark));
+    return mark;
+  }
+
+  // --- proofs: a mark behind each sentence that was checked, and a note that says why
+
+  const MARKS = /[\ue000-\ue003]/g; // private characters that stand for marks while the text is read
+  const VERDICTS = { found: "In the passages", elsewhere: "In another passage", altered: "Not quoted exactly", "not there": "Not in the passages" };
+
+  /** The text with a mark behind each checked sentence and around its differing words; proofs count code points. */
+  function markProofs(turn) {
+    const letters = Array.from(turn.text);
+    const inserts = turn.proofs.flatMap((proof, number) => (!VERDICTS[proof.verdict] ? [] : [
+      ...proof.differing.flatMap(([start, end]) => [[start, "\ue002"], [end, "\ue003"]]),
+      [proof.end, `${letters[proof.end - 1] === "`" ? "\n" : ""}\ue000${number}\ue001`],
+    ]));
+    let place = 0;
+    const parts = inserts.filter(([at]) => at <= letters.length).flatMap(([at, mark]) => {
+      const before = letters.slice(place, at).join("");
+      place = at;
+      return [before, mark];
+    });
+    return parts.join("") + letters.slice(place).join("");
+  }
+
+  function proofMark(turn, proof) {
+    const verdict = VERDICTS[proof.verdict];
+    const reason = plain(`${verdict}. ${proof.reason}`);
+    const mark = make("button", { type: "button", class: `proof ${proof.verdict.replace(" ", "-")}`, title: reason, "aria-label": reason });
+    const show = () => {
+      const open = proof.link && /^https?:/.test(proof.link)
+        ? make("a", { href: proof.link, target: "_blank", rel: "noreferrer" }, "Open the sentence")
+        : turn.hits[proof.number - 1] && make("button", { type: "button", class: "quiet" }, "Open the passage");
+      if (open?.localName === "button") open.addEventListener("click", () => openHit(turn, proof.number, mark));
+      turn.note.replaceChildren(reason, ...(proof.source ? [" ", make("q", {}, plain(proof.source))] : []), ...(open ? [" ", open] : []));
+    };
+    mark.addEventListener("focus", show);
+    mark.addEventListener("click", show);
     return mark;
   }
 

@@ -152,6 +152,16 @@ def test_grep(tools):
     assert tools("grep", pattern="(a|aa)+$").startswith("0 passages")  # which backtracking would never end
 
 
+def test_verify(tools):
+    text = tools("verify", answer='The docs say "Vacuum reclaims the storage". They say "of cheese". It has 73 parts.')
+    assert text.startswith("Sentences: 1 found, 2 not there. The meaning of a paraphrase is not checked.\n\n")
+    first, second, third = blocks(text)
+    assert first.startswith('Sentence: They say "of cheese".\nVerdict: not there\n')
+    assert "Reason: Not in any passage: 73.\n" in second
+    assert third.endswith("\n\nVacuum reclaims the storage")
+    assert count_tokens(tools("verify", text="There are 73. " * 500, max_tokens=500)) <= 500
+
+
 def test_collections(retriever):
     text, _ = Tools(retriever, retriever.search).call("collections", {})
     [listed] = blocks(text)
@@ -172,7 +182,7 @@ def test_collections(retriever):
             "'colour' is not a field of this tool; known fields are: query, coll",
         ),
         ("search", {"query": "a", "collection": "gone"}, "there are: default, notes"),
-        ("remove", {}, "There is no tool 'remove': there are search, read, grep, collections"),
+        ("remove", {}, "There is no tool 'remove': there are search, read, grep, verify, collections"),
     ],
 )
 def test_bad_arguments_are_told_in_one_sentence(tools, tool, arguments, message):
@@ -198,7 +208,8 @@ def test_tools_take_what_they_offer():
     for tool in describe_tools():
         fields = {field.name: field for field in msgspec.structs.fields(KINDS[tool["name"]])}
         offered = tool["inputSchema"]["properties"]
-        assert {*fields} - {*offered} <= {"limit", "shown"}
+        hidden = {"limit", "shown"} if tool["name"] != "verify" else {"collections", "filter", "max_tokens"}
+        assert {*fields} - {*offered} <= hidden
         assert all(fields[name].default == each["default"] for name, each in offered.items() if "default" in each)
         assert [name for name in offered if fields[name].required] == tool["inputSchema"].get("required", [])
 
@@ -299,7 +310,7 @@ def test_a_model_sees_text_alone_whatever_its_client_passes_on(retriever, tmp_pa
         is_stdio = transport == "stdio"
         target = over_stdio(url) if is_stdio else f"{url}/mcp"
         listed, first, second = asked(target, use, "auto" if is_stdio else transport)
-    assert [tool.name for tool in listed] == ["search", "read", "grep", "collections"]
+    assert [tool.name for tool in listed] == ["search", "read", "grep", "verify", "collections"]
     for tool in listed:
         assert tool.annotations.read_only_hint
         assert tool.output_schema is None

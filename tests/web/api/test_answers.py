@@ -50,7 +50,7 @@ def test_events_of_an_answer(client, endpoint):
     events = events_in(response.text)
     assert [name for name, _ in events[:1]] == ["hits"]
     assert [hit["rank"] for hit in events[0][1]["hits"]] == [1, 2, 3, 4, 5, 6]
-    assert {name for name, _ in events[1:-2]} == {"token"}
+    assert {name for name, _ in events[1:-2]} == {"token", "proof"}
     assert "".join(value["text"] for name, value in events if name == "token") == "Over a subset [2]. Also [1]."
     (_, citations), (last, done) = events[-2:]
     assert [(found["number"], found["id"]) for found in citations["citations"]] == [(2, "chunk-2"), (1, "chunk-1")]
@@ -127,3 +127,37 @@ def test_only_so_many_at_once(client, endpoint):
         assert response.status_code == 200
     for response in open_ones:
         response.close()
+
+
+def test_proofs(client, endpoint, retriever):
+    endpoint.answers('It is "an index built over a subset" [1]. It is "made of cheese" [2]. There are 7.')
+    body = client.post(URL, json={"query": "why?"}, headers=WHOLE).get_json()
+    assert [proof["verdict"] for proof in body["proofs"]] == ["found", "not there", "not there"]
+    first, second, third = body["proofs"]
+    assert body["answer"][second["start"] : second["end"]] == 'It is "made of cheese" [2].'
+    assert first["source"] == "an index built over a subset"
+    assert first["link"].endswith("#part-1:~:text=an%20index%20built%20over%20a%20subset")
+    assert [body["answer"][start:end] for start, end in second["differing"] + third["differing"]] == [
+        "made of cheese",
+        "7",
+    ]
+    assert [request.mode for request in retriever.requests] == ["hybrid", "lexical"]  # which looks for the quotation
+
+
+def test_a_strict_server_leaves_out_quotations_of_no_passage(retriever, settings, endpoint):
+    endpoint.answers('It is "made of ', 'cheese" [2]. It is so.')
+    client = create_app(retriever, replace(settings, answer_strict=True)).test_client()
+    body = client.post(URL, json={"query": "why?"}, headers=WHOLE).get_json()
+    assert body["answer"] == "[…] It is so."
+
+
+def test_verify(client, retriever):
+    text = 'It is "an index built over a subset". It is "made of cheese" [1].'
+    body = client.post("/api/v1/verify", json={"text": text, "collection": "notes"}).get_json()
+    assert body["counts"] == {"found": 1, "not there": 1}
+    assert body["end"] == len(text)
+    assert body["proofs"][0]["reason"] == "Word for word in “Partial Indexes”."
+    assert {request.collection for request in retriever.requests} == {"notes"}
+    assert_problem(client.post("/api/v1/verify", json={"text": ""}), 400)
+    assert_problem(client.post("/api/v1/verify", json={"text": "a", "filter": {"colour": "red"}}), 400)
+    assert_problem(client.post("/api/v1/verify", json={"text": "a", "k": 3}), 400)

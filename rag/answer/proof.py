@@ -1,0 +1,273 @@
+"""Proof of an answer without a model: its quotations and facts are compared with the passages that it cites.
+
+A quotation has to stand in a passage word for word. Of other sentences, the numbers, names, code and addresses have to
+stand there; whether a paraphrase means the same is not checked. The time is linear in the length of the answer.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from indexer.generation.lexical.analysis import STOP_WORDS, is_stop_word, words
+from rag.answer.evidence import Evidence, Match, join, key_of, tokens_of
+from rag.answer.sentences import Piece, Sentence, SentenceSplitter
+from rag.errors import RagError
+from rag.messages import Proof
+from rag.query.results import Hit, Span
+
+Lookup = Callable[[str], Sequence[Hit]]
+"""Finds passages of the index with some words, among those that the caller may see."""
+
+MAX_LOOKUPS = 20  # searches for one answer
+LEFT_OUT = "[…]"  # in place of a sentence
+_MIN_COVERAGE, _MIN_COVERAGE_ELSEWHERE = 0.2, 0.6  # share of a sentence's content words in a passage
+_MIN_CONTENT_WORDS = 4
+_MIN_STOP_WORDS = 2  # by which a sentence is known to be in the language of the passage
+_MAX_REASON = 200  # characters
+_SEVERITY = ("not there", "altered", "elsewhere", "found", "unchecked")
+_MARKUP = re.compile(r"\*\*|__|(?<!\w)\*(?=\w)|(?<=\w)\*(?!\w)|`|\[\d{1,3}\]")
+_ELLIPSIS = re.compile(r"[\[(]?(?:…|\.\.\.)[\])]?")
+_EDGES = " \t\n.,;:!?-–—"
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`\])]*[^\s<>\"'`\]).,;:!?]|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
+_NAME = re.compile(r"\w[^\W_]*[A-Z_]\w*|[A-Z]{2,}\w*|\w*\d\w*", re.ASCII)
+_SENTENCE_START = '\n.!?:;…(•|#>-–—"“„«'
+_CAPITALISING = frozenset({"de", "lb"})  # languages whose nouns are capitalised
+
+
+class Prover:
+    """Checks an answer sentence by sentence while it is written."""
+
+    def __init__(
+        self, hits: Sequence[Hit], question: str = "", lookup: Lookup | None = None, *, are_numbered: bool = True
+    ) -> None:
+        """Take the passages.
+
+        Args:
+            hits: the answer cites the first as [1].
+            question: its words need no proof.
+            lookup: finds passages for quotations that no hit has.
+            are_numbered: whether reasons name the passages by number.
+        """
+        self._evidence = [Evidence(hit, number if are_numbered else None) for number, hit in enumerate(hits, 1)]
+        language = hits[0].language if hits else None
+        self._asked = {key_of(word, language) for word in words(question).findall(question)}
+        self._question_tokens = join(tokens_of(question.lower()))
+        self._lookup, self._lookups_left = lookup, MAX_LOOKUPS
+        self._splitter = SentenceSplitter()
+
+    def feed(self, text: str, *, is_last: bool = False) -> Iterator[Proof]:
+        """Take the next piece of the answer; yield the proofs of the sentences that are complete now."""
+        return map(self.check, self._splitter.feed(text, is_last=is_last))
+
+    def check(self, sentence: Sentence) -> Proof:
+        """Compare a sentence with the passages that it cites, or with all of them where it cites none."""
+        cited = self._cited(number for _, number in sentence.citations)
+        proofs = [self._check_facts(sentence, cited)]
+        for quote in sentence.quotes:
+            nearest = self._cited(citations_after(sentence, quote.end)) or cited
+            proofs.append(self._check_quote(quote, nearest, is_cited=bool(sentence.citations)))
+        worst = min(proofs, key=lambda proof: _SEVERITY.index(proof.verdict))
+        differing = sorted({span for proof in proofs for span in proof.differing})
+        is_quotation = worst is not proofs[0]
+        return replace(worst, start=sentence.start, end=sentence.end, differing=differing, is_quotation=is_quotation)
+
+    def _cited(self, numbers: Iterable[int]) -> list[Evidence]:
+        return [self._evidence[number - 1] for number in dict.fromkeys(numbers) if 0 < number <= len(self._evidence)]
+
+    def _check_quote(self, quote: Piece, cited: Sequence[Evidence], *, is_cited: bool) -> Proof:
+        parts = [tokens_of(part.strip(_EDGES)) for part in _ELLIPSIS.split(_MARKUP.sub("", quote.text))]
+        parts = [part for part in parts if any(token[0].isalnum() for token in part)]
+        tokens = [token for part in parts for token in part]
+        if not parts or (not is_cited and join(token.lower() for token in tokens) in self._question_tokens):
+            return _proof("unchecked", "The question says it.")
+        named = cited or self._evidence
+        others = [each for each in self._evidence if each not in named]
+        if match := _find(parts, named):
+            return _proof("found", f"Word for word in {match.passage.name}.", match)
+        if match := _find(parts, others):
+            return _proof("elsewhere", f"Not in {_names(named)}, but word for word in {match.passage.name}.", match)
+        altered = _find_altered(parts, named)
+        if not altered and (match := _find(parts, self._look_up(" ".join(tokens)))):
+            verdict = "elsewhere" if self._evidence else "found"
+            return _proof(verdict, f"Not in {_names(named)}, but word for word in another document.", match)
+        if altered := altered or _find_altered(parts, others):
+            spans = _spans_of(quote, tokens, altered.differing)
+            words_changed = ", ".join(quote.text[a - quote.start : b - quote.start] for a, b in spans)
+            reason = f"Not as {altered.passage.name} has it: {words_changed or 'signs or capitals'}."
+            return _proof("altered", reason, altered, spans)
+        return _proof("not there", f"Not in {_names(named)}.", None, [(quote.start, quote.end)])
+
+    def _look_up(self, text: str) -> list[Evidence]:
+        if self._lookup is None or not self._lookups_left:
+            return []
+        self._lookups_left -= 1
+        with suppress(RagError):  # what cannot be looked up is not there
+            return [Evidence(hit) for hit in self._lookup(text)]
+        return []
+
+    def _check_facts(self, sentence: Sentence, cited: Sequence[Evidence]) -> Proof:
+        """Check what a sentence says outside of its quotations."""
+        named = cited or self._evidence
+        language = named[0].hit.language if named else None
+        facts = [fact for fact in facts_of(sentence, language) if key_of(fact.text, language) not in self._asked]
+        missing = [fact for fact in facts if not any(_has(each, fact, sentence) for each in named)]
+        if missing or (cited and not facts and self._is_foreign(sentence.prose, named)):
+            content = _content(sentence.prose, language)
+            others = [each for each in self._evidence if each not in named]
+            having = [each for each in others if all(_has(each, fact, sentence) for fact in facts)]
+            best = max(having, key=lambda each: _coverage(content, [each]), default=None)
+            if best and _coverage(content, [best]) >= _MIN_COVERAGE_ELSEWHERE:
+                reason = f"Not in {_names(named)}, but {best.name} has its words."
+                return _proof("elsewhere", reason, Match(best, None), _spans(missing))
+            reason = (
+                f"Not in {_names(named)}: {_listed(missing)}." if missing else f"Hardly a word is in {_names(named)}."
+            )
+            return _proof("not there", reason, None, _spans(missing))
+        if not facts:
+            return _proof("unchecked", "It has no quotation, number, name or code that could be checked.")
+        best = max(named, key=lambda each: sum(_has(each, fact, sentence) for fact in facts))
+        reason = f"In {best.name}: {_listed(facts)}. What else it says is not checked."
+        return _proof("found", reason, Match(best, None))
+
+    def _is_foreign(self, text: str, named: Sequence[Evidence]) -> bool:
+        """Return whether a sentence in the language of the passages has next to no word of them."""
+        language = named[0].hit.language or "en"
+        content = _content(text, language)
+        stop_words = sum(is_stop_word(word.lower(), language) for word in words(text).findall(text))
+        is_comparable = len(content) >= _MIN_CONTENT_WORDS and stop_words >= _MIN_STOP_WORDS
+        return is_comparable and _coverage(content, named) < _MIN_COVERAGE
+
+
+class ProvedText:
+    """The text of an answer with the proofs of its sentences, as events."""
+
+    def __init__(self, prover: Prover, *, is_strict: bool) -> None:
+        """Take whether sentences are left out that have a quotation of no passage."""
+        self._prover, self._is_strict = prover, is_strict
+        self._pending = ""  # text whose sentence is not complete, where the answer is strict
+        self._read = self._removed = 0  # characters
+        self.corrected: list[int] = []  # numbers of passages that have what another one is cited for
+
+    def feed(self, text: str, *, is_last: bool = False) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Take the next piece; yield the names and values of events."""
+        proofs = self._prover.feed(text, is_last=is_last)
+        if text and not self._is_strict:
+            yield "token", {"text": text}
+        self._pending += text if self._is_strict else ""
+        for proof in proofs:
+            if proof.verdict == "elsewhere" and proof.number is not None:
+                self.corrected.append(proof.number)
+            if self._is_strict:
+                shown = self._pending[: proof.end - self._read]
+                self._pending, self._read = self._pending[len(shown) :], proof.end
+                length, start, removed = proof.end - proof.start, proof.start - self._removed, 0
+                if proof.is_quotation and proof.verdict == "not there":
+                    shown, removed = f"{shown[:-length]}{LEFT_OUT}", length - len(LEFT_OUT)
+                    proof = replace(proof, differing=[])
+                spans = [(first - self._removed, last - self._removed) for first, last in proof.differing]
+                proof = replace(proof, start=start, end=start + length - removed, differing=spans)
+                self._removed += removed
+                yield "token", {"text": shown}
+            yield "proof", to_builtins(proof)
+        if is_last and self._pending:
+            yield "token", {"text": self._pending}
+
+
+def citations_after(sentence: Sentence, end: int) -> list[int]:
+    """Return the numbers of the first citations behind a quotation that stand side by side."""
+    numbers, stop = list[int](), None
+    for place, number in sentence.citations:
+        if place >= end and (stop is None or place <= stop):
+            numbers.append(number)
+            stop = place + len(f"[{number}] ")
+    return numbers
+
+
+def facts_of(sentence: Sentence, language: str | None) -> list[Piece]:
+    """Return the code, addresses, numbers and names of a sentence."""
+    facts = [piece for piece in sentence.code if any(map(str.isalnum, piece.text))]
+    prose = sentence.prose
+    for match in _ADDRESS.finditer(prose):
+        facts.append(Piece(match[0], sentence.start + match.start()))
+        prose = prose[: match.start()] + " " * len(match[0]) + prose[match.end() :]
+    for match in words(prose).finditer(prose):
+        word, before = match[0], match.start()
+        while before and prose[before - 1] in " \t*_":
+            before -= 1
+        is_first = not before or prose[before - 1] in _SENTENCE_START
+        is_item = is_first and word.isdecimal() and prose[match.end() : match.end() + 1] in (".", ")")
+        is_capitalised = word[0].isupper() and not is_first and language not in _CAPITALISING
+        is_name = bool(_NAME.fullmatch(word)) or is_capitalised or key_of(word, language).isdecimal()
+        if is_name and not is_item and word.lower() not in STOP_WORDS:
+            facts.append(Piece(word, sentence.start + match.start()))
+    return facts
+
+
+def _has(passage: Evidence, fact: Piece, sentence: Sentence) -> bool:
+    """Return whether a passage has a fact: code and addresses as they are written, words by their terms."""
+    if fact in sentence.code or _ADDRESS.fullmatch(fact.text):
+        return passage.has_text(fact.text.rstrip("/"))
+    return key_of(fact.text, passage.hit.language) in passage.terms
+
+
+def _content(text: str, language: str | None) -> list[str]:
+    """Return the terms of the words of a sentence that are not too common to tell anything."""
+    spoken = words(text).findall(text)
+    return [key_of(word, language) for word in spoken if not is_stop_word(word.lower(), language or "en")]
+
+
+def _coverage(content: Sequence[str], passages: Sequence[Evidence]) -> float:
+    found = sum(any(term in each.terms for each in passages) for term in content)
+    return found / max(1, len(content))
+
+
+def _find(parts: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:
+    return next(filter(None, (each.find(parts) for each in passages)), None)
+
+
+def _find_altered(parts: Sequence[Sequence[str]], passages: Iterable[Evidence]) -> Match | None:
+    return next(filter(None, (each.find_altered(parts[0]) for each in passages)), None) if len(parts) == 1 else None
+
+
+def _spans_of(quote: Piece, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
+    """Return the characters of some tokens of a quotation in the answer."""
+    spans, at = list[Span](), 0
+    for number, token in enumerate(tokens):
+        place = quote.text.find(token, at)
+        if place >= 0:
+            at = place + len(token)
+            if number in numbers:
+                spans.append((quote.start + place, quote.start + at))
+    return spans
+
+
+def _names(passages: Sequence[Evidence]) -> str:
+    if len(passages) == 1:
+        return passages[0].name
+    numbers = [str(each.number) for each in passages if each.number is not None]
+    return f"passages {', '.join(numbers)}" if numbers else "any passage"
+
+
+def _listed(facts: Sequence[Piece]) -> str:
+    text = ", ".join(dict.fromkeys(fact.text for fact in facts))
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
+
+
+def _spans(pieces: Sequence[Piece]) -> list[Span]:
+    return [(piece.start, piece.end) for piece in pieces]
+
+
+def _proof(verdict: str, reason: str, match: Match | None = None, differing: Sequence[Span] = ()) -> Proof:
+    proof = Proof(0, 0, verdict, reason, list(differing))  # type: ignore[arg-type]  # one of the verdicts
+    if match is None:
+        return proof
+    passage, span = match.passage, match.span
+    source = passage.text[slice(*span)] if span else None
+    facts = {"url": passage.hit.url, "title": passage.hit.title, "section": passage.hit.section}
+    return replace(
+        proof, number=passage.number, id=passage.hit.id, **facts, span=span, source=source, link=passage.link(span)
+    )

@@ -1,0 +1,60 @@
+"""Proof of texts that anybody wrote, against an index: passages are searched for each sentence."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from rag import deadline
+from rag.answer.proof import Lookup, Prover
+from rag.answer.sentences import SentenceSplitter
+from rag.messages import Proof, Verification
+from rag.query.request import SearchRequest
+from rag.query.results import Answer, Hit
+
+MAX_SENTENCES = 1_000  # of one text
+PASSAGES = 6  # compared with one sentence
+_QUERY_WORDS = 60
+_WORD = re.compile(r"\w+")
+
+Search = Callable[[SearchRequest], Answer]
+
+
+def make_lookup(search: Search, scope: SearchRequest) -> Lookup:
+    """Return the function that finds passages by words, in the collections and with the filter of a search.
+
+    It raises what the search raises.
+    """
+
+    def look_up(text: str) -> Sequence[Hit]:
+        query = " ".join(match[0].lower() for match in islice(_WORD.finditer(text), _QUERY_WORDS))
+        request = SearchRequest(
+            query,
+            k=PASSAGES,
+            mode="lexical",
+            collection=scope.collection,
+            collections=scope.collections,
+            filter=scope.filter,
+            per_document=PASSAGES,
+            expand="section",
+            links=True,
+        )
+        return search(request).hits if query else ()
+
+    return look_up
+
+
+def verify(text: str, search: Search, scope: SearchRequest) -> Verification:
+    """Check the sentences of a text, at most MAX_SENTENCES.
+
+    Numbers of citations mean nothing here: each sentence is compared with the passages that have most of its words.
+    Raises DeadlinePassed.
+    """
+    look_up, proofs = make_lookup(search, scope), list[Proof]()
+    for sentence in SentenceSplitter().feed(text, is_last=True)[:MAX_SENTENCES]:
+        deadline.check()
+        bare = sentence._replace(citations=())
+        prover = Prover(look_up(text[sentence.start : sentence.end]), lookup=look_up, are_numbered=False)
+        proofs.append(prover.check(bare))
+    counts = Counter(proof.verdict for proof in proofs)
+    return Verification(proofs, dict(counts), proofs[-1].end if proofs else 0)

@@ -1,0 +1,194 @@
+"""Proof of answers: quotations and facts against passages, as a whole and in pieces."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from rag.answer.proof import LEFT_OUT, ProvedText, Prover
+from rag.answer.sentences import Sentence, SentenceSplitter
+from rag.messages import Proof
+from rag.query.results import Hit
+from tests.linear import check_linear
+from tests.web.fakes import make_hit
+
+TEXTS = (
+    "A partial index is an index built over a subset of a table; the subset is defined by a conditional expression, "
+    "called the predicate. The default is 200 tokens (3.14 MB). Set work_mem with `--max-depth 5`, or see "
+    "https://docs.example/set?a=1.",
+    "Ada Lovelace wrote the program in 1843 for Charles Babbage’s engine — it ran to 1,000 lines and three parts.",
+    "Vacuum reclaims the storage that dead tuples occupy, and it may be run by any user who owns the table.",
+    "Ein Teilindex enthält nur Zeilen der Tabelle, die eine Bedingung erfüllen. 部分インデックスは表の一部だけを含む。",
+)
+TITLES = ("Partial indexes", "History", "Vacuum", "Teilindex")
+FOUND, ELSEWHERE, ALTERED, NOT_THERE, UNCHECKED = "found", "elsewhere", "altered", "not there", "unchecked"
+
+
+def hits() -> list[Hit]:
+    languages = ("en", "en", "en", "de")
+    facts: Any = zip(TEXTS, TITLES, languages, strict=True)
+    return [
+        make_hit(place, text=text, title=title, section=title, language=language, url=f"https://docs.example/{place}")
+        for place, (text, title, language) in enumerate(facts, 1)
+    ]
+
+
+def proofs(text: str, question: str = "", **options: Any) -> list[Proof]:
+    return list(Prover(hits(), question, **options).feed(text, is_last=True))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "verdict", "number"),
+    [
+        ('It is "built over a subset of a table" [1].', FOUND, 1),
+        ("It is “Built   over a\u00a0subset of a table”. [1]", FOUND, 1),
+        ("The docs: „Charles Babbage's engine - it ran to 1,000 lines“ [2].", FOUND, 2),
+        ("'An index built over … called the predicate' [1].", FOUND, 1),
+        ('"The subset is defined [...] an index built" [1].', NOT_THERE, None),
+        ("> Vacuum reclaims the storage that dead tuples occupy [3]", FOUND, 3),
+        ("« die eine Bedingung erfüllen » [4].", FOUND, 4),
+        ("それは「表の一部だけ」です[4]。", FOUND, 4),
+        ("それは「表の全部だけ」です[4]。", NOT_THERE, None),
+        ('It "reclaims the storage that dead tuples occupy" [1].', ELSEWHERE, 3),
+        ('It "reclaims the storage that dead tuples occupy" [1], it is [3].', ELSEWHERE, 3),
+        ('"it may be run by any user who owns the database" [3].', ALTERED, 3),
+        ('"it may not be run by any user who owns the table" [3].', ALTERED, 3),
+        ('"an index built over a subset of a table, and dead tuples occupy the storage" [1].', NOT_THERE, None),
+        ('It is "artial ind" [1].', NOT_THERE, None),
+        ("**“built over a *subset* of a table”** [1].", FOUND, 1),
+        ('The default is "200 tokens", and "Vacuum reclaims" [1][3].', FOUND, 1),
+        ("The default is 200 tokens [1].", FOUND, 1),
+        ("The default is 300 tokens [1].", NOT_THERE, None),
+        ("It takes 14 MB [1].", NOT_THERE, None),
+        ("It has 1000 lines in 3 parts [2].", FOUND, 2),
+        ("It has four parts [2].", NOT_THERE, None),
+        ("In 1843 the engine was that of Charles Babbage [2].", FOUND, 2),
+        ("In 1843 the engine was that of Grace Hopper [2].", NOT_THERE, None),
+        ("The program is by Lovelace and was written in 1843 [1].", ELSEWHERE, 2),
+        ("Set `work_mem` or `--max-depth 5` [1].", FOUND, 1),
+        ("Set maintenance_work_mem [1].", NOT_THERE, None),
+        ("Use `--max-width 5` [1].", NOT_THERE, None),
+        ("See https://docs.example/set?a=1 [1].", FOUND, 1),
+        ("See https://docs.example/set?a=2 [1].", NOT_THERE, None),
+        ("```sh\nrun --max-depth 5\n```", NOT_THERE, None),
+        ("```\n--max-depth 5\n```", FOUND, 1),
+        ("The vacuum reclaims the storage of dead tuples [1].", ELSEWHERE, 3),
+        ("Sailors invented them long ago in the northern seas [3].", NOT_THERE, None),
+        ("Der Teilindex enthält Zeilen der Tabelle [4].", UNCHECKED, None),
+        ("An index may cover some of the rows [1].", UNCHECKED, None),
+        ("The passages do not say so.", UNCHECKED, None),
+        ("1. First, it is so.", UNCHECKED, None),
+    ],
+)
+def test_verdicts(sentence: str, verdict: str, number: int | None) -> None:
+    [proof] = proofs(sentence)
+    assert (proof.verdict, proof.number) == (verdict, number), proof
+    assert proof.reason.endswith(".")
+    assert sentence[proof.start : proof.end] == sentence
+
+
+def test_a_proof_shows_the_words_of_the_passage_and_what_differs():
+    text = 'So: "it may be run by any user who owns the database" [3]. And there are 7 of Hopper [2].'
+    altered, missing = proofs(text)
+    assert altered.source == "it may be run by any user who owns the table"
+    assert altered.span
+    assert TEXTS[2][slice(*altered.span)] == altered.source
+    assert [text[start:end] for start, end in altered.differing] == ["database"]
+    assert altered.link == "https://docs.example/3#:~:text=it%20may%20be%20run%20by,owns%20the%20table"
+    assert [text[start:end] for start, end in missing.differing] == ["7", "Hopper"]
+    assert (altered.is_quotation, missing.is_quotation) == (True, False)
+
+
+def test_words_of_the_question_need_no_proof():
+    question = 'What is a "snark" in Boojum 9?'
+    assert [each.verdict for each in proofs('Nothing is said of "snark". Boojum 9 is not there.', question)] == [
+        UNCHECKED,
+        UNCHECKED,
+    ]
+
+
+def test_a_quotation_of_another_document_is_looked_up():
+    other = make_hit(9, text="Snow falls softly on the hills.", title="Snow", url="https://docs.example/snow")
+    asked: list[str] = []
+
+    def lookup(text: str) -> Sequence[Hit]:
+        asked.append(text)
+        return [other] if "Snow" in text else []
+
+    first, second = proofs('It is said that "Snow falls softly" [1]. And "it is green" [1].', lookup=lookup)
+    assert (first.verdict, first.number, first.url) == (ELSEWHERE, None, other.url)
+    assert second.verdict == NOT_THERE
+    assert asked == ["Snow falls softly", "it is green"]
+
+
+ANSWER = """It is "built over a subset
+of a table" [1], e.g. for some rows. See v. 3.14 of it. [1]
+"Foo bar. Baz qux." [3] And 'no one' isn't users' fault. \U0001f600
+
+> Vacuum reclaims the storage. That is all. [3]
+
+1. First costs 5. Next.
+```sql
+SELECT 1;
+  VACUUM full;
+```
+Done "unclosed"""
+
+
+def test_sentences_are_the_same_whatever_pieces_they_come_in():
+    def sentences(size: int) -> list[Sentence]:
+        splitter = SentenceSplitter()
+        pieces = [ANSWER[start : start + size] for start in range(0, len(ANSWER), size)]
+        return [each for piece in pieces for each in splitter.feed(piece)] + splitter.feed("", is_last=True)
+
+    whole = sentences(len(ANSWER))
+    assert [ANSWER[each.start : each.end].split("\n")[0] for each in whole] == [
+        'It is "built over a subset',
+        'of a table" [1], e.g. for some rows.',
+        "See v. 3.14 of it. [1]",
+        "\"Foo bar. Baz qux.\" [3] And 'no one' isn't users' fault.",
+        "\U0001f600",
+        "> Vacuum reclaims the storage. That is all. [3]",
+        "1. First costs 5.",
+        "Next.",
+        "```sql",
+        'Done "unclosed',
+    ]
+    assert [piece.text for piece in whole[-2].code] == ["SELECT 1;", "VACUUM full;"]
+    for size in (1, 2, 3, 7, 50):
+        assert sentences(size) == whole, size
+
+
+def test_a_strict_answer_leaves_out_sentences_with_quotations_of_no_passage():
+    text = ' It is so [1]. They say "made of cheese" [1]. "Vacuum reclaims" all [3]. There are 7 [1]. The end'
+    for size in (1, 5, 1000):
+        proved = ProvedText(Prover(hits()), is_strict=True)
+        events: list[tuple[str, dict[str, Any]]] = []
+        for start in range(0, len(text), size):
+            events += proved.feed(text[start : start + size])
+        events += proved.feed("", is_last=True)
+        shown = "".join(value["text"] for name, value in events if name == "token")
+        assert shown == text.replace('They say "made of cheese" [1].', LEFT_OUT)
+        spans = [(value["start"], value["end"]) for name, value in events if name == "proof"]
+        assert [shown[start:end] for start, end in spans] == [
+            "It is so [1].",
+            LEFT_OUT,
+            '"Vacuum reclaims" all [3].',
+            "There are 7 [1].",
+            "The end",
+        ]
+
+
+HOSTILE = (
+    '"the subset of a table" [1]. ', '"the ', "“", "'a ", "'a'a ", "a. ", "```\n", "> x\n", "«", ".", "[1]", "1843 ",
+    '"table table table table table" ', "「表の」", "Ada ", "`--max` ", "https://a.b/c ", "https://", "** ", "a@b.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", HOSTILE)
+def test_the_time_is_linear(part: str) -> None:
+    def prove(text: str) -> object:
+        return list(Prover([replace(hit, text=hit.text * 2) for hit in hits()]).feed(text, is_last=True))
+
+    check_linear(prove, lambda size: part * (size // len(part)), 20_000)
