@@ -19,22 +19,29 @@ OCR_MODES = ("auto", "on", "off")
 OCR_CONFIDENCE = 60  # of 100: lines of which the engine is less sure are left out
 OCR_PAGES = 1_000  # most scanned pages of one document
 RENDER = ("off", "on", "auto")  # which pages a browser draws before they are read
-OWN = tuple(  # what a source can have of its own; a site has no link template
-    "max_pages max_depth timeout max_bytes include exclude delay allow_private render link_template".split()
-)
+_EVERY, _REMOTE = ("site", "repository", "bucket", "path"), ("site", "repository", "bucket")
+_SETTINGS_OF_SOURCES = {  # by name, the kinds of source that have it
+    "max_pages": ("site",),
+    "max_depth": ("site",),
+    "timeout": _REMOTE,
+    "max_bytes": _EVERY,
+    "include": _REMOTE,
+    "exclude": _REMOTE,
+    "delay": ("site",),
+    "allow_private": ("site", "repository"),
+    "render": ("site",),
+    "link_template": ("repository", "bucket"),
+}
+OWN = tuple(_SETTINGS_OF_SOURCES)
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
 
 
-def own_names(source: str) -> tuple[str, ...]:
-    """Return the names of the settings that a source can have of its own: site, repository, bucket, folder or file."""
+def own_names(source: str) -> list[str]:
+    """Return the names of the settings that a source can have."""
     scheme = source.partition("://")[0].lower() if "://" in source else ""
-    if not scheme:
-        return ("max_bytes",)  # the rest concerns requests and addresses
-    if scheme in ("s3", "gs", "az"):
-        return ("timeout", "max_bytes", "include", "exclude", "link_template")
-    if scheme.startswith("git+"):
-        return ("timeout", "max_bytes", "include", "exclude", "allow_private", "link_template")
-    return OWN[:-1]
+    kind = "path" if not scheme else "bucket" if scheme in ("s3", "gs", "az") else "site"
+    kind = "repository" if scheme.startswith("git+") else kind
+    return [name for name, kinds in _SETTINGS_OF_SOURCES.items() if kind in kinds]
 
 
 def package_version() -> str:

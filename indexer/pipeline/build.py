@@ -23,7 +23,7 @@ from indexer.generation.previous import PreviousGeneration, record_of, sections_
 from indexer.network.credentials import sessions_of
 from indexer.pipeline.draft import BuildPlan, Draft, complete, drafting, open_earlier
 from indexer.pipeline.progress import READING, BuildReport, Progress
-from indexer.publish.source_settings import limits_differ, without
+from indexer.publish.source_settings import limits_differ, without_sources
 from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
@@ -155,7 +155,7 @@ def remove_sources(
             for record in earlier.pages():
                 if record.source not in removed:
                     draft.remember(record)
-            report = draft.publish(index_dir, manifest.fingerprint, without(manifest.settings, removed))
+            report = draft.publish(index_dir, manifest.fingerprint, without_sources(manifest.settings, removed))
         if SOURCE in removed:
             store.clear(last)
         return report

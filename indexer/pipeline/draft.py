@@ -29,7 +29,7 @@ from indexer.generation.rows import why_no_tokens
 from indexer.generation.writer import GenerationWriter
 from indexer.pipeline.progress import BY_HAND, WITHOUT, BuildReport, Progress, TokenUse, token_use
 from indexer.publish.publish import disk_errors, live_id, prepare, publish, remove_old, start, writer_lock
-from indexer.publish.source_settings import are_kept, credentialed, with_kept
+from indexer.publish.source_settings import credentialed_sources, has_same_limits, inherit_limits
 from indexer.read.ocr.pages import NO_OCR, Ocr
 from indexer.records import Chunk, Document, PageRecord
 from indexer.sources.addresses import full_name
@@ -81,7 +81,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
         full_name(source): {name: list(values) for name, values in stated.items()}
         for source, stated in config.metadata.items()
     }
-    config = with_kept(replace(config, refresh=refresh, metadata=metadata), sources, live)
+    config = inherit_limits(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
         "crawl": asdict(replace(config.crawl, http_proxy="")),  # which is one of this machine
         "chunk": asdict(config.chunk),
@@ -89,7 +89,7 @@ def complete(plan: BuildPlan) -> BuildPlan:
         "keep_generations": config.keep_generations,
         "reading": READER_VERSION,
     }
-    private = credentialed(config, sources, live)
+    private = credentialed_sources(config, sources, live)
     more = {"metadata": config.metadata, "model": dict(config.model), "credentials": private}
     settings |= {name: value for name, value in more.items() if value}
     plan = replace(plan, config=config, settings=settings)
@@ -110,7 +110,7 @@ def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
     has_same = live.sources == plan.sources
     has_same &= live.settings.get("credentials") == settings.get("credentials")
     has_same &= live.settings.get("crawl", {}).get("render", "off") == config.crawl.render
-    has_same &= config.tokens in (None, TOKENS in live.files) and are_kept(config, live)
+    has_same &= config.tokens in (None, TOKENS in live.files) and has_same_limits(config, live)
     return Reuse(not models, passages, passages and has_same)
 
 

@@ -23,7 +23,7 @@ from indexer.generation.generation import Generation
 from indexer.generation.manifest import DEFAULT, GENERATIONS, LARGEST, MANIFEST, FileRecord, Manifest
 from indexer.publish import publish
 from indexer.publish.publish import problems_of, size_of, verify, writer_lock
-from indexer.publish.source_settings import without_leave
+from indexer.publish.source_settings import without_private_access
 
 _COPY = 1 << 20  # bytes read at once
 _GZIP = b"\x1f\x8b"
@@ -94,7 +94,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
                 except IndexCorrupt as error:
                     reason = str(error).partition(";")[0]
                     raise ArchiveError(f"{file}: its manifest cannot be used: {reason}") from error
-                (folder / MANIFEST).write_bytes(without_leave(manifest).to_bytes())
+                (folder / MANIFEST).write_bytes(without_private_access(manifest).to_bytes())
                 publish.check_space(target, size_of(manifest))
                 _extract(tar, folder, manifest.files, file)
                 if problems := problems_of(verify(folder)):

@@ -1,4 +1,4 @@
-"""Crawl settings of a source's own: kept with it in the index, and used by every later build until others are given."""
+"""The limits of each source: an index stores them, and later builds of the source use them until others are given."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -8,116 +8,105 @@ from typing import Any
 import msgspec
 
 from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, own_names
-from indexer.errors import ConfigError, CredentialsError
+from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
 from indexer.network.credentials import credential_for
 
+Limits = Mapping[str, Mapping[str, Any]]  # of each source, by name
 
-def with_kept(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
-    """Return the config with the settings that sources keep from before; those given now come first, None drops one.
 
-    Raises ConfigError if what was kept makes no sense.
+def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> BuildConfig:
+    """Add the limits that sources have in the live index, unless the config has others; None removes one.
+
+    Raises:
+        ConfigError: the index has a limit that is not valid.
     """
-    if live is not None:
-        _refuse_places(live, sources)
-    before, own = _own(live.settings if live is not None else {}), {}
+    stored = _limits_of(live.settings if live is not None else {})
+    limits: dict[str, dict[str, Any]] = {}
     for source in sources:
-        given = {**before.get(source, {}), **config.crawl.own.get(source, {})}
-        if used := {name: given[name] for name in own_names(source) if given.get(name) is not None}:
-            own[source] = used
-    return replace(config, crawl=replace(config.crawl, own=own))
+        merged = {**stored.get(source, {}), **config.crawl.own.get(source, {})}
+        if valid := {name: merged[name] for name in own_names(source) if merged.get(name) is not None}:
+            limits[source] = valid
+    return replace(config, crawl=replace(config.crawl, own=limits))
 
 
-def _refuse_places(live: Manifest, sources: Collection[str]) -> None:
-    """Raise ConfigError for a source that an older version held to some places, which nothing does any more."""
-    for source in live.settings.get("crawl", {}).get("within", {}):
-        if source in live.sources and source in sources:
-            raise ConfigError(
-                f"{source} was held to the places of job_sources, which was removed: remove it, and index it again"
-            )
+def has_same_limits(config: BuildConfig, live: Manifest) -> bool:
+    """Return whether the limits of all sources are those of the live index."""
+    return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == _limits_of(live.settings))
 
 
-def credentialed(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> list[str]:
-    """Return the sources that are read with credentials, to be kept with the index: their names, and nothing more.
+def limits_differ(config: BuildConfig, live: Manifest, source: str) -> bool:
+    """Return whether a source has other limits than in the live index."""
+    before, now = config_of(live).crawl.of(source), config.crawl.of(source)
+    return before != replace(now, user_agent=before.user_agent)
 
-    Raises CredentialsError for one that was before, and is now to be read as by anyone: pages would be taken for gone,
-    and login pages indexed. A credential with nothing but its origin says that this is meant.
+
+def credentialed_sources(config: BuildConfig, sources: Collection[str], live: Manifest | None) -> list[str]:
+    """Return the names of the sources that are read with credentials.
+
+    Raises:
+        CredentialsError: a source was read with credentials before, and none are given now. Its pages would be taken
+            for removed, and login pages indexed. A credential that has only an origin allows it.
     """
     before = set(live.settings.get("credentials", ())) if live is not None else set()
-    found = []
-    for source in sources:
-        given = credential_for(source, config.credentials)
-        if source in before and given is None and (config.refresh is None or source in config.refresh):
+    credentials = {source: credential_for(source, config.credentials) for source in sources}
+    for source, credential in credentials.items():
+        if source in before and credential is None and (config.refresh is None or source in config.refresh):
             raise CredentialsError(
                 f"{source} was read with credentials before, and none are given: name the configuration file that has "
                 "them with --config, or in PILOTLIGHT_RULES"
             )
-        if given.kinds() if given else source in before:
-            found.append(source)
-    return found
+    return [source for source, each in credentials.items() if (each.kinds() if each else source in before)]
 
 
 def config_of(manifest: Manifest) -> BuildConfig:
-    """Return the config that a generation was built with, which another build with it leaves as it is.
+    """Return the config of the build that made a generation; another build with it changes nothing.
 
-    Raises ConfigError if what was kept makes no sense.
+    Raises:
+        ConfigError: the index has a setting that is not valid.
     """
     settings = manifest.settings
-    _refuse_places(manifest, manifest.sources)
-    crawl = dict(settings.get("crawl", {}))
-    crawl["own"] = {  # older versions had more
+    limits = {  # later versions may have more
         source: {name: value for name, value in limits.items() if name in OWN}
-        for source, limits in crawl.get("own", {}).items()
+        for source, limits in _limits_of(settings).items()
     }
     return BuildConfig(
-        crawl=msgspec.convert(crawl, CrawlLimits),
-        chunk=msgspec.convert(settings.get("chunk", {}), ChunkConfig),  # older versions had more
+        crawl=msgspec.convert({**settings.get("crawl", {}), "own": limits}, CrawlLimits),
+        chunk=msgspec.convert(settings.get("chunk", {}), ChunkConfig),
         ocr=OcrConfig.from_dict(settings.get("ocr")),
         metadata=settings.get("metadata", {}),
         model=settings.get("model", {}),
     )
 
 
-def are_kept(config: BuildConfig, live: Manifest) -> bool:
-    """Return whether the live generation has the sources' own settings as they are now."""
-    return bool(json.loads(json.dumps(config.crawl.own, default=dict)) == _own(live.settings))
-
-
-def limits_differ(config: BuildConfig, live: Manifest, source: str) -> bool:
-    """Return whether a source is read within other limits than in the live generation, as somebody has decided."""
-    before, now = config_of(live).crawl.of(source), config.crawl.of(source)
-    return before != replace(now, user_agent=before.user_agent)
-
-
-def own_of(manifest: Manifest, source: str) -> dict[str, str]:
-    """Return a source's own settings as they are given on the command line."""
+def limits_as_text(manifest: Manifest, source: str) -> dict[str, str]:
+    """Return the limits of a source as they are written on the command line."""
 
     def as_text(value: object) -> str:
         if isinstance(value, bool):
             return "yes" if value else "no"
         return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
-    return {name: as_text(value) for name, value in _own(manifest.settings).get(source, {}).items()}
+    return {name: as_text(value) for name, value in _limits_of(manifest.settings).get(source, {}).items()}
 
 
-def without_leave(manifest: Manifest) -> Manifest:
-    """Return a manifest from elsewhere without leave to reach private addresses: only this machine gives that."""
-    before = _own(manifest.settings)
-    own = {source: {k: v for k, v in given.items() if k != "allow_private"} for source, given in before.items()}
-    return manifest if own == before else replace(manifest, settings=_with_own(manifest.settings, own))
+def without_private_access(manifest: Manifest) -> Manifest:
+    """Return a manifest from another machine without permission to reach private addresses."""
+    stored = _limits_of(manifest.settings)
+    limits = {source: {k: v for k, v in each.items() if k != "allow_private"} for source, each in stored.items()}
+    return manifest if limits == stored else replace(manifest, settings=_with_limits(manifest.settings, limits))
 
 
-def without(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
-    """Return the settings of a build without what some sources keep."""
-    own = {source: given for source, given in _own(settings).items() if source not in sources}
-    learnt = {source: template for source, template in settings.get("templates", {}).items() if source not in sources}
-    return _with_own(settings, own) | {"templates": learnt}
+def without_sources(settings: Mapping[str, Any], sources: Collection[str]) -> dict[str, Any]:
+    """Return the settings of a build without those of some sources."""
+    limits = {source: each for source, each in _limits_of(settings).items() if source not in sources}
+    templates = {source: each for source, each in settings.get("templates", {}).items() if source not in sources}
+    return _with_limits(settings, limits) | {"templates": templates}
 
 
-def _own(settings: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return each source's own settings from those of a build."""
+def _limits_of(settings: Mapping[str, Any]) -> Limits:
     return settings.get("crawl", {}).get("own", {})  # type: ignore[no-any-return]  # JSON of a manifest
 
 
-def _with_own(settings: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {**settings, "crawl": {**settings.get("crawl", {}), "own": own}}
+def _with_limits(settings: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    return {**settings, "crawl": {**settings.get("crawl", {}), "own": limits}}

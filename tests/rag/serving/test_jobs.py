@@ -7,16 +7,13 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from indexer.errors import ConfigError
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import GENERATIONS, collection_dir, current_id, read_manifest
+from indexer.generation.manifest import collection_dir, current_id
 from indexer.publish.publish import writer_lock
-from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from rag.errors import FingerprintMismatch, JobConflict, RequestRefused, StorageFull
 from rag.messages import Push
@@ -59,13 +56,6 @@ def test_a_job_builds_and_says_so(site, jobs, other):
     assert done["report"]["generation"] == current_id(site.index)
     assert done["created_at"] <= done["ended_at"]
     assert jobs.all() == other.all() == [done]
-
-
-def test_a_source_that_an_older_version_held_to_places_is_not_read_as_if_it_were_not(site):
-    manifest = read_manifest(site.index / GENERATIONS / site.build())
-    older = replace(manifest, settings={"crawl": {"within": {str(site.source): ["/srv"]}}})
-    with pytest.raises(ConfigError, match="was held to the places of job_sources, which was removed"):
-        config_of(older)
 
 
 def hold_up(site, jobs):
