@@ -1,6 +1,6 @@
 """A published generation, opened for searching. Imports nothing that only a build needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
@@ -24,11 +24,17 @@ MANY_CHUNKS = 300_000  # from which a search by words takes about half a millise
 FILTERS = 64  # whose rows are remembered: people and pages ask with the same few
 
 
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
+
+
 class Generation:
     """One immutable generation with every file open; its folder may be deleted while it is open.
 
     Every method may be called from many threads at once. Open it after forking, not before.
     """
+
+    names: Sequence[str] = ()  # of its collections, if it has several
 
     def __init__(self, folder: Path, *, are_checked: bool = False) -> None:
         """Open a generation folder, after its checksums unless these are checked; raises IndexCorrupt with the file."""
@@ -96,7 +102,15 @@ class Generation:
         """Return titles and headings that go on as was typed, see `Headings.find`."""
         return self._find_headings(typed, most, self.select(only) if only else None)
 
-    def row_facts(self, rows: npt.NDArray[np.int64]) -> RowFacts:
+    def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
+        """Score passages by their tokens, float32 (n,): `score` takes the tokens of a generation, and rows of it."""
+        return score(self.tokens, rows)
+
+    def collections(self, rows: Sequence[int]) -> list[str] | None:
+        """Return the name of the collection of each row, if this has several."""
+        return None
+
+    def row_facts(self, rows: Rows) -> RowFacts:
         """Return document and signature by row; `rows` is int64 (n,)."""
         return RowFacts(self._rows["document"][rows], self._rows["signature"][rows])
 

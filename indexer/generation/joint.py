@@ -10,15 +10,12 @@ import numpy.typing as npt
 
 from indexer.filter import Filter, parts_of
 from indexer.generation.documents import DocumentFacts, SectionText, StoredChunk
-from indexer.generation.generation import FILTERS, MANY_CHUNKS, Generation
+from indexer.generation.generation import FILTERS, MANY_CHUNKS, Generation, Rows, Scores
 from indexer.generation.lexical.lexical_index import JointReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import RESTRICTED_VERSION
 from indexer.generation.rows import RowFacts, RowSet, ScoredRows, TokenReader
 from indexer.versions import Edition
-
-Rows = npt.NDArray[np.int64]
-Scores = npt.NDArray[np.float32]
 
 
 class JointGeneration(Generation):
@@ -76,7 +73,7 @@ class JointGeneration(Generation):
         return found
 
     def score_tokens(self, score: Callable[[TokenReader | None, Rows], Scores], rows: Rows) -> Scores:
-        """Score passages by their tokens, float32 (n,); `score` takes those of one generation, and rows of it."""
+        """Score passages by their tokens, as `Generation` does."""
         found = np.empty(len(rows), np.float32)
         for number, places, own in _split(self._starts, rows):
             found[places] = score(self._members[number].tokens, own)

@@ -20,7 +20,6 @@ from embedder.late_interaction import QueryTokens
 from embedder.text_embedder import Embedder
 from indexer.filter import Filter
 from indexer.generation.documents import StoredChunk, document_id
-from indexer.generation.joint import JointGeneration
 from indexer.generation.languages import SAMPLE, languages_of
 from indexer.generation.lexical.analysis import TERMS, rules_for, spans, terms_in
 from indexer.generation.lexical.letters import fold
@@ -190,9 +189,7 @@ class Retriever:
         maxsim = None
         if generation.tokens is not None and search.tokens is not None:
             score = partial(score_tokens, self.embedder, search.tokens)
-            maxsim = partial(score, generation.tokens)
-            if isinstance(generation, JointGeneration):
-                maxsim = partial(generation.score_tokens, score)
+            maxsim = partial(generation.score_tokens, score)
 
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
@@ -264,7 +261,7 @@ class Retriever:
             hits=hits,
             took_ms={stage: round(seconds * 1000, 3) for stage, seconds in search.took.items()},
             generation=generation.manifest.id,
-            collections=generation.names if isinstance(generation, JointGeneration) else [request.collection],
+            collections=list(generation.names) or [request.collection],
             next=stop if has_more else None,
             facets=facets,
             also_searched=[
@@ -292,7 +289,7 @@ class Retriever:
         others = iter(chunks[len(indices) :])
         duplicates = [[next(others).url for _ in group] if group else [] for group in folded]
         scores = ranking.scores[indices].tolist()
-        collections = generation.collections(rows.tolist()) if isinstance(generation, JointGeneration) else None
+        collections = generation.collections(rows.tolist())
         parts = []
         for name in _PARTS:
             values = ranking.columns[name][indices].tolist() if name in ranking.columns else [math.nan] * len(indices)

@@ -163,6 +163,7 @@ class MilvusStore:
 class MilvusGeneration:
     """One immutable generation as a `Searchable`; safe to share between threads."""
 
+    names: Sequence[str] = ()  # it has one collection
     terms_take_long = True  # a call to another machine always does
     tokens = None  # Milvus has no late interaction over bits
     twins: Mapping[int, frozenset[int]] = MappingProxyType({})  # nor documents in several formats
@@ -241,6 +242,10 @@ class MilvusGeneration:
         found = self._by_row(rows, ("document", "signature"))
         documents, signatures = (np.array([row[name] for row in found], np.int64) for name in ("document", "signature"))
         return RowFacts(documents, signatures.view(np.uint64))
+
+    def collections(self, rows: Sequence[int]) -> list[str] | None:
+        """Return None: all rows are of one collection."""
+        return None
 
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number."""
