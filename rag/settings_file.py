@@ -9,7 +9,7 @@ from typing import Any
 
 from indexer.config import OWN, CrawlLimits, own_names
 from indexer.errors import ConfigError, SourceError
-from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, Place, site_of
+from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, SecretPlace, site_of
 from indexer.read.extraction import collect
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.text.toml import load_toml
@@ -161,7 +161,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
     if len(ways) > 1:
         raise SettingsError(f"{where}: {' and '.join(ways)} would both be the header Authorization: give one")
 
-    def place(name: str, value: object) -> Place:
+    def place(name: str, value: object) -> SecretPlace:
         return _place(value, folder, f"{where}: {name}")
 
     basic = None
@@ -182,7 +182,7 @@ def _credential(table: Mapping[str, Any], folder: Path, where: str) -> Credentia
     )
 
 
-def _place(value: object, folder: Path, where: str) -> Place:
+def _place(value: object, folder: Path, where: str) -> SecretPlace:
     """Read `{env = "NAME"}` or `{file = "PATH"}`; a secret itself is refused, and not quoted."""
     if isinstance(value, str):
         advice = 'as others may read this file: write {env = "VARIABLE"} or {file = "PATH"}'

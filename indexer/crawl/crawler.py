@@ -1,10 +1,10 @@
-"""One site, breadth first. The order of the pages depends on the site alone, never on which fetch ends first.
+"""One site, breadth first. The order of the pages depends on the site alone, never on the timing of fetches.
 
-Fetcher threads work ahead on a window of the frontier; links join it only when their page is taken, in its order.
+Fetcher threads work ahead on a window of the frontier; links join it when their page is taken, in the order of pages.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from indexer.crawl.http_response import PageUnavailable
 from indexer.crawl.page_links import MARKUP
 from indexer.crawl.page_reader import Moved, PageReader, Visit
 from indexer.crawl.same_text import SiteTexts, is_within
-from indexer.crawl.sitemaps import TYPES, WELL_KNOWN, is_listing
+from indexer.crawl.sitemaps import SITEMAP_TYPES, WELL_KNOWN_SITEMAPS, is_sitemap
 from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.network.credentials import Session
 from indexer.network.urls import normalise
@@ -25,7 +25,7 @@ from indexer.read.formats import CONTENT_TYPES
 from indexer.records import Failure, Item, Known, Page, Skip
 from indexer.source_context import SourceContext
 
-_ADDRESSES, _ADDRESSES_PER_PAGE = 100_000, 4  # addresses remembered of a site, and more for each page of `max_pages`
+_MAX_ADDRESSES, _MAX_ADDRESSES_PER_PAGE = 100_000, 4  # of a site; the second for each of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
 _MAX_MOVES = 3  # sites that start pages redirect to
 _COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
@@ -35,16 +35,16 @@ _MISTAKEN = "its canonical address has another text, or cannot be read: indexed 
 
 class _Due(NamedTuple):
     url: str
-    depth: int  # links from the start
-    referrer: str  # page that links to it; empty for lists
+    depth: int  # links from the start page
+    referrer: str  # empty for sitemaps
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Result:
     """The pages that one address led to."""
 
     visits: tuple[Visit, ...]
-    alias: Page | None = None  # page that named the first as its canonical address, of which only the links count
+    alias: Page | None = None  # named the first visit as its canonical address; only its links count
 
 
 def crawl(
@@ -53,13 +53,13 @@ def crawl(
     """Read every page of a site that links lead to from the start page, or that a sitemap, feed or llms.txt lists.
 
     The source of the context is the address of the start page; its scheme, host and port bound the crawl. The browser
-    is started with the first page that is to be drawn. Pages that
-    may be followed but not indexed are yielded too, marked `noindex`, and so are pages of the same content; of these
-    the links of one are followed. Of pages that are unchanged or out of reach, the records are yielded.
+    is started for the first page that needs rendering. Pages that are followed but not indexed are yielded too, marked
+    `noindex`, and so are pages with the same content, of which the links of one are followed. Records are yielded for
+    pages that are unchanged or unavailable.
 
     Raises:
         SourceError: the start page or the site's robots.txt cannot be read, or forbids reading.
-        RendererMissing: pages are to be drawn, and the package or the browser for it is missing.
+        RendererMissing: pages need rendering, and the package or the browser for it is missing.
         CredentialsError, SessionEnded: the site cannot be read with its credentials.
     """
     start = normalise(context.source, "")
@@ -72,28 +72,127 @@ def crawl(
         yield from site.leftovers()
 
 
+class _Frontier:
+    """The addresses of a site that are due, in order, each once."""
+
+    def __init__(self, context: SourceContext, reader: PageReader) -> None:
+        self._context, self._reader = context, reader
+        self._queue: deque[_Due] = deque()
+        self._collections: deque[_Due] = deque()  # taken when nothing else is due
+        self._seen: set[str] = set()  # addresses enqueued or refused
+        self._max_seen = _MAX_ADDRESSES + _MAX_ADDRESSES_PER_PAGE * context.limits.max_pages
+        self.follows_links = True  # False: only sitemaps
+        self.requested = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    def pop(self, *, is_idle: bool) -> _Due | None:
+        """Return the next address, or None; collections are taken when no fetch is under way."""
+        if is_idle and not self._queue:
+            self._queue, self._collections = self._collections, self._queue
+        return self._queue.popleft() if self._queue else None
+
+    def mark_seen(self, urls: Iterable[str]) -> None:
+        """Never enqueue these addresses."""
+        self._seen.update(urls)
+
+    def remaining(self) -> list[str]:
+        """Return the addresses that are still due."""
+        return [due.url for due in (*self._queue, *self._collections)]
+
+    def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
+        """Add new addresses; return those that are left out."""
+        limits, skips = self._context.limits, list[Skip]()
+        for url in links if self.follows_links or depth == 0 else ():
+            if url in self._seen:
+                continue
+            if len(self._seen) >= self._max_seen:
+                skips.append(Skip(url, f"over the limit of {self._max_seen:,} addresses of a site"))
+                continue
+            self._seen.add(url)
+            if (refusal := self._reader.refusal(url)) is not None:
+                skips.append(Skip(url, refusal))
+            elif depth > limits.max_depth:
+                skips.append(Skip(url, f"more than {limits.max_depth:,} links from the start"))
+            elif not self._reader.robots.allows(url):
+                skips.append(Skip(url, "robots.txt disallows it"))
+            else:
+                queue = self._collections if url.endswith(_COLLECTION) and referrer else self._queue
+                queue.append(_Due(url, depth, referrer))
+        due_count = self.requested + len(self._queue) + len(self._collections)
+        self._context.report_due(min(due_count, limits.max_pages))
+        return skips
+
+
+class _CanonicalReader:
+    """Reads pages under their canonical addresses, each of which is fetched once for all threads."""
+
+    def __init__(self, reader: PageReader, texts: SiteTexts, yielded: Collection[str]) -> None:
+        self._reader, self._texts, self._yielded = reader, texts, yielded
+        self._doubted: set[str] = set()  # addresses of pages that name another and are yielded themselves
+        self._visits: dict[str, Future[Visit]] = {}  # by canonical address: under way, or not yet yielded
+        self._lock = Lock()
+
+    def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Result:
+        """Read one page, or the one at its canonical address if that has its text and names no other."""
+        visit = self._reader.read(url, types)
+        page, canonical = visit.page, visit.canonical
+        if canonical is None or isinstance(page, Known):
+            return _Result((visit,))
+        if not self._reader.robots.allows(canonical) or self._reader.refusal(canonical) is not None:
+            return _Result((visit,))
+        mistaken = replace(visit, page=replace(page, note=_MISTAKEN))
+        if canonical in self._yielded and (visit.text or canonical not in self._doubted):
+            if not self._texts.has_text(canonical, visit.text):
+                return _Result((mistaken,))
+            return _Result((replace(visit, page=replace(page, url=canonical)),), page)
+        try:
+            target = self._read_once(canonical)
+        except FetchError:
+            return _Result((mistaken,))
+        if target.page.url != canonical or target.canonical is not None:
+            self._doubted.add(page.url)  # before it is yielded, so that a page that names it stays too
+            self.forget(canonical)
+            return _Result((visit,))
+        if not (is_within(visit.text, target.text) if target.text else self._texts.has_text(canonical, visit.text)):
+            return _Result((mistaken, target))
+        return _Result((target.of(url),), page)
+
+    def forget(self, url: str) -> None:
+        """Drop the visit of an address that is yielded."""
+        with self._lock:
+            self._visits.pop(url, None)
+
+    def _read_once(self, url: str) -> Visit:
+        with self._lock:
+            future = self._visits.get(url)
+            is_first = future is None
+            if future is None:
+                future = self._visits[url] = Future()
+        if is_first:
+            try:
+                future.set_result(self._reader.read(url))
+            except BaseException as error:  # noqa: BLE001 - raised in every thread that waits
+                future.set_exception(error)
+        return future.result()
+
+
 class _Crawl:
     """One site: its frontier, and the fetches that are under way."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
-        limits = context.limits
-        self._context, self._limits, self._earlier = context, limits, context.earlier
+        self._context, self._limits, self._earlier = context, context.limits, context.earlier
         self._reader = PageReader(context, sessions, browser)
+        self._frontier = _Frontier(context, self._reader)
         self._texts = SiteTexts(context.earlier)
-        self._pool = ThreadPoolExecutor(limits.concurrency, thread_name_prefix="fetch")
-        self._follows = True  # whether links of pages are followed
-        self._frontier: deque[_Due] = deque()
-        self._collections: deque[_Due] = deque()  # read once the frontier is empty
-        self._fetches: deque[tuple[_Due, Future[_Outcome]]] = deque()
-        self._unread: list[Skip] = []  # views of pages, by their addresses
-        self._max_seen = _ADDRESSES + _ADDRESSES_PER_PAGE * limits.max_pages
-        self._seen: set[str] = set()  # addresses enqueued or refused
         self._yielded: set[str] = set()  # addresses of pages
+        self._canonicals = _CanonicalReader(self._reader, self._texts, self._yielded)
+        self._pool = ThreadPoolExecutor(context.limits.concurrency, thread_name_prefix="fetch")
+        self._fetches: deque[tuple[_Due, Future[_Result]]] = deque()
+        self._unread_views: list[Skip] = []
         self._followed: set[str] = set()  # hashes of pages whose links are enqueued
-        self._doubted: set[str] = set()  # addresses of pages that are yielded though they name another
-        self._canonicals: dict[str, Future[Visit]] = {}  # under way, or not yet yielded
-        self._canonicals_lock = Lock()
-        self._requested = self._bytes = 0  # pages fetched, and bytes of those yielded
+        self._bytes = 0  # of the pages yielded
 
     def close(self) -> None:
         """Stop all that is being fetched or read."""
@@ -108,7 +207,7 @@ class _Crawl:
             while True:
                 try:
                     reader.enter_site(url)
-                    outcome = self._read(url, is_start=True)
+                    result = self._canonicals.read(url, CONTENT_TYPES | SITEMAP_TYPES)
                     break
                 except Moved as move:
                     if (moves := moves + 1) > _MAX_MOVES:
@@ -116,62 +215,62 @@ class _Crawl:
                     url = move.url
         except FetchError as error:
             raise SourceError(f"cannot read {start}: {error}") from error
-        reader.is_open, self._requested = True, 1
-        page = outcome.visits[0].page
-        self._seen |= {start, url, page.url}
-        if isinstance(page, Page) and is_listing(page):
-            self._follows = False
+        reader.is_open, self._frontier.requested = True, 1
+        page = result.visits[0].page
+        self._frontier.mark_seen((start, url, page.url))
+        if isinstance(page, Page) and is_sitemap(page):
+            self._frontier.follows_links = False
             try:
-                lists = reader.lists.read((), page)
+                listed = reader.sitemaps.read((), page)
             except FetchError as error:
                 raise SourceError(f"cannot read {page.url}: {error}") from error
-            if not lists.pages:
+            if not listed.urls:
                 raise SourceError(f"{page.url} lists no page of {reader.site}")
-            return [*lists.notes, *self._enqueue(lists.pages, 0)]
+            return [*listed.notes, *self._frontier.enqueue(listed.urls, 0)]
         if (refusal := reader.refusal(page.url)) is not None:
-            return [Skip(page.url, refusal), *self._enqueue(page.links, 1)]
-        return self._accept(_Due(url, 0, ""), outcome)
+            return [Skip(page.url, refusal), *self._frontier.enqueue(page.links, 1)]
+        return self._accept(_Due(url, 0, ""), result)
 
     def enqueue_sitemaps(self) -> list[Item]:
-        """Enqueue what sitemaps list: those of robots.txt, or a well-known one if the start page leads nowhere."""
-        if not self._follows or not self._limits.max_depth:
+        """Enqueue the pages in sitemaps: those of robots.txt, or a well-known one if the start page has no links."""
+        if not self._frontier.follows_links or not self._limits.max_depth:
             return []
         reader = self._reader
-        site, named = reader.site, reader.robots.sitemaps
-        lists = reader.lists.read(url for name in named if (url := normalise(site, name)))
-        for place in () if named or self._frontier or self._fetches else WELL_KNOWN:
-            guess = reader.lists.read([f"{site}{place}"])
-            if guess.pages or guess.out_of_reach is not None:
-                lists = guess
+        site, sitemaps = reader.site, reader.robots.sitemaps
+        listed = reader.sitemaps.read(url for name in sitemaps if (url := normalise(site, name)))
+        for path in () if sitemaps or self._frontier or self._fetches else WELL_KNOWN_SITEMAPS:
+            guess = reader.sitemaps.read([f"{site}{path}"])
+            if guess.urls or guess.unavailable is not None:
+                listed = guess
                 break
-        skips = self._enqueue(lists.pages, 1)
-        if lists.out_of_reach is not None:  # what it listed last time is asked for, or would be taken for gone
-            skips += self._enqueue(self._earlier.requested(self._context.source, f"{site}/"), 1)
-        return [*lists.notes, *skips]
+        skips = self._frontier.enqueue(listed.urls, 1)
+        if listed.unavailable is not None:  # its pages of the previous build are not gone
+            skips += self._frontier.enqueue(self._earlier.requested(self._context.source, f"{site}/"), 1)
+        return [*listed.notes, *skips]
 
     def explain(self, items: list[Item]) -> list[Item]:
-        """Add notes to the start page: if it is on another host, and if neither it nor the sitemaps lead anywhere."""
+        """Add notes to the start page: that it is on another host, or why no page was found."""
         reader, notes = self._reader, []
         if reader.moved_from:
             notes.append(f"{reader.moved_from} redirects to {reader.site}, which was read")
-        is_bare = not (self._frontier or self._fetches) and self._limits.max_depth > 0
-        if is_bare and (why := reader.why_nowhere) is not None:
-            notes.append(f"the start page leads nowhere: {why or 'its links are left out, or lead only to itself'}")
+        is_alone = not (self._frontier or self._fetches) and self._limits.max_depth > 0
+        if is_alone and (reason := reader.why_no_links) is not None:
+            notes.append(f"the start page leads nowhere: {reason or 'its links are left out, or lead only to itself'}")
         if not notes:
             return items
         return [replace(item, note="; ".join(notes)) if isinstance(item, Page) else item for item in items]
 
     def submit_fetches(self) -> bool:
         """Keep the fetcher threads busy; return False when no fetch is under way or due."""
-        ahead = memory.share(self._limits.concurrency * _AHEAD)
-        if not (self._frontier or self._fetches):
-            self._frontier, self._collections = self._collections, self._frontier
-        while self._frontier and len(self._fetches) < ahead and not self._over_limit():
-            due = self._frontier.popleft()
+        window = memory.share(self._limits.concurrency * _AHEAD)
+        while len(self._fetches) < window and not self._limit_reached():
+            due = self._frontier.pop(is_idle=not self._fetches)
+            if due is None:
+                break
             if due.referrer and self._texts.has_view_address(due.url, due.referrer):
-                self._unread.append(Skip(due.url, _VIEW))
+                self._unread_views.append(Skip(due.url, _VIEW))
                 continue
-            self._requested += 1
+            self._frontier.requested += 1
             self._fetches.append((due, self._pool.submit(self._read_or_known, due.url)))
         return bool(self._fetches)
 
@@ -186,30 +285,30 @@ class _Crawl:
             return [Failure(due.url, str(error))]
 
     def leftovers(self) -> list[Item]:
-        """Return skips of refused requests of scripts, of views of pages, and of addresses over a limit."""
-        rest = (Skip(due.url, self._over_limit()) for due in (*self._frontier, *self._collections))
-        return [*self._reader.refused_requests(), *self._unread, *rest]
+        """Return the skips of refused requests of scripts, of views of pages, and of addresses over a limit."""
+        limit = self._limit_reached()
+        rest = (Skip(url, limit) for url in self._frontier.remaining())
+        return [*self._reader.refused_requests(), *self._unread_views, *rest]
 
-    def _over_limit(self) -> str:
-        """Return which limit of the crawl is reached; empty if none is."""
+    def _limit_reached(self) -> str:
+        """Return the limit of the crawl that is reached; empty if none is."""
         if self._bytes >= self._limits.max_total_bytes:
             return f"over the limit of {self._limits.max_total_bytes:,} bytes"
-        full = self._requested >= self._limits.max_pages
-        return f"over the limit of {self._limits.max_pages:,} pages" if full else ""
+        is_full = self._frontier.requested >= self._limits.max_pages
+        return f"over the limit of {self._limits.max_pages:,} pages" if is_full else ""
 
-    def _accept(self, due: _Due, outcome: _Outcome) -> list[Item]:
+    def _accept(self, due: _Due, result: _Result) -> list[Item]:
         """Return the pages, and the skips of their links; several pages may have the same content."""
         items = list[Item]()
-        self._seen.update(visit.page.url for visit in outcome.visits)
-        if outcome.alias is not None:  # maybe one of many that name one address; only its links count
-            self._bytes += len(outcome.alias.body)
-            items += self._follow(outcome.alias, due)
-        for visit in outcome.visits:
+        self._frontier.mark_seen(visit.page.url for visit in result.visits)
+        if result.alias is not None:  # one of perhaps many that name one address
+            self._bytes += len(result.alias.body)
+            items += self._follow(result.alias, due)
+        for visit in result.visits:
             page = visit.page
-            with self._canonicals_lock:
-                self._canonicals.pop(page.url, None)
+            self._canonicals.forget(page.url)
             if page.url in self._yielded:
-                items += [Skip(due.url, "leads to a page already read")] if visit is outcome.visits[0] else []
+                items += [Skip(due.url, "leads to a page already read")] if visit is result.visits[0] else []
                 continue
             if isinstance(page, Page) and (reason := self._repeats(due, visit, page)):
                 items += [*self._follow(page, due)] if page.content_type in MARKUP else []
@@ -220,11 +319,11 @@ class _Crawl:
             self._yielded.add(page.url)
             self._bytes += len(page.body) if isinstance(page, Page) else 0
             items += [*self._follow(page, due), page]
-        self.submit_fetches()  # so that fetching goes on while others use this page
+        self.submit_fetches()  # before others use this page
         return items
 
     def _repeats(self, due: _Due, visit: Visit, page: Page) -> str:
-        """Return why a page is left out that has only text of others; empty if it does not."""
+        """Return why a page that only repeats other pages is left out; empty if it does not."""
         if page.noindex or page.content_hash in self._followed:
             return ""
         if page.url.endswith(_COLLECTION) and self._texts.is_collection(visit.text):
@@ -232,80 +331,18 @@ class _Crawl:
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
     def _follow(self, page: Page | Known, due: _Due) -> list[Skip]:
-        """Enqueue the links of a page, unless those of the same content were: a site may answer anything with one."""
+        """Enqueue the links of a page, unless the same content was followed: a site may answer all requests with it."""
         if page.content_hash in self._followed:
             return []
         self._followed.add(page.content_hash)
-        return self._enqueue(page.links, due.depth + 1, page.url)
+        return self._frontier.enqueue(page.links, due.depth + 1, page.url)
 
-    def _enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
-        """Add new addresses to the frontier; return those that are left out."""
-        skips: list[Skip] = []
-        for url in links if self._follows or depth == 0 else ():
-            if url in self._seen:
-                continue
-            if len(self._seen) >= self._max_seen:
-                skips.append(Skip(url, f"over the limit of {self._max_seen:,} addresses of a site"))
-                continue
-            self._seen.add(url)
-            if (refusal := self._reader.refusal(url)) is not None:
-                skips.append(Skip(url, refusal))
-            elif depth > self._limits.max_depth:
-                skips.append(Skip(url, f"more than {self._limits.max_depth:,} links from the start"))
-            elif not self._reader.robots.allows(url):
-                skips.append(Skip(url, "robots.txt disallows it"))
-            else:
-                queue = self._collections if url.endswith(_COLLECTION) and referrer else self._frontier
-                queue.append(_Due(url, depth, referrer))
-        due = self._requested + len(self._frontier) + len(self._collections)
-        self._context.report_due(min(due, self._limits.max_pages))
-        return skips
-
-    def _read_or_known(self, url: str) -> _Outcome:
-        """Read one page, or return its record if it is out of reach; runs in a fetcher thread."""
+    def _read_or_known(self, url: str) -> _Result:
+        """Read one page, or return its record if it is unavailable; runs in a fetcher thread."""
         try:
-            return self._read(url)
+            return self._canonicals.read(url)
         except PageUnavailable as error:
             record = self._earlier.page_behind(url)
             if record is None or not self._reader.robots.allows(record.url):
                 raise
-            return _Outcome((Visit(Known(replace(record, source=self._context.source), kept=str(error))),))
-
-    def _read(self, url: str, *, is_start: bool = False) -> _Outcome:
-        """Read one page, or the one at its canonical address if that has its text and names no other."""
-        visit = self._reader.read(url, CONTENT_TYPES | TYPES if is_start else CONTENT_TYPES)
-        page, canonical = visit.page, visit.canonical
-        if canonical is None or isinstance(page, Known):
-            return _Outcome((visit,))
-        if not self._reader.robots.allows(canonical) or self._reader.refusal(canonical) is not None:
-            return _Outcome((visit,))
-        mistaken = replace(visit, page=replace(page, note=_MISTAKEN))
-        if canonical in self._yielded and (visit.text or canonical not in self._doubted):
-            if not self._texts.has(canonical, visit.text):
-                return _Outcome((mistaken,))
-            return _Outcome((replace(visit, page=replace(page, url=canonical)),), page)
-        try:
-            named = self._read_canonical(canonical)
-        except FetchError:
-            return _Outcome((mistaken,))
-        if named.page.url != canonical or named.canonical is not None:
-            self._doubted.add(page.url)  # before it is yielded, so that a page that names it in turn stays too
-            self._canonicals.pop(canonical, None)
-            return _Outcome((visit,))
-        if not (is_within(visit.text, named.text) if named.text else self._texts.has(canonical, visit.text)):
-            return _Outcome((mistaken, named))
-        return _Outcome((named.of(url),), page)
-
-    def _read_canonical(self, url: str) -> Visit:
-        """Read the page at a canonical address, once for all threads that need it at the same time."""
-        with self._canonicals_lock:
-            future = self._canonicals.get(url)
-            is_first = future is None
-            if future is None:
-                future = self._canonicals[url] = Future()
-        if is_first:
-            try:
-                future.set_result(self._reader.read(url))
-            except BaseException as error:  # noqa: BLE001 - raised in every thread that waits
-                future.set_exception(error)
-        return future.result()
+            return _Result((Visit(Known(replace(record, source=self._context.source), kept=str(error))),))

@@ -31,7 +31,7 @@ def is_public(address: IPv4Address | IPv6Address) -> bool:
     return address.is_global and (isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST)
 
 
-def resolve(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
+def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
     """Return the addresses of a host, all of them checked.
 
     Raises:
@@ -90,7 +90,7 @@ class GuardedBackend(httpcore.NetworkBackend):
     ) -> httpcore.NetworkStream:
         """Connect to a checked address of the host; the next is tried if one does not answer."""
         try:
-            addresses = resolve(host, port, allow_private=self.allow_private)
+            addresses = resolve_checked(host, port, allow_private=self.allow_private)
         except OSError as error:
             raise httpcore.ConnectError(f"cannot resolve {host}: {error.strerror or error}") from error
         except UnicodeError as error:

@@ -1,4 +1,4 @@
-"""Answers of servers: what their headers say, and the media type of their body."""
+"""Responses of web servers: their headers, and the media type of their body."""
 
 import re
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from indexer.read.extraction import language_of, refresh_in
 from indexer.read.formats import CONTENT_TYPES, OPENAPI, content_type_of, is_openapi, reader_of
 from indexer.records import Page
 
-_LONGEST = 1_000  # characters read of a header with parameters or a date
-HEAD = 1_024  # bytes of a body that tell its type
-# headers that describe the page, or what its scripts may do with it
-_OF_PAGE = frozenset(
+_MAX_HEADER_LENGTH = 1_000  # characters
+HEAD_LENGTH = 1_024  # bytes that decide the media type of a body
+# headers that describe the page, or limit what its scripts may do with it
+_PAGE_HEADERS = frozenset(
     b"etag last-modified content-language x-robots-tag refresh "
     b"access-control-allow-origin access-control-allow-credentials".split()
 )
-_AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")  # a version or other text after it is ignored
+_AGENT_TOKEN = re.compile(r"\s*([\w-]+|\*(?=\s|$))")
 _WITH_VALUES = frozenset({"max-snippet", "max-image-preview", "max-video-preview", "unavailable_after"})
 _MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+*-]+")
 # types that servers send with anything: application/octet-stream, binary/octet-stream, application/force-download, …
@@ -33,8 +33,8 @@ _VAGUE = re.compile(
 )
 _MARKDOWN = frozenset({"text/markdown", "text/mdx"})
 _LLMS = frozenset({"llms.txt", "llms-full.txt"})  # Markdown, by the convention of llmstxt.org
-_BINARY = frozenset({"pdf", "word", "slides", "sheets", "epub"})  # readers of formats that are no text
-_DATA_SUFFIXES = ("json", "yaml", "yml")  # of names and media types
+_BINARY_READERS = frozenset({"pdf", "word", "slides", "sheets", "epub"})
+_DATA_SUFFIXES = ("json", "yaml", "yml")
 _BLANKS = b" \t\r\n\f"
 _MARKUP = re.compile(
     rb"<(?:!doctype\s+html|html|head|title|meta|body|frameset|script|style|h1|div|table|p)(?=[\s/>])", re.IGNORECASE
@@ -44,27 +44,27 @@ _ADDRESS = re.compile(rb"https?://\S+$", re.IGNORECASE)
 
 
 class PageUnavailable(FetchError):
-    """A page that may be there at another time: no connection, no complete answer in time, HTTP 429 or 5xx."""
+    """A page that may be available later: no connection, no complete response in time, HTTP 429 or 5xx."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False, pause: float = 0.0) -> None:
         super().__init__(reason, status=status, retry=retry)
-        self.pause = pause  # seconds that the server asks to wait
+        self.pause = pause  # seconds of Retry-After
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The answer of a server after redirects."""
+    """The response of a server after redirects."""
 
-    url: str  # of the last hop, normalised
+    url: str  # normalised
     body: bytes  # decoded
     content_type: str
     charset: str | None
-    headers: httpx.Headers  # those that describe the page
+    headers: httpx.Headers  # see `page_headers`
     fetched_at: str  # ISO 8601, UTC
-    is_unchanged: bool = False  # HTTP 304: the body is that of the validators, and empty here
+    is_unchanged: bool = False  # HTTP 304, without a body
 
     def as_page(self, source: str, requested: str) -> Page:
-        """Return the page of a source that an address led to."""
+        """Return the response as a page of a source; `requested` is the address before redirects."""
         return Page(
             url=self.url,
             source=source,
@@ -75,48 +75,48 @@ class HttpResponse:
             last_modified=self.headers.get("Last-Modified"),
             fetched_at=self.fetched_at,
             requested=requested,
-            language=language_in(self.headers),
+            language=content_language(self.headers),
         )
 
 
 def page_headers(headers: httpx.Headers, redact: Callable[[bytes], bytes] = bytes) -> httpx.Headers:
-    """Return the headers that describe the page, without secrets, and none that describe the client."""
-    return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _OF_PAGE])
+    """Return the headers that describe the page, without secrets."""
+    return httpx.Headers([(name, redact(value)) for name, value in headers.raw if name.lower() in _PAGE_HEADERS])
 
 
-def refresh_of(url: str, headers: httpx.Headers) -> str | None:
-    """Return the address that a Refresh header leads to at once, or None if it is the page's own."""
+def refresh_target(url: str, headers: httpx.Headers) -> str | None:
+    """Return the address that a Refresh header leads to at once, or None."""
     seconds, target = refresh_in(headers.get("Refresh", "")) or (1, "")
     address = normalise(url, target) if seconds == 0 else None
     address = on_site(address, origin(url)) if address else None
     return address if address != url else None
 
 
-def language_in(headers: httpx.Headers) -> str | None:
-    """Return the language of Content-Language; several languages are those of the readers, not of the page."""
-    languages = headers.get("Content-Language", "")[:_LONGEST]
+def content_language(headers: httpx.Headers) -> str | None:
+    """Return the language of Content-Language, or None: several are languages of readers, not of the page."""
+    languages = headers.get("Content-Language", "")[:_MAX_HEADER_LENGTH]
     return language_of(languages) if "," not in languages else None
 
 
 def retry_after(headers: httpx.Headers) -> float | None:
-    """Return the seconds of Retry-After, given as a number or a date; None if it is missing or cannot be read."""
-    text = headers.get("Retry-After", "")[:_LONGEST].strip()
+    """Return the seconds of Retry-After, a number or a date, or None if it is missing or invalid."""
+    text = headers.get("Retry-After", "")[:_MAX_HEADER_LENGTH].strip()
     if text.isdecimal():
         return float(text[:10])
     try:
         return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError, OverflowError):  # no date, one without a zone, one of no calendar
+    except (ValueError, TypeError, OverflowError):  # no valid date, or one without a time zone
         return None
 
 
-def robots_directives(headers: httpx.Headers) -> set[str]:
-    """Return the directives of X-Robots-Tag headers in lower case, without those for other crawlers by name."""
+def x_robots_directives(headers: httpx.Headers) -> set[str]:
+    """Return the directives of X-Robots-Tag headers in lower case, without those for other crawlers."""
     directives: set[str] = set()
     for value in headers.get_list("X-Robots-Tag"):
         is_ours = True
         for word in value.lower().split(","):
             agent, colon, rest = map(str.strip, word.partition(":"))
-            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # from here on; and no time of day
+            if colon and agent[:1].isalpha() and agent not in _WITH_VALUES:  # not a time of day
                 is_ours, word = product_token(agent) == "pilotlight", rest
             if is_ours:
                 directives.add(word.strip())
@@ -124,59 +124,58 @@ def robots_directives(headers: httpx.Headers) -> set[str]:
 
 
 def product_token(agent: str) -> str | None:
-    """Return the name of a user agent in lower case, without its version; `*` is everybody, None nobody."""
+    """Return the name of a user agent in lower case without its version, `*` for all crawlers, or None."""
     token = _AGENT_TOKEN.match(agent)
     return token[1].lower() if token else None
 
 
-def media_type(header: str) -> tuple[str, str | None]:
-    """Return the media type of a Content-Type header, empty if it has none, and its charset."""
-    found = _MEDIA_TYPE.match(header.strip().lower())
-    return found[0] if found else "", _parameter(header, "charset") or None
+def parse_content_type(header: str) -> tuple[str, str | None]:
+    """Return the media type of a Content-Type header, or an empty string, and its charset."""
+    match = _MEDIA_TYPE.match(header.strip().lower())
+    return match[0] if match else "", _parameter(header, "charset") or None
 
 
-def names_of(url: str, disposition: str) -> tuple[str, ...]:
-    """Return the file names in a Content-Disposition header and in an address, in lower case, the likeliest first."""
-    stated = _parameter(disposition, "filename")
-    names = (unquote(name).replace("\\", "/").rpartition("/")[2].lower() for name in (stated, urlsplit(url).path))
+def file_names(url: str, disposition: str) -> tuple[str, ...]:
+    """Return the file names in a Content-Disposition header and in an address, in lower case."""
+    paths = (_parameter(disposition, "filename"), urlsplit(url).path)
+    names = (unquote(path).replace("\\", "/").rpartition("/")[2].lower() for path in paths)
     return tuple(name for name in names if name)
 
 
-def actual_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
-    """Return the media type of a body: of its header, or where that is vague or wrong, of its name and first bytes.
-
-    The first `HEAD` bytes decide.
-    """
-    named = next(filter(None, map(content_type_of, names)), "")
+def detect_media_type(declared: str, names: tuple[str, ...], body: bytes) -> str:
+    """Return the media type of a body: by its header, or if that is vague or wrong, by names and first bytes."""
+    named_type = next(filter(None, map(content_type_of, names)), "")
     if (registered := declared.replace("/x-", "/", 1)) in CONTENT_TYPES:  # text/x-markdown
         declared = registered if declared not in CONTENT_TYPES else declared
-    head, is_vague = body[:HEAD], _VAGUE.match(declared) is not None
+    head, is_vague = body[:HEAD_LENGTH], _VAGUE.match(declared) is not None
     if head.lstrip(b"\xef\xbb\xbf\x00" + _BLANKS).startswith(b"%PDF-"):
         return "application/pdf"
     is_markup, has_text = _begins_with(_MARKUP, head), is_text(head)
     if not is_markup and is_openapi(head) and any(text.endswith(_DATA_SUFFIXES) for text in (declared, *names)):
         return OPENAPI
     is_page = declared.startswith(("text/", "application/xhtml"))
-    if is_page and has_text and not is_markup and (named in _MARKDOWN or not _LLMS.isdisjoint(names)):
-        return named if named in _MARKDOWN else "text/markdown"
-    if declared in CONTENT_TYPES and (is_page or not (is_markup or (has_text and reader_of(declared) in _BINARY))):
+    if is_page and has_text and not is_markup and (named_type in _MARKDOWN or not _LLMS.isdisjoint(names)):
+        return named_type if named_type in _MARKDOWN else "text/markdown"
+    if declared in CONTENT_TYPES and (
+        is_page or not (is_markup or (has_text and reader_of(declared) in _BINARY_READERS))
+    ):
         # a server that knows no media types sends pages as plain text
-        return "text/html" if declared == "text/plain" and named == "text/html" and is_markup else declared
+        return "text/html" if declared == "text/plain" and named_type == "text/html" and is_markup else declared
     if not (is_vague or declared.startswith("application/") or declared == "text/xml"):
         return declared
     if not has_text:
-        return named if reader_of(named) in _BINARY else declared
+        return named_type if reader_of(named_type) in _BINARY_READERS else declared
     if is_markup:
         return "text/html"
-    if named in CONTENT_TYPES and reader_of(named) not in _BINARY:
-        return named
+    if named_type in CONTENT_TYPES and reader_of(named_type) not in _BINARY_READERS:
+        return named_type
     is_unnamed = not any("." in name for name in names) and not head.lstrip(_BLANKS).startswith(b"<")
     return "text/plain" if is_vague and is_unnamed else declared
 
 
-def is_list(body: bytes) -> bool:
+def looks_like_sitemap(body: bytes) -> bool:
     """Return whether a body begins as a sitemap or feed, or is a text of addresses, one a line."""
-    head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
+    head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     if head.startswith(b"<"):
         return _begins_with(_LIST, head)
     lines = [line.strip() for line in head.splitlines()]
@@ -184,18 +183,18 @@ def is_list(body: bytes) -> bool:
 
 
 def _parameter(header: str, name: str) -> str:
-    """Return a parameter of a header, empty if there is none that can be read."""
+    """Return a parameter of a header, or an empty string if it is missing or invalid."""
     message = Message()
-    message["Content-Type"] = header[:_LONGEST]
+    message["Content-Type"] = header[:_MAX_HEADER_LENGTH]
     try:
         return collapse_rfc2231_value(message.get_param(name, ""))
-    except (LookupError, TypeError, ValueError):  # an unknown charset, or parts without numbers
+    except (LookupError, TypeError, ValueError):  # an unknown charset, or pieces without numbers
         return ""
 
 
 def _begins_with(element: re.Pattern[bytes], body: bytes) -> bool:
-    """Return whether an element comes first, after an XML declaration, instructions, comments and blanks."""
-    head = body[:HEAD].lstrip(b"\xef\xbb\xbf" + _BLANKS)
+    """Return whether the first element of a body matches, after XML declarations, comments and blanks."""
+    head = body[:HEAD_LENGTH].lstrip(b"\xef\xbb\xbf" + _BLANKS)
     while end := next((end for begin, end in ((b"<?", b"?>"), (b"<!--", b"-->")) if head.startswith(begin)), None):
         head = head.partition(end)[2].lstrip(_BLANKS)
     return element.match(head) is not None

@@ -1,4 +1,4 @@
-"""The links of a page to its own site, with its directives for robots."""
+"""The links of a page to its own site, and its directives for robots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,29 +12,29 @@ from indexer.records import Page, PageReading
 from indexer.text.cleaning import one_line
 
 MARKUP = frozenset({"text/html", "application/xhtml+xml"})
-_MARKDOWN = frozenset({"text/markdown", "text/mdx"})
-_LLMS = "/llms.txt"
-_LONGEST_NAME = 50  # characters
+LLMS = "/llms.txt"
 ONLY_LINKS = PageParts(links=True)
+_MARKDOWN = frozenset({"text/markdown", "text/mdx"})
+_MAX_KIND_LENGTH = 50  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Links of one page, in order, each once."""
+    """The links of one page, in order and without duplicates."""
 
     urls: tuple[str, ...]  # normalised, on the page's own site
     noindex: bool = False
-    canonical: str | None = None  # canonical address on the same site; None if it is the page's own
-    asks_password: bool = False  # whether it has a field for one
-    refresh: str | None = None  # normalised address that it sends readers to before they have read it
-    leads_on: str = ""  # kind of a page whose links are followed and which is not indexed, such as a frameset
-    leads_nowhere: str = ""  # why it has no links
-    is_drawn: bool = False  # whether scripts draw it
-    reading: PageReading | None = None  # its text, if that is wanted
+    canonical: str | None = None  # another address on the same site
+    asks_password: bool = False
+    refresh: str | None = None  # address that readers are sent to at once
+    leads_on: str = ""  # kind of a page that is followed and not indexed, such as a frameset
+    why_no_links: str = ""
+    needs_rendering: bool = False
+    reading: PageReading | None = None  # text and blocks, if they were requested
 
 
-def read_links(page: Page, lend: Lend = borrowed, wanted: PageParts = ONLY_LINKS) -> Links:
-    """Find the links of a page to its own site (same scheme, host and port), and its robots directives.
+def read_links(page: Page, lend: Lend = borrowed, parts: PageParts = ONLY_LINKS) -> Links:
+    """Read the links of a page and the other parts that are requested.
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
     """
@@ -42,57 +42,55 @@ def read_links(page: Page, lend: Lend = borrowed, wanted: PageParts = ONLY_LINKS
         return Links(())
     try:
         with lend() as process:
-            links, is_drawn, reading = read_page_parts(page, replace(wanted, links=True), process)
-        return replace(_links(page, links), is_drawn=is_drawn, reading=reading)
+            fields, needs_rendering, reading = read_page_parts(page, replace(parts, links=True), process)
+        return replace(_checked_links(page, fields), needs_rendering=needs_rendering, reading=reading)
     except ParseError as error:
         raise FetchError(f"its links cannot be read: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FetchError("its links cannot be read: the reader process returned invalid data") from error
 
 
-def _links(page: Page, answer: Mapping[str, Any]) -> Links:
-    """Return the links in the answer of a reader, which is not trusted: it has parsed a stranger's page."""
-    noindex, nofollow = robots_of({str(word) for word in answer["directives"]})
-    base = normalise(page.url, answer["base"] or "") or page.url
+def _checked_links(page: Page, fields: Mapping[str, Any]) -> Links:
+    noindex, nofollow = indexing_rules({str(word) for word in fields["directives"]})
+    base = normalise(page.url, fields["base"] or "") or page.url
     site = origin(page.url)
 
     def absolute(href: str) -> str | None:
         url = normalise(base, href)
         return None if url is None else on_site(url, site)
 
-    canonical = absolute(answer["canonical"]) if answer["canonical"] else None
+    canonical = absolute(fields["canonical"]) if fields["canonical"] else None
     if canonical is None or canonical == page.url or origin(canonical) != site:
         canonical = None
-    is_listing = bool(answer["is_listing"])
+    is_listing = bool(fields["is_listing"])
     below = normalise(base, ".") or base if is_listing else f"{site}/"
-    linked = (url for url in map(absolute, answer["hrefs"]) if url is not None and url.startswith(below))
-    urls = dict.fromkeys(url for url in linked if not (is_listing and "?" in url))
-    refresh = absolute(str(answer["refresh"])) if answer["refresh"] else None
-    leads_on = one_line(str(answer["leads_on"]))[:_LONGEST_NAME] or "a list of pages" * page.url.endswith(_LLMS)
+    absolute_urls = (url for url in map(absolute, fields["hrefs"]) if url is not None and url.startswith(below))
+    urls = dict.fromkeys(url for url in absolute_urls if not (is_listing and "?" in url))
+    refresh = absolute(str(fields["refresh"])) if fields["refresh"] else None
+    kind = one_line(str(fields["leads_on"]))[:_MAX_KIND_LENGTH] or "a list of pages" * page.url.endswith(LLMS)
     return Links(
         () if nofollow else tuple(urls),
-        noindex or bool(leads_on),
+        noindex or bool(kind),
         canonical,
-        asks_password=bool(answer["asks_password"]),
+        asks_password=bool(fields["asks_password"]),
         refresh=refresh if refresh != page.url else None,
-        leads_on=leads_on,
-        leads_nowhere=_why_nowhere(answer, len(urls), nofollow=nofollow),
+        leads_on=kind,
+        why_no_links=_why_no_links(fields, has_links=bool(urls), nofollow=nofollow),
     )
 
 
-def robots_of(directives: set[str]) -> tuple[bool, bool]:
-    """Return whether robots directives say `noindex`, and whether they say `nofollow`."""
+def indexing_rules(directives: set[str]) -> tuple[bool, bool]:
+    """Return whether robots directives include `noindex`, and whether they include `nofollow`."""
     return bool(directives & {"noindex", "none"}), bool(directives & {"nofollow", "none"})
 
 
-def _why_nowhere(answer: Mapping[str, Any], found: int, *, nofollow: bool) -> str:
-    """Return why a page with so many links to its own site leads nowhere; empty if it leads somewhere."""
-    if (nofollow and answer["hrefs"]) or (answer["nofollow"] and not answer["hrefs"]):
+def _why_no_links(fields: Mapping[str, Any], *, has_links: bool, nofollow: bool) -> str:
+    if (nofollow and fields["hrefs"]) or (fields["nofollow"] and not fields["hrefs"]):
         return "all its links are nofollow"
-    if found:
+    if has_links:
         return ""
-    if answer["hrefs"]:
+    if fields["hrefs"]:
         return "it has only links to other hosts"
-    if answer["is_blank"] and answer["has_script"]:
-        return "it has no links and hardly any text: its content is drawn by scripts, try --render"
+    if fields["is_blank"] and fields["has_script"]:
+        return "it has no links and hardly any text: its content is rendered by scripts, try --render"
     return "it has no links"

@@ -1,21 +1,23 @@
-"""Read one page of a site, by its redirects, refreshes, scripts, session and robots directives."""
+"""Read one page of a site: redirects, refreshes, rendering, session and robots directives."""
 
 import secrets
 import threading
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import urlsplit
 
 from indexer.crawl.browser import Browser
 from indexer.crawl.fetch import MAX_REDIRECTS, Fetcher, PageRequest
-from indexer.crawl.http_response import HttpResponse, refresh_of, robots_directives
-from indexer.crawl.page_links import ONLY_LINKS, Links, read_links, robots_of
+from indexer.crawl.http_response import HttpResponse, refresh_target, x_robots_directives
+from indexer.crawl.login_check import LoginCheck, RedirectRefused
+from indexer.crawl.page_links import ONLY_LINKS, indexing_rules, read_links
 from indexer.crawl.renderer import Renderer
 from indexer.crawl.robots import fetch_robots
-from indexer.crawl.same_text import answer_of, is_same_answer, shingles, text_of
-from indexer.crawl.sitemaps import TYPES, ListReader
-from indexer.errors import FetchError, NotWanted, SessionEnded
+from indexer.crawl.same_text import is_same_answer, shingles, shingles_without_address, text_of
+from indexer.crawl.sitemaps import SITEMAP_TYPES, SitemapReader
+from indexer.errors import FetchError, NotWanted
 from indexer.generation.previous import conditions
 from indexer.network.credentials import Session
 from indexer.network.urls import normalise, origin
@@ -25,10 +27,6 @@ from indexer.records import Known, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 
 SOFT_404 = "the site gives the same answer, with HTTP 200, for an address that does not exist"
-
-
-class RedirectRefused(NotWanted):
-    """A redirect that is not followed."""
 
 
 class Moved(RedirectRefused):
@@ -44,11 +42,11 @@ class Visit:
     """One page as it was read."""
 
     page: Page | Known
-    canonical: str | None = None  # canonical address on the same site; None if it is the page's own
-    text: frozenset[int] = frozenset()  # shingles of its text; empty if it was not read
+    canonical: str | None = None  # another address on the same site
+    text: frozenset[int] = frozenset()  # shingles; empty if it was not read
 
     def of(self, url: str) -> "Visit":
-        """Return the visit of a page that was requested at an address, and led to by a refresh or canonical link."""
+        """Return the visit as that of a page that another address led to."""
         page = self.page
         if isinstance(page, Known):
             return replace(self, page=Known(replace(page.record, requested=url)))
@@ -56,7 +54,7 @@ class Visit:
 
 
 class PageReader:
-    """Reads pages of one site; may be used by many threads once `enter_site` has been called."""
+    """Reads pages of one site; can be used by many threads once `enter_site` has been called."""
 
     def __init__(self, context: SourceContext, sessions: Mapping[str, Session], browser: Browser) -> None:
         """Take a source. Raises RendererMissing."""
@@ -64,11 +62,12 @@ class PageReader:
         self._renderer = Renderer(context, browser)
         self._fetcher = Fetcher(context.limits, sessions)
         self._readers = ReaderPool()
+        self._logins = LoginCheck(self._fetcher, context.source, partial(read_links, lend=self._readers.borrowed))
         self.site = ""  # scheme://host:port
         self.moved_from = ""  # site of the source, if its start page redirects to another host
         self.is_open = False  # whether the start page has been read
-        self.why_nowhere: str | None = None  # why the start page has no links; empty: it has some; None: it is not read
-        self._missing: frozenset[int] | None = None  # shingles of the answer for an address that does not exist
+        self.why_no_links: str | None = None  # of the start page; empty: it has some; None: not read
+        self._missing: frozenset[int] | None = None  # shingles of the response for an address that does not exist
         self._missing_lock = threading.Lock()
 
     def abort(self) -> None:
@@ -82,22 +81,22 @@ class PageReader:
         self._fetcher.close()
 
     def enter_site(self, start: str) -> None:
-        """Read the rules of the site of a start page, which another one may have redirected to. Raises FetchError."""
+        """Read the rules of the site of a start page, to which another site may have redirected. Raises FetchError."""
         if self.site and urlsplit(self.site).hostname != urlsplit(start).hostname:
             self.moved_from = self.moved_from or self.site
-            self._fetcher.follow(self.site)
+            self._fetcher.leave_site(self.site)
         self._start, site = start, origin(start)
         self.site = site
         self.robots = fetch_robots(self._fetcher, site, self._limits.user_agent)
-        self._fetcher.turns.delay = max(self._limits.delay, self.robots.delay)
+        self._fetcher.pacer.delay = max(self._limits.delay, self.robots.delay)
         self._renderer.enter_site(site, self.robots, self._fetcher, self._readers.borrowed)
-        self.lists = ListReader(site, self.robots, self._fetcher, self._limits.max_pages, self._readers.borrowed)
+        self.sitemaps = SitemapReader(site, self.robots, self._fetcher, self._limits.max_pages, self._readers.borrowed)
         if not self.robots.allows(start):
             raise NotWanted(f"{site}/robots.txt disallows it")
 
     def refused_requests(self) -> list[Skip]:
         """Return the requests of scripts that were refused."""
-        return self._renderer.refused()
+        return self._renderer.refused_requests()
 
     def refusal(self, url: str) -> str | None:
         """Return why an address of the site is left out, or None."""
@@ -105,49 +104,21 @@ class PageReader:
         session = self._fetcher.session(url)
         return refusal or (session.refusal(url) if session else None)
 
-    def read(self, url: str, types: Collection[str] = CONTENT_TYPES, hops: tuple[str, ...] = ()) -> Visit:
-        """Fetch one page, and find its links and text.
-
-        A refresh to another page is followed like a redirect; `hops` are the pages that led here.
+    def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> Visit:
+        """Fetch one page with its links and text; a refresh to another page is followed like a redirect.
 
         Raises:
             NotWanted: it is left out.
-            FetchError: it cannot be read; Unavailable, this time.
-            SourceError: nothing of the site can be read any more.
+            FetchError: it cannot be read; PageUnavailable: for now.
+            SourceError: nothing else of the site can be read.
         """
-        response = self._fetch(url, types)
-        noindex, nofollow = robots_of(robots_directives(response.headers))
-        record, session = self._unchanging(response.url), self._fetcher.session(response.url)
-        if response.is_unchanged and record is not None:
-            if session:
-                session.add_witness(response.url)
-            return Visit(Known(replace(record, source=self._context.source, requested=url, noindex=noindex)))
-        page = response.as_page(self._context.source, url)
-        if record is not None and record.content_hash == page.content_hash and session is None:
-            return Visit(replace(page, links=record.links, noindex=noindex))
-        wanted = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
-        links = read_links(page, self._readers.borrowed, wanted)
-        target = links.refresh or refresh_of(page.url, response.headers)
-        if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
-            if (refusal := self._refresh_refusal(target)) is None:
-                return self.read(target, types, (*hops, page.url)).of(url)
-            links = replace(links, noindex=True, leads_on=refusal)
-        if not (noindex or links.noindex) and self._renderer.wants(page, links):
-            page, links = self._renderer.draw(page, links, self._context.parts_of)
-        self._check_login(session, links, response.url)
-        if not self.is_open:
-            self.why_nowhere = "an X-Robots-Tag header says nofollow" if nofollow else links.leads_nowhere
-        page = replace(
-            page,
-            links=() if nofollow else links.urls,
-            noindex=noindex or links.noindex,
-            left_out=links.leads_on or page.left_out,
-            reading=links.reading,
-        )
-        text = frozenset[int]() if page.noindex else shingles(text_of(page))
-        if self.is_open and text and (missing := self._missing_answer()) and is_same_answer(answer_of(page), missing):
-            raise NotWanted(SOFT_404)
-        return Visit(page, links.canonical, text)
+        target, hops = url, list[str]()
+        while True:
+            response = self._fetch(target, types)
+            result = self._unchanged(response, url) or self._changed(response, url, hops)
+            if isinstance(result, Visit):
+                return result
+            target = result
 
     def _fetch(self, url: str, types: Collection[str]) -> HttpResponse:
         """Fetch an address, unless it has not changed. Raises FetchError, SessionEnded."""
@@ -156,77 +127,95 @@ class PageReader:
             record = self._unchanging(hop)
             return conditions(record) if record else {}
 
-        request = PageRequest(scope=self._check_redirect, types=types, validators=validators, lists=TYPES)
+        request = PageRequest(self._check_redirect, types=types, validators=validators, long_types=SITEMAP_TYPES)
         try:
             return self._fetcher.get(url, request)
         except FetchError as error:
-            session = self._fetcher.session(url)
-            if session and session.kinds and (error.status in (401, 403) or isinstance(error, RedirectRefused)):
-                self._check_session(session, url, is_certain=error.status == 401)
+            self._logins.check_error(url, error)
             raise
 
+    def _unchanged(self, response: HttpResponse, requested: str) -> Visit | None:
+        """Return the visit of a page whose links and text are known from the previous build, or None."""
+        noindex, _ = indexing_rules(x_robots_directives(response.headers))
+        record, session = self._unchanging(response.url), self._fetcher.session(response.url)
+        if record is None:
+            return None
+        source = self._context.source
+        if response.is_unchanged:
+            if session:
+                session.add_witness(response.url)
+            return Visit(Known(replace(record, source=source, requested=requested, noindex=noindex)))
+        page = response.as_page(source, requested)
+        is_same = record.content_hash == page.content_hash and session is None
+        return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
+
+    def _changed(self, response: HttpResponse, requested: str, hops: list[str]) -> Visit | str:
+        """Read a response; return the visit, or the address of a refresh, with the page added to `hops`."""
+        noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
+        page = response.as_page(self._context.source, requested)
+        parts = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
+        links = read_links(page, self._readers.borrowed, parts)
+        target = links.refresh or refresh_target(page.url, response.headers)
+        if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
+            if (refusal := self._refresh_refusal(target)) is None:
+                hops.append(page.url)
+                return target
+            links = replace(links, noindex=True, leads_on=refusal)
+        if not (noindex or links.noindex):
+            page, links = self._renderer.render_if_needed(page, links, self._context.parts_of)
+        self._logins.check_page(response.url, links)
+        if links.asks_password and not self.is_open and self.moved_from:
+            raise NotWanted(f"redirect to another site ({self.site}), which asks for a password")
+        if not self.is_open:
+            self.why_no_links = "an X-Robots-Tag header says nofollow" if nofollow else links.why_no_links
+        page = replace(
+            page,
+            links=() if nofollow else links.urls,
+            noindex=noindex or links.noindex,
+            left_out=links.leads_on or page.left_out,
+            reading=links.reading,
+        )
+        text = frozenset[int]() if page.noindex else shingles(text_of(page))
+        if self.is_open and text and self._is_missing(page):
+            raise NotWanted(SOFT_404)
+        return Visit(page, links.canonical, text)
+
     def _unchanging(self, url: str) -> PageRecord | None:
-        """Return the record of a page, unless all are read again as others are rendered than before."""
-        return None if self._renderer.differs else self._earlier.unchanging_page(url)
+        """Return the record of a page, or None if all are read again because the rendering mode has changed."""
+        return None if self._renderer.mode_changed else self._earlier.unchanging_page(url)
 
-    def _missing_answer(self) -> frozenset[int]:
-        """Return the shingles of the answer for an address that does not exist; none if that is an error, or empty.
-
-        The site is asked once, when its first page has been read.
-        """
+    def _is_missing(self, page: Page) -> bool:
+        """Return whether a page is the response for an address that does not exist, which is requested once."""
         with self._missing_lock:
             if self._missing is None:
                 self._missing = frozenset()
                 url = normalise(self._start, f"pilotlight-{secrets.token_hex(8)}") or ""
                 if self.robots.allows(url) and not self.refusal(url):
                     with suppress(FetchError):
-                        response = self._fetcher.get(url, PageRequest(scope=self._check_redirect))
-                        page = response.as_page(self._context.source, url)
-                        wanted = self._renderer.parts_of(page, self._context.parts_of(page))
-                        links = read_links(page, self._readers.borrowed, wanted)
-                        if self._renderer.wants(page, links):
-                            page, links = self._renderer.draw(page, links, self._context.parts_of)
-                        self._missing = answer_of(replace(page, reading=links.reading))
-            return self._missing
+                        self._missing = self._shingles_of_missing(url)
+            missing = self._missing
+        return bool(missing) and is_same_answer(shingles_without_address(page), missing)
 
-    def _check_login(self, session: Session | None, links: Links, url: str) -> None:
-        """Raise SessionEnded or NotWanted for a page that asks for a password where none should be needed."""
-        if session and session.kinds and links.asks_password:  # the login page, or one like it
-            self._check_session(session, url, is_certain=True)
-            raise NotWanted("asks for a password")
-        if links.asks_password and not self.is_open and self.moved_from:
-            raise NotWanted(f"redirect to another site ({self.site}), which asks for a password")
-        if session:
-            session.add_witness(url)
-
-    def _check_session(self, session: Session, url: str, *, is_certain: bool) -> None:
-        """Raise SessionEnded if the session has ended, as the answer of an address suggests."""
-
-        def refuse(target: str) -> None:
-            raise RedirectRefused("a redirect")
-
-        def is_refused(witness: str, as_stranger: bool) -> bool:
-            """Return whether a page that was read before is now answered by a login. Raises FetchError."""
-            try:
-                response = self._fetcher.get(witness, PageRequest(scope=refuse, as_stranger=as_stranger))
-            except FetchError as error:
-                if error.status in (401, 403) or isinstance(error, RedirectRefused):
-                    return True
-                raise
-            return read_links(response.as_page(self._context.source, witness), self._readers.borrowed).asks_password
-
-        is_alive = session.is_alive(is_refused)
-        if is_alive is False or (is_alive is None and is_certain):
-            kinds = ", ".join(session.kinds)
-            raise SessionEnded(f"{self.site} asks to log in at {url}: its {kinds} must be renewed")
+    def _shingles_of_missing(self, url: str) -> frozenset[int]:
+        response = self._fetcher.get(url, PageRequest(self._check_redirect))
+        page = response.as_page(self._context.source, url)
+        parts = self._renderer.parts_of(page, self._context.parts_of(page))
+        links = read_links(page, self._readers.borrowed, parts)
+        page, links = self._renderer.render_if_needed(page, links, self._context.parts_of)
+        return shingles_without_address(replace(page, reading=links.reading))
 
     def _check_redirect(self, url: str, *, is_refresh: bool = False) -> None:
-        """Raise Moved if the crawl may go on at the target of a redirect, on another site, else RedirectRefused."""
+        """Check the target of a redirect or refresh.
+
+        Raises:
+            Moved: it is the start page, on another site on which the crawl may go on.
+            RedirectRefused: it is not followed.
+        """
         if origin(url) != self.site:
-            here, there, session = urlsplit(self.site), urlsplit(url), self._fetcher.session(self.site)
-            is_upgrade = there.scheme == "https" and here.netloc == there.netloc
+            source, target, session = urlsplit(self.site), urlsplit(url), self._fetcher.session(self.site)
+            is_upgrade = target.scheme == "https" and source.netloc == target.netloc
             has_secrets = session is not None and bool(session.kinds)
-            is_followed = not (is_refresh or has_secrets) and (there.scheme == "https" or here.scheme == "http")
+            is_followed = not (is_refresh or has_secrets) and (target.scheme == "https" or source.scheme == "http")
             if not self.is_open and (is_upgrade or is_followed):
                 raise Moved(url)
             raise RedirectRefused(f"redirect to another site ({origin(url)})")
@@ -236,7 +225,7 @@ class PageReader:
             raise RedirectRefused(f"redirect to a page that is {refusal}")
 
     def _refresh_refusal(self, url: str) -> str | None:
-        """Return why a refresh to another page is not followed, or None. Raises Moved."""
+        """Return why a refresh is not followed, or None. Raises Moved."""
         try:
             self._check_redirect(url, is_refresh=True)
         except Moved:

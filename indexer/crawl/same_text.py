@@ -51,7 +51,7 @@ def shingles(text: str) -> frozenset[int]:
     return frozenset(crc32(run.encode("utf-8", "replace")) * _SCATTER & 0xFFFFFFFF for run in runs)
 
 
-def answer_of(page: Page) -> frozenset[int]:
+def shingles_without_address(page: Page) -> frozenset[int]:
     """Return the shingles of a page without its own address, which answers for missing pages repeat."""
     text, path = text_of(page), urlsplit(page.requested).path
     for name in (page.requested, path, path.strip("/")) if len(path) > _SHORT_PATH else ():
@@ -106,7 +106,7 @@ class SiteTexts:
         self._links[url] = _sample_links(links)
         self._url_by_name.setdefault(_name(url), url)
 
-    def has(self, url: str, text: Collection[int]) -> bool:
+    def has_text(self, url: str, text: Collection[int]) -> bool:
         """Return whether a page has a text, by its shingles; True if either is not known."""
         there = self._sample(url)
         return there is None or _is_in(Sample.of(text), there)

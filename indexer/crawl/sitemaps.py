@@ -7,89 +7,91 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from indexer.crawl.fetch import Fetcher, PageRequest
-from indexer.crawl.http_response import PageUnavailable, is_list
-from indexer.crawl.page_links import read_links
+from indexer.crawl.http_response import PageUnavailable, looks_like_sitemap
+from indexer.crawl.page_links import LLMS, read_links
 from indexer.crawl.robots import Robots
 from indexer.errors import FetchError, NotWanted, ParseError
 from indexer.network.urls import normalise, origin
-from indexer.read.formats import LISTING, MOST_LISTED
+from indexer.read.formats import LISTING, MAX_ENTRIES
 from indexer.read.reader_process import Lend, borrowed
 from indexer.records import Failure, Page, Skip
 
-_LLMS = "/llms.txt"
-TYPES = frozenset(  # media types that a list may have, beside text/plain and text/markdown for llms.txt
+SITEMAP_TYPES = frozenset(  # text/plain and text/markdown may be llms.txt
     "application/xml text/xml application/rss+xml application/atom+xml application/rdf+xml "
     "application/gzip application/x-gzip application/octet-stream".split()
 )
-WELL_KNOWN = ("/sitemap.xml", "/sitemap_index.xml", "/sitemap.txt")
-MOST_FILES = 1_000  # sitemaps that one index leads to
+WELL_KNOWN_SITEMAPS = ("/sitemap.xml", "/sitemap_index.xml", "/sitemap.txt")
+MAX_SITEMAPS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """The addresses of several lists and those they lead to."""
+class SitemapPages:
+    """The addresses in several sitemaps."""
 
-    pages: tuple[str, ...]  # on their own site
-    notes: tuple[Skip | Failure, ...]  # lists that were left out or failed, and pages on other sites
-    out_of_reach: PageUnavailable | None  # of the first list that is for now, so that it is not known what is gone
+    urls: tuple[str, ...]  # on the same site
+    notes: tuple[Skip | Failure, ...]  # sitemaps that were not read, and pages on other sites
+    unavailable: PageUnavailable | None  # the first error that may pass: pages may be missing
 
 
 @dataclass(frozen=True, slots=True)
-class ListReader:
-    """Reads the lists of one site."""
+class SitemapReader:
+    """Reads the sitemaps of one site (`scheme://host:port`), up to `max_pages` or the limit of one sitemap."""
 
-    site: str  # scheme://host:port
+    site: str
     robots: Robots
     fetcher: Fetcher
-    max_pages: int = 0  # pages after which no further list is read, if that is more than one list may have
-    lend: Lend = borrowed  # gives the processes that read them
+    max_pages: int = 0
+    lend: Lend = borrowed
 
-    def read(self, urls: Iterable[str], first: Page | None = None) -> Lists:
-        """Read lists, and the lists that they lead to; `first` is there already, and comes before the others.
+    def read(self, urls: Iterable[str], first: Page | None = None) -> SitemapPages:
+        """Read sitemaps and those that they refer to.
+
+        Args:
+            urls: addresses of sitemaps.
+            first: a sitemap that is already fetched, read before the others.
 
         Raises:
-            FetchError: the first cannot be read.
-            Unavailable: there is a first, and one that it leads to is out of reach for now.
+            FetchError: `first` cannot be read.
+            PageUnavailable: a sitemap that `first` refers to is unavailable.
         """
-        due, known, pages = deque(urls), set[str](), dict[str, None]()
-        notes, out_of_reach = list[Skip | Failure](), None
-        most = max(MOST_LISTED, self.max_pages)
+        due, visited, pages = deque(urls), set[str](), dict[str, None]()
+        notes, unavailable = list[Skip | Failure](), None
+        max_pages = max(MAX_ENTRIES, self.max_pages)
         if first is not None:
             due.appendleft(first.url)
         while due:
-            url = self._here(due.popleft())
-            if url in known:
+            url = self._with_site_scheme(due.popleft())
+            if url in visited:
                 continue
-            if len(known) >= MOST_FILES or len(pages) >= most:
-                limit = f"{MOST_FILES:,} sitemaps" if len(known) >= MOST_FILES else f"{most:,} pages in sitemaps"
+            if len(visited) >= MAX_SITEMAPS or len(pages) >= max_pages:
+                is_full = len(visited) >= MAX_SITEMAPS
+                limit = f"{MAX_SITEMAPS:,} sitemaps" if is_full else f"{max_pages:,} pages in sitemaps"
                 notes.append(Skip(url, f"over the limit of {limit}"))
                 continue
-            is_first = first is not None and not known
-            known.add(url)
+            is_first = first is not None and not visited
+            visited.add(url)
             try:
-                page = first if is_first and first else self._fetch(url)
-                listed, sitemaps = read_listing(page, self.lend)
+                page_urls, sitemap_urls = read_sitemap(first if is_first and first else self._fetch(url), self.lend)
             except FetchError as error:
                 if is_first or (first is not None and isinstance(error, PageUnavailable)):
                     raise
-                kind = Skip if isinstance(error, NotWanted) else Failure
-                notes.append(kind(url, str(error)))
+                notes.append((Skip if isinstance(error, NotWanted) else Failure)(url, str(error)))
                 if isinstance(error, PageUnavailable):
-                    out_of_reach = out_of_reach or error
+                    unavailable = unavailable or error
             else:
-                pages.update(dict.fromkeys(map(self._here, listed)))
-                due.extend(sitemaps)
+                pages.update(dict.fromkeys(map(self._with_site_scheme, page_urls)))
+                due.extend(sitemap_urls)
         notes += [Skip(url, "on another site") for url in pages if origin(url) != self.site]
-        return Lists(tuple(url for url in pages if origin(url) == self.site), tuple(notes), out_of_reach)
+        return SitemapPages(tuple(url for url in pages if origin(url) == self.site), tuple(notes), unavailable)
 
-    def _here(self, url: str) -> str:
-        """Return an address with the scheme of the site if it is on its host: lists mix http and https."""
-        (scheme, host, *_), (_, site, *_) = urlsplit(url), urlsplit(self.site)
-        return self.site + url[len(f"{scheme}://{host}") :] if host == site else url
+    def _with_site_scheme(self, url: str) -> str:
+        """Return an address on the site's host with the site's scheme: sitemaps mix http and https."""
+        (scheme, host, *_), (_, site_host, *_) = urlsplit(url), urlsplit(self.site)
+        return self.site + url[len(f"{scheme}://{host}") :] if host == site_host else url
 
     def _fetch(self, url: str) -> Page:
         self._check(url)
-        return self.fetcher.get(url, PageRequest(scope=self._check, types=None, lists=None)).as_page("", url)
+        return self.fetcher.get(url, PageRequest(self._check, types=None, long_types=None)).as_page("", url)
 
     def _check(self, url: str) -> None:
         if origin(url) != self.site:
@@ -98,27 +100,27 @@ class ListReader:
             raise NotWanted("robots.txt disallows it")
 
 
-def is_listing(page: Page) -> bool:
-    """Return whether a page, by its media type, name or first bytes, is a list of pages."""
-    return page.content_type in TYPES or page.url.endswith(_LLMS) or is_list(page.body)
+def is_sitemap(page: Page) -> bool:
+    """Return whether a page is a list of pages by its media type, name or first bytes."""
+    return page.content_type in SITEMAP_TYPES or page.url.endswith(LLMS) or looks_like_sitemap(page.body)
 
 
-def read_listing(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the pages and the sitemaps that a list leads to: normalised addresses in order, each once, on any site.
+def read_sitemap(page: Page, lend: Lend = borrowed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the normalised addresses of the pages and of the sitemaps in a sitemap, on any site.
 
-    Raises FetchError: it is none of the known kinds, is damaged, too large, or defines entities.
+    Raises FetchError: it has an unknown format, is damaged, too large, or defines entities.
     """
-    if page.url.endswith(_LLMS):
+    if page.url.endswith(LLMS):
         return read_links(replace(page, content_type="text/markdown"), lend).urls, ()
     pages: dict[str, None] = {}
     sitemaps: dict[str, None] = {}
     try:
         with lend() as process, closing(process.ask(LISTING, None, page.body)) as answers:
             [(answer, _)] = answers
-        for parent, address in answer["addresses"]:
+        for element, address in answer["addresses"]:
             url = normalise(page.url, address)
             if url is not None:
-                (sitemaps if parent == "sitemap" else pages)[url] = None
+                (sitemaps if element == "sitemap" else pages)[url] = None
     except ParseError as error:
         raise FetchError(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -91,7 +91,7 @@ class InFile:
         return f"file {self.path}"
 
 
-Place = InEnvironment | InFile
+SecretPlace = InEnvironment | InFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Basic:
     """User name and password of HTTP's basic authentication."""
 
     user: str
-    password: Place
+    password: SecretPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,10 @@ class Credential:
     """Credentials of one origin; with nothing but the origin, only cookies that the site sets are sent back."""
 
     origin: str  # as `indexer.network.urls.origin` returns it
-    bearer: Place | None = None
+    bearer: SecretPlace | None = None
     basic: Basic | None = None
-    headers: Mapping[str, Place] = field(default_factory=dict)
-    cookies: Place | None = None  # of a cookies.txt
+    headers: Mapping[str, SecretPlace] = field(default_factory=dict)
+    cookies: SecretPlace | None = None  # of a cookies.txt
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of secrets in words, without a secret."""
@@ -274,7 +274,7 @@ def _spellings(secret: str) -> tuple[str, ...]:
     return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]
 
 
-def _read(place: Place, allowed: re.Pattern[str]) -> str:
+def _read(place: SecretPlace, allowed: re.Pattern[str]) -> str:
     text = place.read()
     if not allowed.fullmatch(text):
         raise CredentialsError(f"{place} has characters that no header can have")

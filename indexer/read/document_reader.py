@@ -33,7 +33,7 @@ class PageParts:
     """The parts of a page of HTML or Markdown that are read together."""
 
     links: bool = False
-    is_drawn: bool = False  # whether scripts draw it
+    needs_rendering: bool = False  # whether scripts draw it
     blocks: bool = False
     text: bool = False
     template: str = ""  # of its site, left out of the text
@@ -62,12 +62,12 @@ def read_page_parts(page: Page, wanted: PageParts, process: ReaderProcess) -> Pa
         if "sections" in parts:
             content = from_json(parts)
     except ParseError as error:
-        if (wanted.links and "links" not in parts) or (wanted.is_drawn and "is_drawn" not in parts):
+        if (wanted.links and "links" not in parts) or (wanted.needs_rendering and "needs_rendering" not in parts):
             raise
         content = error if wanted.text else None
     blocks = validate_blocks(parts["blocks"]) if parts.get("blocks") else None
     reading = PageReading(content, wanted.template, blocks) if content is not None or blocks is not None else None
-    return parts.get("links", {}), parts.get("is_drawn") is True, reading
+    return parts.get("links", {}), parts.get("needs_rendering") is True, reading
 
 
 def validate_blocks(found: Mapping[str, Any]) -> PageBlocks | None:

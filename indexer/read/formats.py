@@ -20,8 +20,8 @@ HTML, ASCIIDOC, PLAIN = "html", "asciidoc", "plain"
 PAGE = "page"  # reader of all that a build wants of a page of HTML or Markdown
 SCANS = "scans"  # reader of pages that are pictures
 OCR_OFF = "OCR is off"  # why images are not read where nobody says otherwise
-LONGEST_LIST = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
-MOST_LISTED = 50_000  # entries read of one sitemap, as the protocol has it
+MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
+MAX_ENTRIES = 50_000  # entries read of one sitemap, as the protocol has it
 FUNCTIONS = {  # below `indexer.read`: the module and function that read what strangers wrote, by reader
     reader: table["function"] for reader, table in _READERS.items() if "function" in table
 }

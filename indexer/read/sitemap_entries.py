@@ -11,7 +11,7 @@ from lxml import etree
 
 from indexer.errors import FetchError, ParseError
 from indexer.network.content_codings import GZIP, bounded
-from indexer.read.formats import LONGEST_LIST, MOST_LISTED
+from indexer.read.formats import MAX_ENTRIES, MAX_SITEMAP_LENGTH
 
 _LONGEST = 2_000  # characters of an address; longer ones are traps or data, not pages
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
@@ -32,7 +32,7 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
     try:
         for _ in range(2):  # a packed file may be packed again on its way
             if body.startswith(GZIP):
-                body = bounded([body], "gzip", LONGEST_LIST)
+                body = bounded([body], "gzip", MAX_SITEMAP_LENGTH)
         if (encoding := _UTF_16.get(body[:2])) is not None:
             body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
         body = body.lstrip(_BEFORE)
@@ -50,7 +50,7 @@ def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
 
 def _first(found: Iterator[tuple[str, str]]) -> list[list[str]]:
     usable = ([name, address] for name, address in found if address and len(address) <= _LONGEST)
-    return list(islice(usable, MOST_LISTED))
+    return list(islice(usable, MAX_ENTRIES))
 
 
 def _lines(body: bytes) -> Iterator[tuple[str, str]]:

@@ -34,16 +34,16 @@ def page_parts(
     is_html, charset = wanted["reader"] == HTML, wanted["charset"]
     html = decode(body, charset, markup=is_html)
     tree = HtmlTree()
-    if is_html or wanted["links"] or wanted["is_drawn"]:
+    if is_html or wanted["links"] or wanted["needs_rendering"]:
         tree = parse_html(html if is_html else markdown.render(html).html)
     if wanted["links"]:
         links = _links_of(tree)
         yield {"links": links}, b""
         if links["refresh"] or links["leads_on"] or not {"noindex", "none"}.isdisjoint(links["directives"]):
             return None
-    if wanted["is_drawn"]:
-        is_drawn = looks_drawn(tree)
-        yield {"is_drawn": is_drawn}, b""
+    if wanted["needs_rendering"]:
+        is_drawn = needs_rendering(tree)
+        yield {"needs_rendering": is_drawn}, b""
         if is_drawn:
             return None
     if is_html and (wanted["blocks"] or wanted["text"]):
@@ -158,7 +158,7 @@ def _leads(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
 _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
 
 
-def looks_drawn(tree: HtmlTree) -> bool:
+def needs_rendering(tree: HtmlTree) -> bool:
     """Return whether a page that loads scripts has hardly any words outside of navigation, or few and no block of text.
 
     Short pages are drawn in vain rather than lost.

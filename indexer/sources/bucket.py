@@ -17,7 +17,7 @@ from itertools import accumulate, chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from indexer.crawl.http_response import media_type
+from indexer.crawl.http_response import parse_content_type
 from indexer.errors import FetchError, SourceError
 from indexer.network import content_codings
 from indexer.network.proxies import ENVIRONMENT
@@ -205,7 +205,7 @@ class _Bucket:
 
         answer = obstore.get(self._store, file.path.decode("utf-8", "surrogateescape"))
         headers = {str(name).lower(): value for name, value in answer.attributes.items()}
-        content_type, charset = media_type(headers.get("content-type", ""))
+        content_type, charset = parse_content_type(headers.get("content-type", ""))
         if content_type_of(file.path.decode("utf-8", "replace")) is None and content_type not in CONTENT_TYPES:
             return Skip(self._files.url(file.path), f"media type {content_type or 'unknown'} is not read")
         parts = map(bytes, answer.stream(_PIECE))

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 import certifi
 
 from indexer.config import CrawlLimits
-from indexer.crawl.guard import resolve
+from indexer.crawl.guard import resolve_checked
 from indexer.errors import CredentialsError, NotWanted, SourceError
 from indexer.network.credentials import Session
 from indexer.network.proxies import proxy_for, unused_proxy
@@ -205,7 +205,7 @@ def _network_config(address: GitAddress, limits: CrawlLimits) -> dict[str, str]:
     host, port = parts.hostname or "", parts.port or 443
     proxy = proxy_for(address.remote, limits.http_proxy) or ""
     try:
-        resolved = resolve(host, port, allow_private=limits.allow_private)
+        resolved = resolve_checked(host, port, allow_private=limits.allow_private)
     except NotWanted as error:
         raise SourceError(f"{address.source}: {error}") from error
     except OSError as error:

@@ -13,7 +13,7 @@ from embedder.engines.library import find_compiler
 from embedder.engines.package import check_private, is_built, needs_compiler
 from embedder.engines.plan import Plan, torch_version
 from embedder.errors import PilotlightError
-from indexer.crawl.browser import check_installed, describe
+from indexer.crawl.browser import check_installed, installed_versions
 from indexer.generation.generation import Generation
 from indexer.generation.languages import languages_of
 from indexer.network.credentials import Session
@@ -57,7 +57,7 @@ def doctor(settings: Settings) -> Result:
     with _warning(warnings):
         report["index"] = _index(settings, found, warnings)
     report["readers"] = readers(warnings)
-    report["rendering"] = {"mode": settings.render, **describe()}
+    report["rendering"] = {"mode": settings.render, **installed_versions()}
     with _warning(warnings):
         if settings.render != "off":
             check_installed()

@@ -99,7 +99,7 @@ def test_the_proxy_is_asked_for_public_addresses_alone(proxy: Proxy, host: str, 
 
 
 def test_over_tls_a_proxy_sees_the_host_alone(proxy: Proxy) -> None:
-    with pytest.raises(SourceError, match="the proxy refuses: 502"):
+    with pytest.raises(SourceError, match="the proxy refused the request: 502"):
         list(crawl(SourceContext(f"https://{HOST}/secret", CrawlLimits(allow_private=True, http_proxy=proxy.url))))
     assert set(proxy.asked) == {f"{HOST}:443"}
 

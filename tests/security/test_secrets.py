@@ -105,7 +105,7 @@ def test_nothing_is_found_after_a_build_and_nobody_else_was_sent_anything(world:
     report = world.build()
     assert report.documents == 9
     assert "receive_response_body" in world.log.text
-    assert any("an answer that is no HTTP" in failure.reason for failure in report.failed)
+    assert any("the response is not valid HTTP" in failure.reason for failure in report.failed)
     assert world.found(report.table(), json.dumps(report.as_dict())) == []
     sent = {name: b"\n".join(requests) for name, requests in world.sent.items()}
     assert all(secret in sent["wiki"] for secret in (KEY.encode(), PAIR))

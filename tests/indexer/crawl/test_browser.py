@@ -18,7 +18,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl import browser as browser_module
-from indexer.crawl.browser import Browser, Order, Resource, find_chromium
+from indexer.crawl.browser import Browser, RenderJob, Resource, find_chromium
 from indexer.crawl.crawler import crawl
 from indexer.crawl.http_response import PageUnavailable
 from indexer.errors import FetchError
@@ -188,14 +188,14 @@ def test_a_browser_that_is_killed_is_started_again(browser: Browser) -> None:
             is_killed.append(kill_chromium())
         return Resource(200, "text/javascript", b"document.title = 'Drawn'")
 
-    order = Order("https://docs.test/", "text/html", b"<script src=/a.js></script>", 10.0, 0.0, 10_000, load)
+    job = RenderJob("https://docs.test/", "text/html", b"<script src=/a.js></script>", 10.0, 0.0, 10_000, load)
     with pytest.raises(PageUnavailable, match="was lost"):
-        browser.draw(order, threading.Event())
-    assert b"<title>Drawn</title>" in browser.draw(order, threading.Event()).html
+        browser.render(job, threading.Event())
+    assert b"<title>Drawn</title>" in browser.render(job, threading.Event()).html
     stopped = threading.Event()
     stopped.set()
     with pytest.raises(FetchError, match="being stopped"):
-        browser.draw(order, stopped)
+        browser.render(job, stopped)
 
 
 _BUILD = """

@@ -9,13 +9,13 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl.http_response import (
-    actual_type,
-    is_list,
-    language_in,
-    media_type,
-    names_of,
+    content_language,
+    detect_media_type,
+    file_names,
+    looks_like_sitemap,
+    parse_content_type,
     retry_after,
-    robots_directives,
+    x_robots_directives,
 )
 from indexer.network.content_codings import decoded
 from indexer.network.credentials import Credential, Session
@@ -70,7 +70,7 @@ PAGE = b"<!DOCTYPE html><html><p>x"
     ],
 )  # fmt: skip
 def test_types_are_known_by_name_and_first_bytes(declared: str, name: str, body: bytes, expected: str) -> None:
-    assert actual_type(declared, (name,) if name else (), body) == expected
+    assert detect_media_type(declared, (name,) if name else (), body) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_types_are_known_by_name_and_first_bytes(declared: str, name: str, body:
     ],
 )  # fmt: skip
 def test_other_types_stay_as_they_are_declared(declared: str, name: str, body: bytes) -> None:
-    assert actual_type(declared, (name,), body) == declared
+    assert detect_media_type(declared, (name,), body) == declared
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_other_types_stay_as_they_are_declared(declared: str, name: str, body: b
     ],
 )  # fmt: skip
 def test_headers(header: str, expected: tuple[str, str | None]) -> None:
-    assert media_type(header) == expected
+    assert parse_content_type(header) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_headers(header: str, expected: tuple[str, str | None]) -> None:
     ],
 )
 def test_names(url: str, disposition: str, expected: tuple[str, ...]) -> None:
-    assert names_of(url, disposition) == expected
+    assert file_names(url, disposition) == expected
 
 
 def test_files_of_any_type_are_read_and_others_are_not_received(site: Site) -> None:
@@ -166,19 +166,19 @@ def test_when_to_ask_again(value: str, seconds: float | None) -> None:
     ],
 )  # fmt: skip
 def test_directives_for_this_crawler(values: list[str], found: set[str]) -> None:
-    assert robots_directives(httpx.Headers([("X-Robots-Tag", value) for value in values])) == found
+    assert x_robots_directives(httpx.Headers([("X-Robots-Tag", value) for value in values])) == found
 
 
 HEADER_READERS: dict[str, Callable[[str], object]] = {
-    "Content-Type": media_type,
-    "Content-Disposition": lambda text: names_of("http://a.test/", text),
+    "Content-Type": parse_content_type,
+    "Content-Disposition": lambda text: file_names("http://a.test/", text),
     "Retry-After": lambda text: retry_after(httpx.Headers({"Retry-After": text})),
-    "Content-Language": lambda text: language_in(httpx.Headers({"Content-Language": text})),
-    "X-Robots-Tag": lambda text: robots_directives(httpx.Headers({"X-Robots-Tag": text})),
+    "Content-Language": lambda text: content_language(httpx.Headers({"Content-Language": text})),
+    "X-Robots-Tag": lambda text: x_robots_directives(httpx.Headers({"X-Robots-Tag": text})),
     "Location": lambda text: normalise("http://a.test/", text),
     "Content-Encoding": lambda text: list(decoded([b"x"], text)),
     "Set-Cookie": lambda text: Session(Credential("http://a.test")).take_cookies("http://a.test/", text.split(",")),
-    "body": lambda text: (is_list(text.encode()), actual_type("", (text,), text.encode())),
+    "body": lambda text: (looks_like_sitemap(text.encode()), detect_media_type("", (text,), text.encode())),
 }
 
 

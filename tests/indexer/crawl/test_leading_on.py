@@ -155,7 +155,7 @@ NOFOLLOW = '<a rel="nofollow" href="/a">a</a> <a rel="ugc nofollow" href="/b">b<
     ("body", "why"),
     [
         ("<p>Words", "it has no links"),
-        ("<div id=app></div><script src=app.js></script>", "drawn by scripts, try --render"),
+        ("<div id=app></div><script src=app.js></script>", "rendered by scripts, try --render"),
         ("<p>Words" + link("http://other.test/", "https://127.0.0.2:1/"), "it has only links to other hosts"),
         (f"<p>Words {NOFOLLOW}", "all its links are nofollow"),
         ('<meta name="robots" content="nofollow">' + link("/a", "/b", "/c"), "all its links are nofollow"),

@@ -1,4 +1,4 @@
-"""Which pages are drawn, what their scripts may load, and what becomes of them; the browser is a fake."""
+"""Which pages are rendered, what their scripts may load, and what becomes of them; the browser is a fake."""
 
 import importlib.util
 import threading
@@ -12,7 +12,7 @@ import pytest
 
 from indexer.config import CrawlLimits
 from indexer.crawl import browser as browser_module
-from indexer.crawl.browser import Browser, Drawn, Order, Resource
+from indexer.crawl.browser import Browser, RenderedDocument, RenderJob, Resource
 from indexer.crawl.crawler import crawl
 from indexer.crawl.fetch import Fetcher
 from indexer.crawl.http_response import PageUnavailable
@@ -26,14 +26,14 @@ from indexer.source_context import SourceContext
 from tests.indexer.pipeline.incremental import Versioned, Work
 from tests.indexer.server import Reply, Site, redirect
 
-TEXT = "Words of a page that a script has drawn. " * 12
+TEXT = "Words of a page that a script has rendered. " * 12
 SHELL = "<html><head><title>Docs</title><script src=/app.js></script></head><body><div id=root></div>"
 WRITTEN = f"<script src=/menu.js></script><h1>Written</h1><p>{'Words of a page that needs no script. ' * 12}</p>"
 AUTO = CrawlLimits(allow_private=True, timeout=20.0, render="auto")
 
 
 @dataclass
-class Drawer:
+class FakeBrowser:
     """Stands for the browser: loads what it is told to, and fills the empty element with an answer."""
 
     data: str = ""  # path that every page's script asks for
@@ -41,49 +41,49 @@ class Drawer:
     moves: tuple[str, ...] = ()
     is_late: bool = False
     lost: bool = False
-    drawn: list[str] = field(default_factory=list)
+    rendered: list[str] = field(default_factory=list)
 
-    def draw(self, order: Order, stop: threading.Event) -> Drawn:
-        self.drawn.append(order.url)
+    def render(self, job: RenderJob, stop: threading.Event) -> RenderedDocument:
+        self.rendered.append(job.url)
         if self.lost:
             raise PageUnavailable("the browser was lost")
         text = self.text
         if self.data:
-            given = order.load(order.url.rpartition("/")[0] + self.data, False, {})
+            given = job.load(job.url.rpartition("/")[0] + self.data, False, {})
             text = given.body.decode() if given else ""
-        html = order.body.decode().replace("<div id=root></div>", f"<div id=root>{text}</div>")
-        return Drawn(html.encode(), self.moves, self.is_late)
+        html = job.body.decode().replace("<div id=root></div>", f"<div id=root>{text}</div>")
+        return RenderedDocument(html.encode(), self.moves, self.is_late)
 
     def close(self) -> None: ...
 
 
 @pytest.fixture
-def drawer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawer]:
-    fake = Drawer()
+def fake_browser(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeBrowser]:
+    fake = FakeBrowser()
     monkeypatch.setattr("indexer.sources.reading.Browser", lambda: fake)
     monkeypatch.setattr("indexer.crawl.renderer.check_installed", lambda: None)
     return fake
 
 
-def items(site: Site, drawer: Drawer, limits: CrawlLimits = AUTO) -> list[Item]:
-    return list(crawl(SourceContext(site.url, limits), browser=drawer))  # type: ignore[arg-type]
+def items(site: Site, fake_browser: FakeBrowser, limits: CrawlLimits = AUTO) -> list[Item]:
+    return list(crawl(SourceContext(site.url, limits), browser=fake_browser))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("off", []), ("auto", ["/shell"]), ("on", ["/", "/shell", "/written"])])
-def test_which_pages_are_drawn(site: Site, drawer: Drawer, mode: str, expected: list[str]) -> None:
+def test_which_pages_are_rendered(site: Site, fake_browser: FakeBrowser, mode: str, expected: list[str]) -> None:
     site.routes["/"] = WRITTEN + "<a href=/shell>a</a><a href=/written>b</a><a href=/plain.txt>c</a><a href=/no>d</a>"
     site.routes |= {"/shell": SHELL, "/written": WRITTEN, "/no": SHELL + "<meta name=robots content=noindex>"}
     site.routes["/plain.txt"] = Reply(b"<script src=a></script>", 200, {"Content-Type": "text/plain"})
-    items(site, drawer, replace(AUTO, render=mode))
-    assert sorted(url.removeprefix(site.url) for url in drawer.drawn) == expected
+    items(site, fake_browser, replace(AUTO, render=mode))
+    assert sorted(url.removeprefix(site.url) for url in fake_browser.rendered) == expected
 
 
-def test_what_a_script_draws_counts_as_the_page(site: Site, drawer: Drawer) -> None:
-    drawer.text = TEXT + "<a href=/made>made</a>"
-    drawer.moves = (f"{site.url}/led", "http://other.test/", "file:///etc/passwd")
+def test_what_a_script_draws_counts_as_the_page(site: Site, fake_browser: FakeBrowser) -> None:
+    fake_browser.text = TEXT + "<a href=/made>made</a>"
+    fake_browser.moves = (f"{site.url}/led", "http://other.test/", "file:///etc/passwd")
     site.routes["/"] = Versioned(SHELL, etag='"1"', modified="Wed, 01 Jan 2020 00:00:00 GMT")
     site.routes["/made"] = site.routes["/led"] = WRITTEN
-    found = items(site, drawer)
+    found = items(site, fake_browser)
     assert [item.url.removeprefix(site.url) for item in found] == ["/", "/made", "/led"]
     page = found[0]
     assert isinstance(page, Page)
@@ -92,36 +92,43 @@ def test_what_a_script_draws_counts_as_the_page(site: Site, drawer: Drawer) -> N
 
 
 @pytest.mark.parametrize("trouble", ["data", "late", "lost"])
-def test_a_page_that_was_not_drawn_this_time_is_kept(site: Site, drawer: Drawer, work: Work, trouble: str) -> None:
+def test_a_page_that_was_not_rendered_this_time_is_kept(
+    site: Site, fake_browser: FakeBrowser, work: Work, trouble: str
+) -> None:
     site.routes["/"] = f"{WRITTEN}<a href=/shell>x</a>"
     site.routes["/shell"], site.routes["/data"] = SHELL, TEXT
-    drawer.data = "/data"
+    fake_browser.data = "/data"
     assert work.build(site.url, limits=AUTO).documents == 2
     if trouble == "data":
         site.routes["/data"] = Reply(b"", 503)
     else:
-        drawer.data, drawer.text, drawer.lost, drawer.is_late = "", "Loading", trouble == "lost", True
+        fake_browser.data, fake_browser.text, fake_browser.lost, fake_browser.is_late = (
+            "",
+            "Loading",
+            trouble == "lost",
+            True,
+        )
     report = work.build(site.url, limits=AUTO)
     assert report.documents == 2
     [kept] = report.kept
-    assert {"data": "/data: HTTP 503", "late": "not done within 15 s", "lost": "lost"}[trouble] in kept.reason
+    assert {"data": "/data: HTTP 503", "late": "took longer than 15 s", "lost": "lost"}[trouble] in kept.reason
 
 
-def test_drawn_pages_are_drawn_again_and_others_are_not_read(site: Site, drawer: Drawer, work: Work) -> None:
+def test_rendered_pages_are_rendered_again_and_others_are_not_read(site: Site, fake_browser: FakeBrowser, work: Work) -> None:
     """The document of a page says nothing of what its scripts load."""
     shell, written = Versioned(SHELL, etag='"1"'), Versioned(f"{WRITTEN}<a href=/shell>x</a>", etag='"2"')
     site.routes |= {"/": written, "/shell": shell}
     assert work.build(site.url, limits=AUTO).documents == 2
     same = work.build(site.url, limits=AUTO)
     assert (same.published, same.unchanged, work.embedded) == (False, 2, 0)
-    assert (written.sent, shell.sent, len(drawer.drawn)) == (1, 2, 2)
-    drawer.text = TEXT.replace("drawn", "sketched")
+    assert (written.sent, shell.sent, len(fake_browser.rendered)) == (1, 2, 2)
+    fake_browser.text = TEXT.replace("rendered", "sketched")
     changed = work.build(site.url, limits=AUTO)
     assert changed.changed.examples == [f"{site.url}/shell"]
     assert changed.unchanged == 1
 
 
-def test_another_mode_reads_every_page_again(site: Site, drawer: Drawer, work: Work) -> None:
+def test_another_mode_reads_every_page_again(site: Site, fake_browser: FakeBrowser, work: Work) -> None:
     site.routes["/"] = Versioned(f"{WRITTEN}<a href=/shell>x</a>", etag='"1"')
     site.routes["/shell"] = Versioned(SHELL, etag='"2"')
     off = replace(AUTO, render="off")
@@ -150,11 +157,11 @@ def test_a_browser_that_does_not_start_is_one_line(monkeypatch: pytest.MonkeyPat
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     browser = Browser()
-    order = Order("https://docs.test/", "text/html", b"", 5.0, 0.0, 1_000, lambda *ask: None)
+    order = RenderJob("https://docs.test/", "text/html", b"", 5.0, 0.0, 1_000, lambda *ask: None)
     with pytest.raises(
         RendererMissing, match=r"^Chromium does not start \(.*No usable sandbox!\); repair it, or"
     ) as told:
-        browser.draw(order, threading.Event())
+        browser.render(order, threading.Event())
     assert "\n" not in str(told.value)
     browser.close()
 
@@ -218,7 +225,7 @@ def test_robots_of_each_origin_are_asked(site: Site, other: Site, make: Make) ->
     assert load(resources, f"{other.url}/api") is None
     assert load(resources, f"{other.url}/lib.js") is not None
     assert (site.hits, other.hits) == ([], ["/robots.txt", "/lib.js"])
-    assert {skip.reason for skip in resources.refused()} == {"requested by a script: robots.txt disallows it"}
+    assert {skip.reason for skip in resources.refused_requests()} == {"requested by a script: robots.txt disallows it"}
 
 
 def test_private_addresses_of_others_need_to_be_named(site: Site, other: Site, make: Make) -> None:
@@ -261,6 +268,6 @@ def test_limits(site: Site, make: Make) -> None:
     assert budget.unavailable.endswith("/busy: HTTP 503")
     site.routes["/large"] = Reply(b"x" * 3_000)
     assert load(resources, f"{site.url}/large") is None
-    assert sorted(skip.reason.partition(": ")[2] for skip in resources.refused()) == [
+    assert sorted(skip.reason.partition(": ")[2] for skip in resources.refused_requests()) == [
         "larger than 2,000 bytes", "over the limit of 20,000,000 bytes that a page may load",
     ]  # fmt: skip

@@ -3,7 +3,7 @@ import gzip
 import pytest
 
 from indexer.config import CrawlLimits, CrawlScope
-from indexer.crawl.sitemaps import read_listing
+from indexer.crawl.sitemaps import read_sitemap
 from indexer.errors import SourceError
 from tests.indexer.conftest import make_page
 from tests.indexer.crawl.test_crawler import link, run
@@ -25,7 +25,7 @@ def index(*urls: str) -> bytes:
 
 
 def read(body: bytes, content_type: str = "application/xml", url: str = "http://t.test/list") -> tuple[str, ...]:
-    return read_listing(make_page(body, content_type, url))[0]
+    return read_sitemap(make_page(body, content_type, url))[0]
 
 
 RSS = "<rss version='2.0'><channel><link>/</link>%s</channel></rss>"
@@ -183,13 +183,13 @@ def test_a_sitemap_may_be_larger_than_a_page_and_not_endless(site: Site, monkeyp
     site.pages(a="a", b="b" * 3_000)
     pages, _, failures = run(site, limits, "/sitemap.xml")
     assert (pages, failures) == (["/a"], {"/b": "larger than 2,000 bytes"})
-    monkeypatch.setattr("indexer.crawl.fetch.LONGEST_LIST", 50_000)
+    monkeypatch.setattr("indexer.crawl.fetch.MAX_SITEMAP_LENGTH", 50_000)
     with pytest.raises(SourceError, match="larger than 50,000 bytes"):
         run(site, limits, "/sitemap.xml")
 
 
 def test_so_many_pages_are_listed_and_no_more(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexer.crawl.sitemaps.MOST_LISTED", 3)
+    monkeypatch.setattr("indexer.crawl.sitemaps.MAX_ENTRIES", 3)
     site.routes["/sitemap.xml"] = Reply(index("/0.xml", "/1.xml", "/2.xml"), 200, XML)
     for number in range(3):
         site.routes[f"/{number}.xml"] = Reply(urlset(f"/{number}a", f"/{number}b"), 200, XML)

@@ -2,7 +2,7 @@ import pytest
 
 from indexer.read.html.html_tree import parse_html
 from indexer.read.html.main_content import extract
-from indexer.read.web_page import looks_drawn
+from indexer.read.web_page import needs_rendering
 from indexer.records import Extraction, Section, anchor_at
 
 
@@ -267,12 +267,12 @@ WRITTEN = {
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_pages_that_scripts_draw(name: str) -> None:
-    assert looks_drawn(parse_html(DRAWN[name]))
+    assert needs_rendering(parse_html(DRAWN[name]))
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_pages_that_are_written(name: str) -> None:
-    assert not looks_drawn(parse_html(WRITTEN[name]))
+    assert not needs_rendering(parse_html(WRITTEN[name]))
 
 
 @pytest.mark.parametrize(
