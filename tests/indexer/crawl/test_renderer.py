@@ -114,7 +114,7 @@ def test_a_page_that_was_not_rendered_this_time_is_kept(
     assert {"data": "/data: HTTP 503", "late": "took longer than 15 s", "lost": "lost"}[trouble] in kept.reason
 
 
-def test_rendered_pages_are_rendered_again_and_others_are_not_read(site: Site, fake_browser: FakeBrowser, work: Work) -> None:
+def test_rendered_pages_are_rendered_again(site: Site, fake_browser: FakeBrowser, work: Work) -> None:
     """The document of a page says nothing of what its scripts load."""
     shell, written = Versioned(SHELL, etag='"1"'), Versioned(f"{WRITTEN}<a href=/shell>x</a>", etag='"2"')
     site.routes |= {"/": written, "/shell": shell}
