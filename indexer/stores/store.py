@@ -1,6 +1,6 @@
-"""Stores of generations: the index folder, and Milvus, which a build in the folder publishes to.
+"""Stores of generations: the index folder, and Milvus, to which a build can publish.
 
-A build always writes a generation into the index folder, which remembers pages and vectors for the next one.
+Every build writes into an index folder, which keeps pages and vectors for the next build.
 """
 
 from pathlib import Path
@@ -22,17 +22,17 @@ Those of Milvus may also raise StoreUnreachable or StoreRefused."""
 
 
 class FolderStore:
-    """Generations of one collection, at most one of them live; one that is not complete is never seen.
+    """The complete generations of one collection, of which at most one is live.
 
-    The methods raise IndexMissing for a generation that is not there, or where none is live.
+    The methods raise IndexMissing if the generation does not exist or none is live.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # an index folder, or a collection's
-        self.name = str(folder)  # for messages; never with a secret
+        self.name = str(folder)  # may appear in messages: without credentials
 
     def live_id(self) -> str:
-        """Return the id of the live generation: cheap enough to call every second. Raises as `current_id` does."""
+        """Return the id of the live generation; cheap enough for a call each second. Raises as `current_id` does."""
         return current_id(self.folder)
 
     def published(self) -> list[Published]:
@@ -50,4 +50,4 @@ class FolderStore:
         roll_back(self.folder, generation_id)
 
     def close(self) -> None:
-        """Do nothing: a folder holds nothing open."""
+        """Do nothing: a folder needs no connection."""

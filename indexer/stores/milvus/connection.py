@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 from indexer.errors import IndexerError, IndexMissing, StoreAddressError, StoreRefused, StoreUnreachable
 from indexer.generation.manifest import is_generation_id
 
-QUERY_SECONDS = 10.0  # of one call that answers a query
-_CONNECT_SECONDS = 3.0
-_LOAD_SECONDS = 600.0  # that a collection may take to come into memory
+QUERY_TIMEOUT_S = 10.0
+_CONNECT_TIMEOUT_S = 3.0
+_LOAD_TIMEOUT_S = 600.0  # a large collection is loaded into memory
 _PORT = 19530
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _FORMS = "use milvus://HOST:19530/NAME or milvuss://HOST:PORT/NAME"
@@ -22,15 +22,15 @@ _MISSING = (100, 700, 1600)  # no such collection, index, alias
 _NOT_LOADED = 101
 _UNAUTHORISED = (1400, 1401)
 _BUSY = (2, 4, 8, 9)  # unavailable, too many requests, rate limit, quota
-# By default, gRPC waits up to two minutes before it looks again for a server that was away.
+# By default, gRPC waits up to two minutes before it reconnects.
 _CHANNEL = {"grpc.initial_reconnect_backoff_ms": 200, "grpc.max_reconnect_backoff_ms": 1000}
 
 
 @dataclass(frozen=True, slots=True)
 class MilvusAddress:
-    """The address of a store; `str` of it is fit for messages, since it never holds a secret."""
+    """The address of a store, without credentials; `str` of it may appear in messages."""
 
-    uri: str  # as the client takes it
+    uri: str  # pymilvus' form
     name: str
     database: str
     shown: str
@@ -39,51 +39,51 @@ class MilvusAddress:
     def parse(cls, text: str) -> Self:
         """Read `milvus://HOST:PORT/NAME?database=NAME`, or `milvuss` for TLS; raises StoreAddressError."""
         try:
-            parts = urlsplit(text)
-            port = parts.port or _PORT
+            url = urlsplit(text)
+            port = url.port or _PORT
         except ValueError as error:
             raise StoreAddressError(f"this is not the address of a store ({error}); {_FORMS}") from error
-        if parts.username is not None or parts.password is not None:
+        if url.username is not None or url.password is not None:
             raise StoreAddressError(
-                f"the address of the store at {parts.hostname} holds credentials, which would end up in logs: "
-                "leave them out, and set PILOTLIGHT_MILVUS_TOKEN to USER:PASSWORD or to a token"
+                f"the address of the store at {url.hostname} contains credentials, which would appear in logs: "
+                "remove them, and set PILOTLIGHT_MILVUS_TOKEN to USER:PASSWORD or to a token"
             )
-        options = parse_qs(parts.query)
+        options = parse_qs(url.query)
         database = options.pop("database", [""])[-1]
-        folder, _, name = parts.path.rpartition("/")
-        is_milvus = parts.scheme in ("milvus", "milvuss") and bool(parts.hostname) and not folder
-        if not is_milvus or parts.fragment or options or not _NAME.fullmatch(name):
+        folder, _, name = url.path.rpartition("/")
+        is_milvus = url.scheme in ("milvus", "milvuss") and bool(url.hostname) and not folder
+        if not is_milvus or url.fragment or options or not _NAME.fullmatch(name):
             raise StoreAddressError(
-                f"{text} names no store: {_FORMS}, where NAME is of letters, digits and _, and begins with no digit"
+                f"{text} is not the address of a store: {_FORMS}; NAME has letters, digits and _, and no digit first"
             )
-        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-        return cls(f"{'https' if parts.scheme == 'milvuss' else 'http'}://{host}:{port}", name, database, text)
+        host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname
+        return cls(f"{'https' if url.scheme == 'milvuss' else 'http'}://{host}:{port}", name, database, text)
 
     def __str__(self) -> str:
         return self.shown
 
     def collection(self, generation_id: str) -> str:
-        """Return the collection with the passages of a generation; `records_of` names the one with its records."""
+        """Return the name of the collection with the passages of a generation."""
         return f"{self.name}_{generation_id.replace('-', '_')}"
 
     def generation_of(self, collection: str) -> str | None:
-        """Return the id of the generation whose passages a collection has, or None if it is another collection."""
+        """Return the id of the generation that a collection belongs to, or None for foreign collections."""
         day, mark, random = collection.removeprefix(f"{self.name}_").partition("_")
         id = f"{day}-{random}"
         return id if mark and is_generation_id(id) and self.collection(id) == collection else None
 
 
 def records_of(collection: str) -> str:
-    """Return the collection with the manifest of a generation and what belongs to it."""
+    """Return the name of the collection with the manifest of a generation."""
     return f"{collection}_records"
 
 
 class _NotLoaded(StoreUnreachable):
-    """A collection that is not in the memory of Milvus."""
+    """A collection that Milvus has not loaded into memory."""
 
 
 class MilvusConnection:
-    """One connection, made with the first call; safe to share between threads, not to be carried over a fork."""
+    """One connection, opened by the first call; safe to share between threads, but not across a fork."""
 
     def __init__(self, address: MilvusAddress, token: str, seconds_left: Callable[[], float]) -> None:
         self.address = address
@@ -92,7 +92,7 @@ class MilvusConnection:
         self._lock = threading.Lock()
         self._client: Any = None
 
-    def call(self, method: str, *args: Any, timeout: float | None = QUERY_SECONDS, **kwargs: Any) -> Any:
+    def call(self, method: str, *args: Any, timeout: float | None = QUERY_TIMEOUT_S, **kwargs: Any) -> Any:
         """Call a method of `pymilvus.MilvusClient`; `timeout` is in seconds, None for as long as the server is at work.
 
         Raises:
@@ -121,15 +121,15 @@ class MilvusConnection:
         return None if timeout is None else max(0.001, min(timeout, self._seconds_left()))
 
     def read(self, method: str, collection: str, **options: Any) -> Any:
-        """Call `query` or `search` of a collection, which may not be in the memory of Milvus yet, or any more."""
+        """Call `query` or `search` of a collection, and load it into memory first if necessary."""
         try:
             return self.call(method, collection, **options)
         except _NotLoaded:
-            self.call("load_collection", collection, timeout=_LOAD_SECONDS)
+            self.call("load_collection", collection, timeout=_LOAD_TIMEOUT_S)
             return self.call(method, collection, **options)
 
     def rows(self, collection: str, test: str, fields: Sequence[str], **options: Any) -> list[dict[str, Any]]:
-        """Return the rows of a collection for which an expression is true, in no order. Raises as `call` does."""
+        """Return the matching rows of a collection, unordered. Raises as `call` does."""
         return list(self.read("query", collection, filter=test, output_fields=list(fields), **options))
 
     def close(self) -> None:
@@ -142,13 +142,13 @@ class MilvusConnection:
     def _connect(self) -> Any:
         from pymilvus import MilvusClient
 
-        for name in ("pymilvus", "grpc._server"):  # they also log the traceback of what they raise
+        for name in ("pymilvus", "grpc._server"):  # they log the tracebacks of errors that they raise
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         client = MilvusClient(
             self.address.uri,
             token=self._token,
             db_name=self.address.database,
-            timeout=self._limited(_CONNECT_SECONDS),
+            timeout=self._limited(_CONNECT_TIMEOUT_S),
             dedicated=True,
             grpc_options=_CHANNEL,
         )
@@ -156,7 +156,7 @@ class MilvusConnection:
         def give_up(error: Exception) -> bool:
             raise error
 
-        # Otherwise it retries until the time is over, and reconnects while all other threads wait.
+        # By default, it retries until the timeout, and blocks all other threads while it reconnects.
         client._handler._on_rpc_error = give_up
         return client
 
@@ -164,7 +164,7 @@ class MilvusConnection:
         from grpc import RpcError, StatusCode
 
         code = error.code() if isinstance(error, RpcError) else getattr(error, "code", None)
-        if isinstance(error.__cause__, RpcError):  # the error of connecting has no code itself
+        if isinstance(error.__cause__, RpcError):  # connection errors have no code themselves
             code = error.__cause__.code()
         details = error.details() if isinstance(error, RpcError) else getattr(error, "message", "")
         message = " ".join(str(details or type(error).__name__).split())[:300]

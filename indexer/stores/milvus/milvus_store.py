@@ -42,14 +42,14 @@ from indexer.publish.publish import Published
 from indexer.records import TextBlock
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
-from indexer.stores.milvus.schema import bm25_text, bounds, expression, has_phrases
+from indexer.stores.milvus.schema import bm25_text, constraints, expression, has_phrases
 from indexer.versions import Edition, edition_at
 
-_ALIAS_SECONDS = 3.0  # to look up which generation is live
-_WRITE_SECONDS = 60.0  # of one call that takes rows, or makes or drops a collection
-_ROWS = 200  # of one call that writes or reads all: Milvus refuses messages of 64 MB
-_TOKENS = 150  # of a typical chunk
-_MOST = 16_384  # rows that one call may ask for
+_ALIAS_TIMEOUT_S = 3.0
+_WRITE_TIMEOUT_S = 60.0
+_ROWS_PER_BATCH = 200  # Milvus refuses messages of 64 MB
+_TYPICAL_CHUNK_TOKENS = 150
+_MAX_ROWS_PER_CALL = 16_384  # Milvus' own limit
 Rows = npt.NDArray[np.int64]
 
 
@@ -57,30 +57,36 @@ class MilvusStore:
     """A `Store` in Milvus; safe to share between threads."""
 
     def __init__(self, url: str, *, token: str = "", seconds_left: Callable[[], float] = lambda: math.inf) -> None:
-        """Take the address, see `connection`, and USER:PASSWORD or a token; raises StoreAddressError.
+        """Prepare a connection; the first call opens it.
 
-        Nothing is connected before the first call. `seconds_left` says before every call how long the caller can wait.
+        Args:
+            url: the address, see `MilvusAddress.parse`.
+            token: USER:PASSWORD, or a token of Milvus.
+            seconds_left: returns the seconds that the caller can still wait; called before each request.
+
+        Raises:
+            StoreAddressError: the address is malformed.
         """
         self._address = MilvusAddress.parse(url)
         self._milvus = MilvusConnection(self._address, token, seconds_left)
         self.name = str(self._address)
 
     def live_id(self) -> str:
-        """Return the id of the live generation; one call, of three seconds at most."""
+        """Return the id of the live generation, with one call of at most three seconds."""
         try:
-            alias = self._milvus.call("describe_alias", self._address.name, timeout=_ALIAS_SECONDS)
+            alias = self._milvus.call("describe_alias", self._address.name, timeout=_ALIAS_TIMEOUT_S)
         except IndexMissing as error:
             raise IndexMissing(
                 f"there is no index in {self.name}; publish one with: pilotlight index --store {self.name}"
             ) from error
         collection = alias["collection_name"]
-        if (found := self._address.generation_of(collection)) is None:
+        if (generation_id := self._address.generation_of(collection)) is None:
             raise corrupt(self.name, f"names {collection}, which is no generation")
-        return found
+        return generation_id
 
     def published(self) -> list[Published]:
         """Describe the complete generations, newest first; `bytes` are not known."""
-        live, found = None, []
+        live, generations = None, []
         with suppress(IndexMissing, IndexCorrupt):
             live = self.live_id()
         for id in self._all():
@@ -88,17 +94,17 @@ class MilvusStore:
                 try:
                     manifest = read_manifest(self._milvus, id)
                     facts = manifest.created_at, manifest.counts.documents, manifest.counts.chunks, None, ""
-                    found.append(Published(id, id == live, *facts))
+                    generations.append(Published(id, id == live, *facts))
                 except IndexCorrupt as error:
-                    found.append(Published(id, id == live, None, None, None, None, str(error)))
-        return found
+                    generations.append(Published(id, id == live, None, None, None, None, str(error)))
+        return generations
 
     def open(self, generation_id: str | None = None) -> "MilvusGeneration":
         """Open the live generation for searching, or a given one; see `Store.open`."""
         return MilvusGeneration(self._milvus, generation_id or self.live_id())
 
     def make_live(self, generation_id: str) -> None:
-        """Publish a complete generation: one change of the alias, before and after which every query is answered."""
+        """Publish a complete generation by one atomic change of the alias."""
         self.open(generation_id)
         name, collection, method = self._address.name, self._address.collection(generation_id), "alter_alias"
         try:
@@ -108,28 +114,28 @@ class MilvusStore:
         self._milvus.call(method, collection, name)
 
     def write(self, manifest: Manifest, documents: Iterable[ScannedDocument]) -> None:
-        """Store a generation, which is not live yet, in place of what an interrupted attempt left of it.
+        """Store a generation without making it live; remains of an interrupted attempt are removed first.
 
-        Everything of the manifest is kept but `files`. Raises IndexCorrupt if Milvus has not all passages afterwards.
+        The manifest is stored without its `files`. Raises IndexCorrupt if Milvus lacks passages afterwards.
         """
         self.remove(manifest.id)
         collection = self._address.collection(manifest.id)
         fields = schema.passages_schema(manifest.counts.dimension)
-        self._milvus.call("create_collection", collection, schema=fields, timeout=_WRITE_SECONDS)
+        self._milvus.call("create_collection", collection, schema=fields, timeout=_WRITE_TIMEOUT_S)
         rows = schema.passages(documents)
-        while batch := list(islice(rows, _ROWS)):
-            self._milvus.call("insert", collection, batch, timeout=_WRITE_SECONDS)
+        while batch := list(islice(rows, _ROWS_PER_BATCH)):
+            self._milvus.call("insert", collection, batch, timeout=_WRITE_TIMEOUT_S)
         self._milvus.call("flush", collection, timeout=None)
         self._milvus.call("create_index", collection, schema.passages_indexes(manifest.counts.chunks), timeout=None)
         filters = {field: {"index_type": "INVERTED"} for field in ("date", "document", "document_id", "terms")}
-        with suppress(StoreRefused):  # of Milvus Lite, which has no index of arrays and reads every row
+        with suppress(StoreRefused):  # Milvus Lite has no index of arrays and reads every row
             self._milvus.call("create_index", collection, schema.indexes(**filters), timeout=None, sync=False)
         records = records_of(collection)
-        self._milvus.call("create_collection", records, schema=schema.records_schema(), timeout=_WRITE_SECONDS)
+        self._milvus.call("create_collection", records, schema=schema.records_schema(), timeout=_WRITE_TIMEOUT_S)
         unused = schema.indexes(unused={"index_type": "FLAT", "metric_type": "IP"})
         self._milvus.call("create_index", records, unused, timeout=None, sync=False)
         written = replace(manifest, files={}, analysis=ANALYSIS)
-        self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_SECONDS)  # in one call
+        self._milvus.call("insert", records, schema.manifest_records(written), timeout=_WRITE_TIMEOUT_S)
         self._milvus.call("flush", records, timeout=None)
         try:
             self.open(manifest.id)
@@ -137,18 +143,18 @@ class MilvusStore:
             self.remove(manifest.id)
             raise
 
-    def keep(self, most: int) -> None:
-        """Remove all but the newest generations; the live one is always kept, and what is newer than it."""
+    def keep(self, count: int) -> None:
+        """Remove old generations, but never the live one or newer ones; keep `count` in all."""
         live = self.live_id()
-        for id in [id for id in self._all() if id < live][max(0, most - 1) :]:
+        for id in [id for id in self._all() if id < live][max(0, count - 1) :]:
             self.remove(id)
 
     def remove(self, generation_id: str) -> None:
-        """Remove what there is of a generation."""
+        """Remove a generation, complete or not."""
         if generation_id in self._all():
             collection = self._address.collection(generation_id)
-            for name in (records_of(collection), collection):  # without its records, it is not complete any more
-                self._milvus.call("drop_collection", name, timeout=_WRITE_SECONDS)
+            for name in (records_of(collection), collection):  # the records first: without them it is incomplete
+                self._milvus.call("drop_collection", name, timeout=_WRITE_TIMEOUT_S)
 
     def close(self) -> None:
         """Close the connection; a later call makes another."""
@@ -163,10 +169,10 @@ class MilvusStore:
 class MilvusGeneration:
     """One immutable generation as a `Searchable`; safe to share between threads."""
 
-    names: Sequence[str] = ()  # it has one collection
-    terms_take_long = True  # a call to another machine always does
+    names: Sequence[str] = ()  # one collection
+    terms_take_long = True  # a call to another machine
     tokens = None  # Milvus has no late interaction over bits
-    twins: Mapping[int, frozenset[int]] = MappingProxyType({})  # nor documents in several formats
+    twins: Mapping[int, frozenset[int]] = MappingProxyType({})  # not stored
 
     def __init__(self, milvus: MilvusConnection, generation_id: str) -> None:
         """Open it; raises IndexMissing if it is not complete, IndexCorrupt, StoreUnreachable or StoreRefused."""
@@ -175,12 +181,12 @@ class MilvusGeneration:
         self._where = f"{milvus.address} collection {self._name}"
         self.manifest: Manifest = read_manifest(milvus, generation_id)
         languages = self.manifest.languages or (ENGLISH,)
-        # how many passages each language may have, of which only the order is known
+        # only the order of languages by passages is known: any decreasing numbers do
         self._passages = {language: 1 << (len(languages) - place) for place, language in enumerate(languages)}
-        [found] = self._rows("", ["count(*)"], consistency_level="Strong")  # written by any process
+        [count] = self._rows("", ["count(*)"], consistency_level="Strong")  # written by any process
         self._count = self.manifest.counts.chunks
-        if found["count(*)"] != self._count:
-            raise corrupt(self._where, f"holds {found['count(*)']:,} chunks instead of {self._count:,}")
+        if count["count(*)"] != self._count:
+            raise corrupt(self._where, f"holds {count['count(*)']:,} chunks instead of {self._count:,}")
 
     def read_query(
         self,
@@ -189,7 +195,7 @@ class MilvusGeneration:
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query as a user types it; nothing is corrected, as Milvus has no list of its words."""
+        """Parse a query; spelling is not corrected, because Milvus has no list of its words."""
         return read_query(query, self._passages, synonyms=synonyms)
 
     def search_vectors(
@@ -203,44 +209,46 @@ class MilvusGeneration:
         """Find the chunks that match the words of a query, at most 16,384; `idf_sum` is not known."""
         if not (text := bm25_text(terms)):
             return TermHits(np.empty(0, np.float32), np.empty(0, np.int64), 0.0)
-        asked = {"data": [text], "anns_field": "sparse"}
-        return TermHits(*self._matching(asked, "BM25", k, only, terms), 0.0)
+        search = {"data": [text], "anns_field": "sparse"}
+        return TermHits(*self._matching(search, "BM25", k, only, terms), 0.0)
 
     def _matching(
-        self, asked: dict[str, Any], metric: str, k: int, only: Filter | None, terms: LexicalQuery | None
+        self, search: dict[str, Any], metric: str, k: int, only: Filter | None, terms: LexicalQuery | None
     ) -> ScoredRows:
-        """Search for k chunks, and deeper as long as too few of them have the phrases word after word."""
-        tests = [*(bounds(terms) if terms else ()), *([expression(only.conditions())] if only else [])]
+        """Search for k chunks; search deeper while too few of them contain the phrases."""
+        tests = [*(constraints(terms) if terms else ()), *([expression(only.conditions())] if only else [])]
         required = terms.required if terms else ()
-        asked |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
-        limit = min(k, _MOST)
+        search |= {"filter": " and ".join(tests), "output_fields": ["row", "words"] if required else ["row"]}
+        limit = min(k, _MAX_ROWS_PER_CALL)
         while True:
-            params = {"metric_type": metric, "params": {"ef": max(limit, schema.EXPLORED)} if metric == "IP" else {}}
-            found = self._milvus.read("search", self._name, limit=limit, search_params=params, **asked)[0]
-            matching = [hit for hit in found if not required or has_phrases(hit["entity"]["words"], required)]
-            if len(matching) >= k or len(found) < limit or limit == _MOST:
+            params = {"metric_type": metric, "params": {"ef": max(limit, schema.MIN_HNSW_EF)} if metric == "IP" else {}}
+            hits = self._milvus.read("search", self._name, limit=limit, search_params=params, **search)[0]
+            matching = [hit for hit in hits if not required or has_phrases(hit["entity"]["words"], required)]
+            if len(matching) >= k or len(hits) < limit or limit == _MAX_ROWS_PER_CALL:
                 break
-            limit = min(4 * limit, _MOST)
+            limit = min(4 * limit, _MAX_ROWS_PER_CALL)
         rows = np.array([hit["row"] for hit in matching[:k]], np.int64)
         scores = np.array([hit["distance"] for hit in matching[:k]], np.float32)
         if metric == "BM25":
-            scores = np.abs(scores)  # some servers give it as a distance, below 0
+            scores = np.abs(scores)  # some servers return negative distances
         order = np.lexsort((rows, -scores))
         return scores[order], rows[order]
 
-    def suggest(self, typed: str, most: int, only: Filter | None = None) -> list[Heading]:
+    def suggest(self, typed: str, limit: int, only: Filter | None = None) -> list[Heading]:
         """Return nothing: there is no index of titles and headings."""
         return []
 
     def vectors(self, rows: Rows) -> npt.NDArray[np.float32]:
         """Return stored vectors by row, float32 (n, dim)."""
-        found = [row["vector"] for row in self._by_row(rows, ["vector"])]
-        return np.array(found, dtype=np.float32).reshape(-1, self.manifest.counts.dimension)
+        stored = [row["vector"] for row in self._by_row(rows, ["vector"])]
+        return np.array(stored, dtype=np.float32).reshape(-1, self.manifest.counts.dimension)
 
     def row_facts(self, rows: Rows) -> RowFacts:
-        """Return what the ranking must know of chunks, by row."""
-        found = self._by_row(rows, ("document", "signature"))
-        documents, signatures = (np.array([row[name] for row in found], np.int64) for name in ("document", "signature"))
+        """Return the documents and signatures of chunks, by row."""
+        stored = self._by_row(rows, ("document", "signature"))
+        documents, signatures = (
+            np.array([row[name] for row in stored], np.int64) for name in ("document", "signature")
+        )
         return RowFacts(documents, signatures.view(np.uint64))
 
     def collections(self, rows: Sequence[int]) -> list[str] | None:
@@ -250,40 +258,40 @@ class MilvusGeneration:
     def facts(self, numbers: Sequence[int]) -> dict[int, DocumentFacts]:
         """Return the facts of documents by number."""
         test = f"document in {list(numbers)} and position == 0"
-        found = self._rows(test, ["document", "about"]) if numbers else []
-        return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in found}
+        stored = self._rows(test, ["document", "about"]) if numbers else []
+        return {row["document"]: DocumentFacts(*map(row["about"].get, DocumentFacts._fields)) for row in stored}
 
     def editions(self, numbers: Sequence[int]) -> dict[int, Edition | None]:
-        """Return the versions that documents are, by number; None for a document without one."""
+        """Return the version of each document, by number; None for a document without one."""
         versions = self.manifest.versions
         return {number: edition_at(each.url, each.source, versions) for number, each in self.facts(numbers).items()}
 
     def chunks(self, rows: Rows) -> list[StoredChunk]:
         """Return chunks by row, in the order of `rows`."""
-        found = []
-        for row in self._by_row(rows, schema.SHOWN):
+        chunks = []
+        for row in self._by_row(rows, schema.CHUNK_FIELDS):
             facts = {**row["about"], **row, "document_url": row["about"]["url"], "blocks": _blocks(row)}
-            found.append(StoredChunk(*map(facts.__getitem__, StoredChunk.__struct_fields__)))
-        return found
+            chunks.append(StoredChunk(*map(facts.__getitem__, StoredChunk.__struct_fields__)))
+        return chunks
 
     def section(self, row: int) -> SectionText:
         """Return the section of a chunk, limited to the chunks near it."""
         fields = ["row", "document", "url", "section", "text"]
-        found = self._rows(f"row >= {row - AROUND} and row <= {row + AROUND}", [*fields, "about"])
-        around = sorted((*(chunk[name] for name in fields), _blocks(chunk)) for chunk in found)
+        nearby = self._rows(f"row >= {row - AROUND} and row <= {row + AROUND}", [*fields, "about"])
+        around = sorted((*(chunk[name] for name in fields), _blocks(chunk)) for chunk in nearby)
         if (section := section_text(row, around)) is None:
             raise corrupt(self._where, f"has no chunk {row}")
         return section
 
     def documents(self, only: Filter | None = None, id: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield every document that a filter allows with its passages, JSON-ready, or the one with an id."""
-        test, fields = expression(only.conditions() if only else ()), [*schema.SHOWN, "document"]
-        found: Iterable[dict[str, Any]] = ()
+        test, fields = expression(only.conditions() if only else ()), [*schema.CHUNK_FIELDS, "document"]
+        rows: Iterable[dict[str, Any]] = ()
         if id is None:
-            found = self._all_rows(fields, test)
+            rows = self._all_rows(fields, test)
         elif is_document_id(id):
-            found = sorted(self._rows(f'document_id == "{id}" and {test}', fields), key=itemgetter("row"))
-        for _, members in groupby(found, key=itemgetter("document")):
+            rows = sorted(self._rows(f'document_id == "{id}" and {test}', fields), key=itemgetter("row"))
+        for _, members in groupby(rows, key=itemgetter("document")):
             passages = list(members)
             facts = {name: passages[0]["about"][name] for name in SHOWN_FIELDS}
             texts = [*map(_passage, passages)]
@@ -292,19 +300,19 @@ class MilvusGeneration:
     def entries(self, only: Filter | None = None, id: str | None = None) -> Iterator[DocumentEntry]:
         """Yield the documents that a filter allows, or the one with an id, without their passages."""
         test, fields = f"position == 0 and {expression(only.conditions() if only else ())}", ["document", "about"]
-        found: Iterable[dict[str, Any]] = ()
+        rows: Iterable[dict[str, Any]] = ()
         if id is None:
-            found = self._all_rows(fields, test)
+            rows = self._all_rows(fields, test)
         elif is_document_id(id):
-            found = self._rows(f'document_id == "{id}" and {test}', ["row", *fields])
-        for row in found:
+            rows = self._rows(f'document_id == "{id}" and {test}', ["row", *fields])
+        for row in rows:
             facts = {name: row["about"][name] for name in SHOWN_FIELDS}
             count = len(self._rows(f"document == {row['document']}", ["row"]))
             yield DocumentEntry({"id": document_id(facts["url"]), **facts}, range(row["row"], row["row"] + count))
 
     def entry_of(self, chunk_id: str, only: Filter | None = None) -> tuple[DocumentEntry, int] | None:
         """Return the document that has a chunk, and the row of the chunk; None if the filter does not allow it."""
-        if not is_document_id(chunk_id):  # whose form is that of chunks too
+        if not is_document_id(chunk_id):  # ids of chunks have the same form
             return None
         for row in self._rows(f'id == "{chunk_id}"', ["row", "document_id"]):
             for entry in self.entries(only, row["document_id"]):
@@ -312,16 +320,16 @@ class MilvusGeneration:
         return None
 
     def headings(self, rows: range) -> list[tuple[str, str, int]]:
-        """Return address, heading path and tokens, which are not known, of the chunks of a document."""
-        found = self._rows(f"row >= {rows.start} and row < {rows.stop}", ["row", "url", "section"])
-        return [(row["url"], row["section"], _TOKENS) for row in sorted(found, key=itemgetter("row"))]
+        """Return address, heading path and a typical number of tokens for each chunk of a document."""
+        chunks = self._rows(f"row >= {rows.start} and row < {rows.stop}", ["row", "url", "section"])
+        return [(row["url"], row["section"], _TYPICAL_CHUNK_TOKENS) for row in sorted(chunks, key=itemgetter("row"))]
 
     def passages(self, rows: range) -> list[dict[str, Any]]:
         """Return the chunks of a document, JSON-ready."""
         passages: list[dict[str, Any]] = []
-        for start in range(rows.start, rows.stop, _ROWS):
-            test = f"row >= {start} and row < {min(start + _ROWS, rows.stop)}"
-            passages += map(_passage, sorted(self._rows(test, schema.SHOWN), key=itemgetter("row")))
+        for start in range(rows.start, rows.stop, _ROWS_PER_BATCH):
+            test = f"row >= {start} and row < {min(start + _ROWS_PER_BATCH, rows.stop)}"
+            passages += map(_passage, sorted(self._rows(test, schema.CHUNK_FIELDS), key=itemgetter("row")))
         return passages
 
     def scan(self, only: Filter | None = None) -> Iterator[list[tuple[int, bytes]]]:
@@ -337,8 +345,8 @@ class MilvusGeneration:
 
     def _all_rows(self, fields: Sequence[str], test: str) -> Iterator[dict[str, Any]]:
         """Yield fields of all passages for which an expression is true, in the order of the index."""
-        for start in range(0, self._count, _ROWS):
-            batch = f"row >= {start} and row < {start + _ROWS} and {test}"
+        for start in range(0, self._count, _ROWS_PER_BATCH):
+            batch = f"row >= {start} and row < {start + _ROWS_PER_BATCH} and {test}"
             yield from sorted(self._rows(batch, ["row", *fields]), key=itemgetter("row"))
 
     def close(self) -> None:
@@ -349,24 +357,24 @@ class MilvusGeneration:
 
     def _by_row(self, rows: Rows, fields: Sequence[str]) -> list[dict[str, Any]]:
         """Return fields of passages by row, in the order of `rows`. Raises IndexCorrupt if one is missing."""
-        found: dict[int, dict[str, Any]] = {}
-        for start in range(0, len(rows), _MOST):
-            test = f"row in {rows[start : start + _MOST].tolist()}"
-            found |= {row["row"]: row for row in self._rows(test, ["row", *fields])}
-        if missing := [row for row in rows.tolist() if row not in found]:
+        by_row: dict[int, dict[str, Any]] = {}
+        for start in range(0, len(rows), _MAX_ROWS_PER_CALL):
+            test = f"row in {rows[start : start + _MAX_ROWS_PER_CALL].tolist()}"
+            by_row |= {row["row"]: row for row in self._rows(test, ["row", *fields])}
+        if missing := [row for row in rows.tolist() if row not in by_row]:
             raise corrupt(self._where, f"has no chunk {missing[0]}")
-        return [found[row] for row in rows.tolist()]
+        return [by_row[row] for row in rows.tolist()]
 
 
 def read_manifest(milvus: MilvusConnection, generation_id: str) -> Manifest:
     """Read and check the manifest of a generation. Raises as `MilvusGeneration` does."""
     name = milvus.address.collection(generation_id)
     where = f"{milvus.address} collection {name}"
-    parts = milvus.rows(records_of(name), "part >= 0", ["part", "body"], consistency_level="Strong")
-    if not parts:
+    records = milvus.rows(records_of(name), "part >= 0", ["part", "body"], consistency_level="Strong")
+    if not records:
         raise IndexMissing(f"{where} is incomplete: writing it was interrupted")
     try:
-        text = json.loads("".join(record["body"] for record in sorted(parts, key=itemgetter("part"))))
+        text = json.loads("".join(record["body"] for record in sorted(records, key=itemgetter("part"))))
     except ValueError as error:
         raise corrupt(where, "has a manifest that is cut short, or of an older version") from error
     return parse_manifest(str(text).encode("utf-8", "replace"), where, generation_id, needs=())
@@ -377,5 +385,5 @@ def _passage(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _blocks(row: Mapping[str, Any]) -> list[TextBlock]:
-    """Return the code and tables of a passage, which generations of earlier versions do not have."""
+    """Return the code and tables of a passage; older generations have none."""
     return [TextBlock(*block) for block in row["about"].get("blocks", ())]

@@ -17,14 +17,14 @@ from indexer.generation.lexical.lexical_writer import terms_of_chunk
 from indexer.generation.manifest import Manifest
 from indexer.generation.previous import ScannedDocument
 
-SHOWN = ["row", "id", "url", "section", "text", "position", "about"]
-EXPLORED = 256  # nodes of HNSW that a search looks at, at least
-_HNSW_FROM = 2_000  # passages; fewer are compared one by one
-_LINKS, _BUILDING = 32, 128  # of a node in HNSW; nodes looked at when one is added
-_K1, _B = 1.2, 0.75  # those of the embedded store
-_TEXT = 65_535  # bytes, the most that Milvus takes
-_PART = 60_000  # characters of a record
-_MOST_TERMS = 4_096
+CHUNK_FIELDS = ["row", "id", "url", "section", "text", "position", "about"]
+MIN_HNSW_EF = 256
+_MIN_HNSW_PASSAGES = 2_000  # fewer are compared one by one
+_HNSW_M, _HNSW_EF_CONSTRUCTION = 32, 128
+_BM25_K1, _BM25_B = 1.2, 0.75  # the same as for the index folder
+_MAX_TEXT_BYTES = 65_535  # Milvus' own limit
+_MAX_RECORD_CHARS = 60_000
+_MAX_TERMS = 4_096
 _PLAIN = re.compile(r"(?!0x)[a-z0-9]+")
 _ALL, _NONE = "row >= 0", "row < 0"  # expressions that are true of every passage, and of none
 
@@ -37,14 +37,14 @@ def passages_schema(dimension: int) -> Any:
     schema.add_field("row", DataType.INT64, is_primary=True)
     for name in ("document", "position", "signature"):
         schema.add_field(name, DataType.INT64)
-    for name in ("id", "document_id", "date"):  # no date where it is not known
+    for name in ("id", "document_id", "date"):  # an unknown date is empty
         schema.add_field(name, DataType.VARCHAR, max_length=64)
     for name in ("url", "section", "text"):
-        schema.add_field(name, DataType.VARCHAR, max_length=_TEXT)
+        schema.add_field(name, DataType.VARCHAR, max_length=_MAX_TEXT_BYTES)
     schema.add_field("about", DataType.JSON)
-    schema.add_field("terms", DataType.ARRAY, element_type=DataType.INT64, max_capacity=_MOST_TERMS)
+    schema.add_field("terms", DataType.ARRAY, element_type=DataType.INT64, max_capacity=_MAX_TERMS)
     analyzed = {"enable_analyzer": True, "enable_match": True, "analyzer_params": {"tokenizer": "standard"}}
-    schema.add_field("words", DataType.VARCHAR, max_length=_TEXT, **analyzed)
+    schema.add_field("words", DataType.VARCHAR, max_length=_MAX_TEXT_BYTES, **analyzed)
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=dimension)
     schema.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
     fields = {"input_field_names": ["words"], "output_field_names": ["sparse"]}
@@ -58,16 +58,16 @@ def records_schema() -> Any:
 
     schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
     schema.add_field("part", DataType.INT64, is_primary=True)
-    schema.add_field("body", DataType.VARCHAR, max_length=_TEXT)
-    schema.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # there is no collection without a vector
+    schema.add_field("body", DataType.VARCHAR, max_length=_MAX_TEXT_BYTES)
+    schema.add_field("unused", DataType.FLOAT_VECTOR, dim=2)  # every collection needs a vector
     return schema
 
 
 def passages_indexes(count: int) -> Any:
-    """Return the indexes over so many passages. Their parameters are nested once more, for Milvus Lite."""
-    links = {"params": {"M": _LINKS, "efConstruction": _BUILDING}}
-    weights = {"params": {"bm25_k1": _K1, "bm25_b": _B}}
-    vector = {"index_type": "FLAT"} if count < _HNSW_FROM else {"index_type": "HNSW", "params": links}
+    """Return the indexes for a number of passages; Milvus Lite needs the nested `params`."""
+    links = {"params": {"M": _HNSW_M, "efConstruction": _HNSW_EF_CONSTRUCTION}}
+    weights = {"params": {"bm25_k1": _BM25_K1, "bm25_b": _BM25_B}}
+    vector = {"index_type": "FLAT"} if count < _MIN_HNSW_PASSAGES else {"index_type": "HNSW", "params": links}
     return indexes(
         vector={"metric_type": "IP", **vector},
         sparse={"index_type": "SPARSE_INVERTED_INDEX", "metric_type": "BM25", "params": weights},
@@ -78,17 +78,17 @@ def indexes(**options: dict[str, Any]) -> Any:
     """Return indexes by the names of their fields."""
     from pymilvus import MilvusClient
 
-    found = MilvusClient.prepare_index_params()
+    params = MilvusClient.prepare_index_params()
     for field, values in options.items():
-        found.add_index(field, **values)
-    return found
+        params.add_index(field, **values)
+    return params
 
 
 def manifest_records(manifest: Manifest) -> list[dict[str, Any]]:
     """Return a manifest as records."""
     text = json.dumps(manifest.to_bytes().decode())
-    starts = range(0, len(text), _PART)
-    return [{"part": start, "body": text[start : start + _PART], "unused": [0.0, 0.0]} for start in starts]
+    starts = range(0, len(text), _MAX_RECORD_CHARS)
+    return [{"part": start, "body": text[start : start + _MAX_RECORD_CHARS], "unused": [0.0, 0.0]} for start in starts]
 
 
 def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
@@ -116,9 +116,9 @@ def passages(documents: Iterable[ScannedDocument]) -> Iterator[dict[str, Any]]:
 
 
 def words_of(title: str, section: str, text: str, language: str | None = None) -> str:
-    """Return the terms by which a chunk is found, with spaces between; what is too long for Milvus is left out."""
+    """Return the search terms of a chunk, separated by spaces and cut at Milvus' limit."""
     words = " ".join(map(_token, terms_of_chunk(title, section, text, language).split()))
-    return words if len(words) <= _TEXT else words[: _TEXT + 1].rpartition(" ")[0]
+    return words if len(words) <= _MAX_TEXT_BYTES else words[: _MAX_TEXT_BYTES + 1].rpartition(" ")[0]
 
 
 def _token(term: str) -> str:
@@ -126,12 +126,12 @@ def _token(term: str) -> str:
 
 
 def _number_of(term: str) -> int:
-    """Return a number, 63 bits, in place of a term of a filter: none of its characters can mean anything to Milvus."""
+    """Hash a term of a filter to 63 bits, so that its characters cannot become part of an expression."""
     return int.from_bytes(hashlib.sha256(term.encode("utf-8", "replace")).digest()[:8], "big") >> 1
 
 
 def expression(conditions: Sequence[Condition]) -> str:
-    """Return the expression that is true of passages of documents of which these conditions hold."""
+    """Translate conditions into Milvus' expression for the passages of matching documents."""
     return " and ".join(map(_test, conditions)) or _ALL
 
 
@@ -141,32 +141,32 @@ def _test(condition: Condition) -> str:
             return f"array_contains_any(terms, [{', '.join(str(_number_of(term)) for term in terms)}])"
         case LacksTerm(term):
             return f"not ({_test(HasTerm((term,)))})"
-        case Dated(first, last):  # which are days, checked when the filter was read
+        case Dated(first, last):  # the filter has validated both days
             return f'date >= "{first or "0000-00-00"}" and date <= "{last or "9999-12-31"}"'
         case AnyOf(alternatives):
             return f"({' or '.join(f'({expression(each)})' for each in alternatives) or _NONE})"
 
 
-def bm25_text(wanted: LexicalQuery) -> str:
-    """Return the words of a query, any of which a passage may have."""
-    required = (readings for clause in wanted.required for readings in clause.readings)
-    return " ".join(dict.fromkeys(map(_token, chain(*wanted.words, *chain(*wanted.synonyms), *required))))
+def bm25_text(query: LexicalQuery) -> str:
+    """Return the optional and required words of a query as the text for BM25."""
+    required = (readings for clause in query.required for readings in clause.readings)
+    return " ".join(dict.fromkeys(map(_token, chain(*query.words, *chain(*query.synonyms), *required))))
 
 
-def bounds(wanted: LexicalQuery) -> list[str]:
-    """Return expressions that are true wherever all that is required is, and false where what is excluded is."""
-    excluded = [f"not ({_either(clause.readings)})" for clause in wanted.excluded]
-    return [_either(clause.readings) for clause in wanted.required] + excluded
+def constraints(query: LexicalQuery) -> list[str]:
+    """Translate the required and excluded parts of a query into Milvus' expressions."""
+    excluded = [f"not ({_either(clause.readings)})" for clause in query.excluded]
+    return [_either(clause.readings) for clause in query.required] + excluded
 
 
 def has_phrases(words: str, required: Sequence[Clause]) -> bool:
-    """Return whether what `words_of` gave has one reading of every phrase, word after word."""
+    """Return whether the text of `words_of` contains every required phrase in one of its readings."""
     return all(
         any(f" {' '.join(map(_token, reading))} " in f" {words} " for reading in clause.readings) for clause in required
     )
 
 
 def _either(readings: Readings) -> str:
-    """Return the expression that is true where all words of one of these are."""
+    """Return an expression for passages with all words of at least one reading."""
     tests = [" and ".join(f"text_match(words, '{_token(term)}')" for term in dict.fromkeys(one)) for one in readings]
     return tests[0] if len(tests) == 1 else f"({' or '.join(f'({test})' for test in tests)})"
