@@ -152,6 +152,8 @@ class Follower:
             except PilotlightError as error:
                 served.missing = isinstance(error, IndexMissing) and served.retriever is None
                 self._note(name, served, str(error))
+            except MemoryError:
+                self._note(name, served, memory.SHORT)
             except Exception:
                 log.exception("loading collection %s failed", name)
                 served.reason = "an internal error while loading; see the log"

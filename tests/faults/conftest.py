@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -27,6 +27,8 @@ class Job:
 
     how: str = "count"
     step: int = 0
+    kind: str = ""  # the only one that is counted; empty: all that change something
+    code: int = 0  # error with which it fails
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,11 +40,12 @@ class Outcome:
     signal: int
     error: str
     steps: list[tuple[str, str]]  # kind, path below the index
+    is_ours: bool = True  # whether the error is typed
 
     def __repr__(self) -> str:
         at = self.steps[self.job.step - 1] if 0 < self.job.step <= len(self.steps) else "the end"
         end = f"signal {self.signal}, error {self.error!r}"
-        return f"{self.job.how} at step {self.job.step} of {len(self.steps)}, {at}: {end}"
+        return f"{self.job} of {len(self.steps)}, {at}: {end}"
 
 
 def of_every_kind(steps: Sequence[tuple[str, str]]) -> list[int]:
@@ -113,15 +116,15 @@ def disturb(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Disturb:
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT, env=environment) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            indexes = [index or folder / f"{job.how}-{job.step}" for job in jobs]
-            lines = (json.dumps([str(path), job.how, job.step]) for job, path in zip(jobs, indexes, strict=True))
+            indexes = [index or folder / str(number) for number in range(len(jobs))]
+            lines = (json.dumps([str(path), *astuple(job)]) for job, path in zip(jobs, indexes, strict=True))
             print(*islice(lines, AHEAD if index is None else 1), sep="\n", file=process.stdin, flush=True)
             try:
                 for job, path in zip(jobs, indexes, strict=True):
-                    told = json.loads(process.stdout.readline())
+                    ended = json.loads(process.stdout.readline())
                     try:
-                        steps = [(kind, name) for kind, name in told["steps"]]
-                        yield Outcome(job, path, told["signal"], told["error"], steps)
+                        steps = [(kind, name) for kind, name in ended["steps"]]
+                        yield Outcome(job, path, ended["signal"], ended["error"], steps, ended["is_ours"])
                     finally:
                         if index is None:
                             shutil.rmtree(path)

@@ -1,8 +1,9 @@
 """What the fault tests work on: folders of pages, an archive, an index, and everything that writes one."""
 
+import sqlite3
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,10 +97,85 @@ def _push(world: World, index: Path) -> None:
     rebuild(index, *world.sources)
 
 
+def import_all() -> None:
+    """Import what actions use only when they run, so that a fault does not meet an import."""
+    import rag.insights.report
+    import rag.serving.builds
+    import rag.serving.jobs
+    import rag.serving.live  # noqa: F401
+
+
+def _send(world: World, index: Path) -> None:
+    """Push documents as a server does, and index them."""
+    from rag.messages import Push
+    from rag.serving.builds import PushedBuilder
+    from rag.serving.jobs import PushedQueue
+    from rag.settings import load
+
+    settings = load({"index": str(index)}, {})
+    queue = PushedQueue(settings)
+    for name, text in PUSHES:
+        if text is None:
+            queue.delete(f"https://wiki.test/{name}")
+        else:
+            queue.put(Push(f"https://wiki.test/{name}", text))
+    PushedBuilder(settings, lambda _: DummyEmbedder()).build(index)
+
+
+def _read(world: World, index: Path) -> None:
+    """Open an index, search it and read its documents."""
+    from rag.query.request import SearchRequest
+    from rag.query.retriever import Retriever
+
+    with closing(Generation.open(index)) as generation:
+        assert Retriever(generation, DummyEmbedder()).answer_query(SearchRequest("fish", facets=True)).hits
+        assert [*generation.documents()]
+
+
+def _serve(world: World, index: Path) -> None:
+    """Follow an index; what fails once is tried again."""
+    from rag.query.request import SearchRequest
+    from rag.serving.follower import Follower
+    from rag.serving.live import LiveRetriever
+    from rag.settings import load
+
+    follower = Follower(load({"index": str(index)}, {}), lambda _: DummyEmbedder())
+    follower.tried = True
+    retriever = LiveRetriever(follower)
+    for attempt in range(3):
+        follower._refresh()
+        for served in follower.collections.values():
+            served.retry_at = 0.0
+            assert "\n" not in served.reason
+            assert "internal error" not in served.reason, served.reason
+        if attempt:
+            assert retriever.search(SearchRequest("fish")).hits
+
+
+def _note(world: World, index: Path) -> None:
+    """Record searches; what could not be written is written the next time, once."""
+    from rag.insights.report import report
+    from rag.insights.store import Recorder
+    from rag.query.results import Answer
+
+    recorder = Recorder(index / "insights", 9)
+    for query in ("one", "two"):
+        recorder.record(Answer(query, [], {"total": 1.0}, "g"), "api")
+        recorder._write()
+    recorder._write()
+    with suppress(sqlite3.Error, OSError):
+        report(index / "insights", 9)
+    assert report(index / "insights", 9).total.asked == 2
+
+
 ACTIONS: Mapping[str, Callable[[World, Path], object]] = {
     "build": lambda world, index: rebuild(index, *world.sources),
     "rebuild": lambda world, index: rebuild(index, *world.sources, full=True),
     "push": _push,
+    "send": _send,
+    "read": _read,
+    "serve": _serve,
+    "note": _note,
     "remove": lambda world, index: remove_sources(world.sources[1:], index, keep_generations=KEEP, progress=quiet()),
     "rollback": lambda _, index: roll_back(index, generation_ids(index)[1]),
     "export": lambda world, folder: export_archive(world.archived, folder / world.archive.name),
