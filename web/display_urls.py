@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from flask import current_app
 
 from rag.errors import NotReady, NotThere
+from web.guards.caller import caller
 
 # anything else, javascript: above all, is shown as text; white space and controls can hide a scheme
 SAFE_URL = re.compile(r"(?:(?:git\+)?https?://|(?:git\+)?file:///)[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
@@ -98,9 +99,9 @@ class Places:
 
 
 def places(*collections: str) -> Places:
-    """Return how files of collections are named; without their sources, by their own names alone."""
+    """Return how files of those collections are named of which the caller sees something."""
     sources: list[str] = []
-    for name in collections:
+    for name in filter(caller().scope.has, collections):
         with suppress(NotReady, NotThere):
             sources += current_app.extensions["retriever"].describe(name)["sources"]
     return Places(sources)

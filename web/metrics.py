@@ -45,6 +45,12 @@ REQUEST_ID = "X-Request-Id"
 _REQUEST_ID = "HTTP_X_REQUEST_ID"  # the same to WSGI
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics", "/static/<path:filename>", "/embed.js"})  # logged if they fail
+_QUEUE_SAMPLES = {
+    "pilotlight_http_requests_waiting": "waiting",
+    "pilotlight_http_request_wait_seconds_sum": "seconds",
+    "pilotlight_http_request_wait_seconds_count": "answered",
+    "pilotlight_requests_refused_total": "refused",
+}
 Status = Callable[[], dict[str, Any]]
 
 blueprint = Blueprint("metrics", __name__)
@@ -144,6 +150,17 @@ class Metrics:
         """Note how many requests of each kind wait."""
         for kind, count in waiting.items():
             self.note(self._child(self._waiting, kind).set, count)
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Return how many requests of each kind wait now, and waited and were refused since the server started."""
+        self.settle(wait=True)
+        queues: dict[str, dict[str, Any]] = {}
+        for sample in (sample for family in self._collected.collect() for sample in family.samples):
+            if "kind" in sample.labels and (name := _QUEUE_SAMPLES.get(sample.name)):
+                kind = sample.labels["kind"] or sample.labels["reason"]
+                queue = queues.setdefault(kind, {"kind": kind} | dict.fromkeys(_QUEUE_SAMPLES.values(), 0.0))
+                queue[name] += sample.value
+        return [queues[kind] for kind in sorted(queues)]
 
     def text(self) -> bytes:
         """Return everything in the Prometheus text format."""

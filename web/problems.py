@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sqlite3
 
 from flask import Flask, Request, Response, current_app, g, render_template, request
 from gunicorn.http.errors import ParseException
@@ -127,6 +128,9 @@ def problem_of(error: Exception) -> dict[str, object]:
     status = 400 if isinstance(error, FilterError) else getattr(error, "status", None)
     if status is not None:
         return problem(status, str(error), field=field)
+    if isinstance(error, OSError | sqlite3.Error):  # of the index folder: the disk is full, or a file is away
+        log.error("%s %r failed: %s", request.method, request.path, error)
+        return problem(503, "The server cannot read or write its files now; see its log.")
     if isinstance(error, errors.KeysError):
         log.error("%s", error)
         return problem(503, "The server cannot read the file that says who may do what; see its log.")

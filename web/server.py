@@ -36,6 +36,7 @@ from web.openapi import long_paths
 from web.problems import raw_response
 
 CLIENT_TIMEOUT_S = 30  # for the next bytes of a request, and to take the next bytes of an answer
+MAX_ACCEPTS = 8  # connections of one round of events, so that workers share them
 LINGER_S = 0.5  # until a client closes a connection that the server has closed
 OPTIONS = {
     "worker_connections": 2000,
@@ -72,17 +73,23 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.tpool.connect(long_paths(self.wsgi), self.wsgi.extensions["metrics"])
 
     def accept(self, listener: socket.socket) -> None:
-        """Accept a connection, unless a worker that has fewer does so first, and wait for its first request."""
-        time.sleep(min(self.nr_conns, 20) * 0.0001)
-        try:
-            client, address = listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        self.nr_conns += 1
-        connection = TConn(self.cfg, client, address, listener.getsockname())
-        connection.timeout = time.monotonic() + CLIENT_TIMEOUT_S
-        self.pending_conns.append(connection)
-        self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
+        """Accept connections and wait for their first requests.
+
+        A worker with many connections lets the others try first, as long as nobody waits behind this connection.
+        """
+        waiting = _backlog(listener)
+        if waiting <= 1:
+            time.sleep(min(self.nr_conns, 20) * 0.0001)
+        for _ in range(min(max(waiting, 1), MAX_ACCEPTS)):
+            try:
+                client, address = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            self.nr_conns += 1
+            connection = TConn(self.cfg, client, address, listener.getsockname())
+            connection.timeout = time.monotonic() + CLIENT_TIMEOUT_S
+            self.pending_conns.append(connection)
+            self.poller.register(client, selectors.EVENT_READ, partial(self.on_pending_socket_readable, connection))
 
     def notify(self) -> None:
         """Give a sign of life, once a second at least."""
@@ -144,6 +151,11 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self.log.error("Error handling request", exc_info=exc)
         with suppress(OSError):  # a client that has disconnected
             client.sendall(raw_response(exc))
+
+
+def _backlog(listener: socket.socket) -> int:
+    """Return the number of connections that wait to be accepted: `tcpi_unacked` of a listening socket, on Linux."""
+    return int(struct.unpack_from("I", listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28), 24)[0])
 
 
 class Server(BaseApplication):  # type: ignore[misc]

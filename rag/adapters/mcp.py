@@ -71,8 +71,10 @@ def answer_post(call: Call, headers: Iterable[tuple[str, str]], message: Any) ->
         manager = StreamableHTTPSessionManager(make_server(call), json_response=True, stateless=True)
         transport = httpx.ASGITransport(manager.handle_request)
         async with manager.run(), httpx.AsyncClient(transport=transport) as client:
-            fields = [(name, value) for name, value in headers if name.lower().startswith("mcp-")]
-            fields.append(("content-type", "application/json"))
+            fields = [(b"content-type", b"application/json")]
+            for name, value in headers:  # whose characters are bytes to WSGI
+                if name.lower().startswith("mcp-"):
+                    fields.append((name.encode("latin-1", "replace"), value.encode("latin-1", "replace")))
             return await client.post("http://localhost/mcp", content=json.dumps(message), headers=fields)
 
     response = anyio.run(answer)

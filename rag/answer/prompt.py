@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,25 +71,40 @@ MOST_REMEMBERED = 6_000  # characters of the conversation, its end
 _MOST_OF_ANSWER = 1_500  # characters of one answer in it
 SYSTEM = Path(__file__).with_name("system.txt").read_text("utf-8").rstrip()
 
-# Our tags, and those by which chat templates mark whose turn it is, in whatever letters and however they are padded.
-_BRACKET = re.compile("[<\uff1c\ufe64]")
+# Our tags, and those by which chat templates mark turns, in any letters and with any padding.
+_BRACKETS = "<\uff1c\ufe64"
 _NAMES = ("passage", "question", "conversation", "system", "startofturn", "endofturn")
-_PIPES = "|\uff5c\uffe8\u2223\u2502\u2503\u01c0"
-_LOOKED_AT = 100  # characters behind a bracket
+_NAME = re.compile(f"(?={'|'.join(_NAMES)})")  # they may overlap
+_UNSEEN = r"\s\x00-\x1f\x7f-\x9f\xad\u0300-\u036f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+_BEFORE_PIPE = re.compile(f"[{_BRACKETS}](?=[{_UNSEEN}]*[|\uff5c\uffe8\u2223\u2502\u2503\u01c0])")
+_SHORT_TOKEN = re.compile(
+    r"<(?=\s{0,9}(?:<\s{0,9})?/?\s{0,9}(?:s|bos|eos|unk|pad|sys|inst|mask|sep|cls|eot|eom)\s{0,9}>)"
+    r"|\[(?=\s{0,9}/?\s{0,9}(?:inst|system_prompt|available_tools|tool_calls|tool_results|cls|sep|mask|gmask)\s{0,9}\])",
+    re.IGNORECASE,
+)
 _PADDING = re.compile(r"[\W_]+")
 _CITATION = re.compile(r"[ \t]{0,9}\[\d+\]")
 
 
 def neutralise(text: str) -> str:
-    """Take the meaning from everything in a text that could pass for one of the prompt's delimiters."""
-    return _BRACKET.sub(_defused, text)
-
-
-def _defused(bracket: re.Match[str]) -> str:
-    behind = bracket.string[bracket.end() : bracket.end() + _LOOKED_AT]
-    seen = "".join(letter for letter in behind if unicodedata.category(letter) not in ("Cf", "Mn", "Zs", "Cc"))
-    plain = _PADDING.sub("", unicodedata.normalize("NFKC", seen).casefold())
-    return "‹" if seen.startswith(tuple(_PIPES)) or plain.startswith(_NAMES) else bracket[0]
+    """Replace the brackets of everything in a text that could pass for one of the prompt's delimiters."""
+    text = _BEFORE_PIPE.sub("‹", _SHORT_TOKEN.sub("‹", text))
+    if not any(bracket in text for bracket in _BRACKETS):
+        return text
+    if not _NAME.search(_PADDING.sub("", unicodedata.normalize("NFKC", text).casefold())):
+        return text
+    letters: list[str] = []
+    places: list[int] = []  # of each letter in the text
+    for place, character in enumerate(text):
+        plain = _PADDING.sub("", unicodedata.normalize("NFKC", character).casefold())
+        letters.append(plain)
+        places += [place] * len(plain)
+    names = {match.start() for match in _NAME.finditer("".join(letters))}
+    characters = list(text)
+    for place, character in enumerate(text):
+        if character in _BRACKETS and bisect_left(places, place) in names:
+            characters[place] = "‹"
+    return "".join(characters)
 
 
 def messages(question: str, hits: Sequence[Hit], history: Sequence[Exchange] = ()) -> list[dict[str, str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from indexer.errors import SynonymsError
 from indexer.generation.lexical.lexical_query import LONGEST_SYNONYM, Synonyms, folded_words
 
+MAX_SYNONYMS = 64  # of a word or phrase
 _COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")
 
 
@@ -22,7 +23,7 @@ def read_synonyms(path: str) -> Synonyms:
 
 def parse_synonyms(text: str, name: str) -> Synonyms:
     """Read the text of a file; raises SynonymsError naming the file and line."""
-    rules: dict[tuple[str, ...], list[str]] = {}
+    rules: dict[tuple[str, ...], dict[str, None]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         rule, where = line.partition("#")[0].strip(), f"{name} line {number}"
         if not rule:
@@ -32,10 +33,14 @@ def parse_synonyms(text: str, name: str) -> Synonyms:
             raise SynonymsError(f"{where}: a rule has one =>, not {len(sides) - 1}")
         if len(sides) == 1 and len(sides[0]) == 1:
             raise SynonymsError(f"{where}: {sides[0][0]!r} has no synonym: write a, b or a => b")
+        if max(map(len, sides)) > MAX_SYNONYMS:
+            raise SynonymsError(f"{where}: a rule has at most {MAX_SYNONYMS} words or phrases on a side")
         for member in sides[0]:
-            standing = rules.setdefault(folded_words(member), [])
-            standing += [other for other in (member, *sides[-1])[len(sides) - 1 :] if other not in standing]
-    return rules
+            synonyms = rules.setdefault(folded_words(member), {})
+            synonyms |= dict.fromkeys((member, *sides[-1])[len(sides) - 1 :])
+            if len(synonyms) > MAX_SYNONYMS:
+                raise SynonymsError(f"{where}: {member!r} has more than {MAX_SYNONYMS} synonyms")
+    return {words: [*synonyms] for words, synonyms in rules.items()}
 
 
 def _members(side: str, where: str) -> list[str]:

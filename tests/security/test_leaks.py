@@ -346,6 +346,22 @@ def test_a_collection_whose_name_is_not_known_is_not_told(sites: dict[bool, Site
         assert "documents" not in everybody.json  # type: ignore[operator]
 
 
+PAGE_PATHS = ("/", "/?q=a", "/?q=a&source=docs", "/?q=a&url_prefix=docs", "/?q=a&path=docs", "/status", "/document/x")
+
+
+def test_pages_do_not_tell_which_collections_exist(sites: dict[bool, Site], tmp_path: Path) -> None:
+    """A name of one that the caller may not see is answered like a name of none, byte for byte."""
+    folder = sites[False].source.name
+    with world(sites[False], tmp_path, "read", Grant(frozenset({"default"}))) as one:
+        for path in (each.replace("docs", folder) for each in PAGE_PATHS):
+            for more in ("collection=", "collections=default,"):
+                url = f"{path}{'&' if '?' in path else '?'}{more}"
+                replies = [one.client.get(url + name, headers={"Accept": "text/html"}) for name in ("hidden", "nowher")]
+                hidden, nowhere = replies
+                assert hidden.status_code == nowhere.status_code
+                assert hidden.text == nowhere.text.replace("nowher", "hidden"), url
+
+
 def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_path: Path) -> None:
     with world(sites[False], tmp_path, "write", Grant(frozenset({"default"}))) as one:
         hidden = one.jobs.start("hidden")

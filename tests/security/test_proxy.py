@@ -293,3 +293,26 @@ def test_strangers_do_not_take_the_queue(server: Proxied) -> None:
     for each in crowd:
         each.join(DEADLINE_S)
     assert statuses == [200] * 100
+
+
+def test_a_thousand_clients_are_answered_or_told_when_to_come_back(server: Proxied) -> None:
+    """Each sends one search at the same time, 50 of them from each address; who is refused is answered later."""
+    request = f"GET /api/v1/search?q=a HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.key}\r\n"
+    request += "Connection: close\r\n\r\n"
+
+    def answers(number: int) -> list[tuple[int, str]]:
+        with ExitStack() as opened:
+            clients = [opened.enter_context(server.connect(f"127.0.1.{1 + n % 20}")) for n in range(number)]
+            for client in clients:
+                client.sendall(request.encode())
+            heads = [client.makefile("rb").read().partition(b"\r\n\r\n")[0].decode() for client in clients]
+        seconds = [re.search(r"^Retry-After: (\d+)", head, re.IGNORECASE | re.MULTILINE) for head in heads]
+        return [(int(head.split()[1]), found[1] if found else "") for head, found in zip(heads, seconds, strict=True)]
+
+    first = answers(1000)
+    assert {status for status, _ in first} <= {200, 429, 503}
+    refused = [seconds for status, seconds in first if status != 200]
+    assert all(seconds.isdecimal() and 1 <= int(seconds) <= 10 for seconds in refused), refused[:5]
+    assert len(refused) <= 400, "nginx holds 32 of each address, and the server refuses none of these"
+    threading.Event().wait(max(map(int, refused), default=0))
+    assert {status for status, _ in answers(20)} == {200}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rag import deadline
-from web.dispatch import Dispatcher, Head, _Turns, read_head
+from web.dispatch import SEARCH_THREADS, Dispatcher, Head, _Turns, read_head
 
 SEARCH = b"GET /api/v1/search?q=x HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -110,6 +110,28 @@ def test_kinds_do_not_wait_for_each_other(dispatcher: Dispatcher, request_of: Re
     go_on.set()
     for future in held[:2]:
         assert future.result(30) is False
+
+
+def test_a_flood_delays_another_caller_by_one_request_of_each_thread(request_of: Requests) -> None:
+    """However much one caller sends, the next request of another one is the next that a thread takes."""
+    dispatcher = Dispatcher(limit=60, proxies=0)
+    go_on, order = threading.Event(), []
+
+    def answer(connection: Connection) -> bool:
+        assert go_on.wait(30)
+        order.append(connection.client[0])
+        return False
+
+    futures = []
+    for number in range(60):
+        is_flood = number != 50
+        _, connection = request_of(SEARCH)
+        connection.client = ("10.0.0.1" if is_flood else "10.0.0.2", number)
+        futures.append(dispatcher.submit(answer, connection))
+    go_on.set()
+    assert [future.result(30) for future in futures] == [False] * 60
+    assert order.index("10.0.0.2") <= 2 * SEARCH_THREADS
+    dispatcher.shutdown()
 
 
 def test_a_request_that_waited_too_long_is_refused(

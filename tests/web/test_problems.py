@@ -1,11 +1,21 @@
 """Errors, all of one shape, and as a page for a reader's browser."""
 
+import errno
 import logging
+import re
+import sqlite3
+from typing import Any
 
 import pytest
 from werkzeug.test import TestResponse
 
 from rag.errors import NotReady, QueryError
+from rag.settings import Settings
+from tests.web.fakes import FakeRetriever
+from web.app import create_app
+from web.openapi import operations
+
+MCP = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}'
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
 
@@ -35,6 +45,77 @@ def test_errors_of_the_retriever(client, retriever):
     response = client.get("/api/v1/search?q=a")
     assert assert_problem(response, 503)["detail"] == "no index in ./index: run pilotlight index"
     assert int(response.headers["Retry-After"]) > 0
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), sqlite3.OperationalError("database or disk is full")]
+)
+def test_no_error_of_a_store_is_a_failure_of_the_program(error, caplog):
+    """Each method of the retriever, the jobs and the queue of pushed documents raises it, behind every route."""
+
+    class Broken(FakeRetriever):
+        def __getattribute__(self, name: str) -> Any:
+            if name in ("status", "within", "_check", "close") or name.startswith("__"):
+                return super().__getattribute__(name)
+            raise error
+
+    broken: Any = Broken()
+    app = create_app(broken, Settings(), broken, broken)
+    client = app.test_client()
+    body = {"query": "a", "input": "a", "documents": ["a"], "url": "https://a.example/", "text": "a", "queries": []}
+    answered = set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("web.guards.access._check_role", lambda who, role: None)
+        patch.setattr("web.api.documents.may_write", lambda collection: True)
+        for rule, method, described in operations(app):
+            if described.operator:
+                continue
+            path = re.sub("<[^>]*>", "0" * 32, rule.rule)
+            fields = {name: body[name] for name in _fields(described.body) & body.keys()}
+            query = {"q": "a", "url": "https://a.example/"} if method in ("GET", "DELETE") else {}
+            query = {name: query[name] for name in _fields(described.query) & query.keys()}
+            if "query" in _fields(described.query):
+                query["q"] = "a"
+            response = client.open(path, method=method, query_string=query, json=fields if method == "POST" else None)
+            assert response.status_code != 500, (path, response.text)
+            if response.status_code == 503:
+                assert response.headers["Retry-After"]
+                answered.add(path)
+    assert {"/api/v1/changes", "/api/v1/documents", "/api/v1/index", "/api/v1/search"} <= answered, answered
+
+
+def _fields(kind: Any) -> set[str]:
+    return {*getattr(getattr(kind, "__origin__", kind), "__struct_fields__", ())}
+
+
+HEADERS = """Accept Accept-Encoding Accept-Language Access-Control-Request-Method Authorization Content-Encoding
+Content-Length Content-Type Cookie Forwarded Host If-Modified-Since If-None-Match Mcp-Method Mcp-Name Mcp-Param-X
+Mcp-Protocol-Version Mcp-Session-Id Origin Range Referer Sec-Fetch-Site Transfer-Encoding User-Agent X-Forwarded-For
+X-Forwarded-Groups X-Forwarded-Host X-Forwarded-Prefix X-Forwarded-Proto X-Forwarded-User X-Pilotlight-Typing
+X-Request-Id""".split()
+VALUES = ("é", "\xff\xfe", "\x00", "9" * 400)
+MORE_VALUES = (" ", ",", ";q=é", "-1", "a\tb", "[::1", "Basic é", "Bearer \xff", "bytes=é-")
+
+
+def test_no_bytes_of_a_header_are_an_error_of_the_server(retriever, tmp_path):
+    config = tmp_path / "pilotlight.toml"
+    config.write_text("[[access]]\neverybody = true\neverything = true\n")
+    users = {"user_header": "X-Forwarded-User", "user_proxies": "127.0.0.1", "rules": str(config)}
+    for settings in (Settings(proxies=1), Settings(**users)):
+        app = create_app(retriever, settings)
+        client = app.test_client()
+        routes = [("/static/page.css", "GET"), *((rule.rule, method) for rule, method, _ in operations(app))]
+        for route, method in routes if settings.proxies else [("/api/v1/search", "GET")]:
+            is_plain = route in ("/api/v1/search", "/mcp", "/")
+            for name in HEADERS:
+                for value in VALUES + MORE_VALUES * is_plain:
+                    variable = name.upper().replace("-", "_")
+                    variable = variable if variable in ("CONTENT_LENGTH", "CONTENT_TYPE") else f"HTTP_{variable}"
+                    environ = {"CONTENT_TYPE": "application/json", variable: value}
+                    data = MCP if route == "/mcp" else b"{}"
+                    path = re.sub("<[^>]*>", "0" * 32, route)
+                    with client.open(path, method=method, environ_overrides=environ, data=data) as response:
+                        assert response.status_code not in (500, 502), (path, environ, response.text)
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/html"])

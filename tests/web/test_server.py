@@ -3,12 +3,14 @@
 import http.client
 import json
 import os
+import selectors
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -16,6 +18,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from web.server import MAX_ACCEPTS, Worker
 
 DEADLINE_S = 30.0
 POST = b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -253,3 +257,24 @@ def shared(tmp_path_factory):
     yield server
     status, errors = server.stop()
     assert status == 0, errors
+
+
+def test_connections_that_wait_are_accepted_together_and_a_single_one_is_left_to_others(monkeypatch):
+    """A pause before each of them kept probes waiting behind all others."""
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    worker = Worker.__new__(Worker)
+    worker.nr_conns, worker.cfg, worker.pending_conns, worker.poller = 20, None, deque(), selectors.DefaultSelector()
+    with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as clients:
+        listener.setblocking(False)
+        for _ in range(MAX_ACCEPTS + 1):
+            clients.enter_context(socket.create_connection(listener.getsockname()))
+        worker.accept(listener)
+        assert (worker.nr_conns, pauses) == (20 + MAX_ACCEPTS, [])
+        worker.accept(listener)
+        assert (worker.nr_conns, len(pauses)) == (21 + MAX_ACCEPTS, 1)
+        worker.accept(listener)  # another worker has it
+        assert worker.nr_conns == len(worker.pending_conns) + 20
+        for connection in worker.pending_conns:
+            connection.close()
+    worker.poller.close()

@@ -125,12 +125,13 @@ def register(app: Flask, settings: Settings) -> None:
         deadline.begin(settings.deadline)
         deadline.check()
         who = caller()
-        asker.set(who.name)
-        if buckets is None:
-            return
         # one key in a page serves all readers of a site, who are told apart by their addresses
         is_known = who.name and not who.is_shown
-        seconds = buckets.take(f"key {who.name}" if is_known else f"address {network_of(asked.remote_addr)}")
+        name = f"key {who.name}" if is_known else f"address {network_of(asked.remote_addr)}"
+        asker.set(name)
+        if buckets is None:
+            return
+        seconds = buckets.take(name)
         if seconds > 0:
             raise TooManyRequests(f"At most {rate:g} requests a second are allowed.", retry_after=math.ceil(seconds))
 

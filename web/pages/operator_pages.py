@@ -53,6 +53,7 @@ def show_status() -> str:
         collection=collection,
         index=index,
         pushed=pushed,
+        queues=current_app.extensions["metrics"].queues(),
         **(_of_index(index) if index else {}),
     )
 

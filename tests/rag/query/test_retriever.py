@@ -211,6 +211,13 @@ def test_synonyms_are_those_of_the_settings(titles, tmp_path):
     assert titles("hoover", "lexical", synonyms=str(rules)) == ["Vacuum"]
     with pytest.raises(SynonymsError, match=r"nowhere\.txt: No such file"):
         titles("vacuum", synonyms=str(tmp_path / "nowhere.txt"))
+    for text, match in (
+        (", ".join(f"w{n}" for n in range(65)), "line 1: a rule has at most 64"),
+        ("\n".join(f"a => b{n}" for n in range(65)), "line 65: 'a' has more than 64 synonyms"),
+    ):
+        rules.write_text(text)
+        with pytest.raises(SynonymsError, match=match):
+            titles("vacuum", synonyms=str(rules))
     rules.write_bytes(b"a, \xff\n")
     with pytest.raises(SynonymsError, match="not UTF-8"):
         titles("vacuum", synonyms=str(rules))
