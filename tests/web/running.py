@@ -71,7 +71,14 @@ def library(folder: Path, pages: int) -> Iterator[LiveRetriever]:
         words = " ".join(f"word{number}x{place}" for place in range(30))  # so that none repeats another
         (site.source / f"{number:03}.md").write_text(f"# Number {number}\n\nThe index has {words}.\n")
     site.build()
-    retriever = LiveRetriever(Follower(load({"index": str(site.index)}, {}), lambda _: DummyEmbedder()))
+    with serving(site.index) as retriever:
+        yield retriever
+
+
+@contextmanager
+def serving(index: Path) -> Iterator[LiveRetriever]:
+    """Serve an index until the end of the block."""
+    retriever = LiveRetriever(Follower(load({"index": str(index)}, {}), lambda _: DummyEmbedder()))
     retriever.start()
     try:
         wait_for(lambda: retriever.ready)
