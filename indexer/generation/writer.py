@@ -12,7 +12,7 @@ from indexer.errors import VectorError
 from indexer.filter import terms_of
 from indexer.generation import manifest as manifests
 from indexer.generation.documents import DocumentWriter
-from indexer.generation.lexical.analysis import found_words
+from indexer.generation.lexical.analysis import find_words
 from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Counts, FileRecord
@@ -138,7 +138,7 @@ def signature(text: str) -> int:
 
 def word_hashes(text: str) -> npt.NDArray[np.uint64]:
     """Return a hash of each word of a text, folded, in order."""
-    return np.fromiter(map(_hash, found_words(text)), dtype=np.uint64)
+    return np.fromiter(map(_hash, find_words(text)), dtype=np.uint64)
 
 
 def signature_of(hashes: npt.NDArray[np.uint64]) -> int:

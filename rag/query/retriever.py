@@ -245,7 +245,7 @@ class Retriever:
         stop = request.offset + request.k
         has_more = (len(choice.indices) > stop or not are_all) and stop <= FURTHEST
         judged, hits = self._fetch(search, ranking, choice)
-        close = is_close(terms.asked, judged, self._close)
+        close = is_close(terms.query_words, judged, self._close)
         if request.explain:
             explained = zip(hits, choice.indices[request.offset :], strict=False)
             hits = [replace(hit, explanation=explain(ranking, choice, index)) for hit, index in explained]
@@ -362,7 +362,7 @@ def _check(request: SearchRequest) -> None:
 def is_close(words: Sequence[Terms], hits: Sequence[Hit], close: float = CLOSE) -> bool:
     """Return whether one of the hits is close to a query, by its cosine and by how many of the query's words it has.
 
-    `words` are `LexicalQuery.asked`.
+    `words` are `LexicalQuery.query_words`.
     """
     cosines = [hit.scores["dense"] for hit in hits]
     if max([cosine for cosine in cosines if cosine is not None], default=-1.0) >= close:

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from indexer.errors import SynonymsError
-from indexer.generation.lexical.lexical_query import LONGEST_SYNONYM, Synonyms, folded_words
+from indexer.generation.lexical.lexical_query import MAX_SYNONYM_WORDS, Synonyms, folded_words
 
 MAX_SYNONYMS = 64  # of a word or phrase
 _COMMA, _ARROW = re.compile(r"(?<!\\),"), re.compile(r"(?<!\\)=>")
@@ -46,6 +46,6 @@ def parse_synonyms(text: str, name: str) -> Synonyms:
 def _members(side: str, where: str) -> list[str]:
     members = [" ".join(re.sub(r"\\(.)", r"\1", member).split()) for member in _COMMA.split(side)]
     for member in members:
-        if not 1 <= len(folded_words(member)) <= LONGEST_SYNONYM:
-            raise SynonymsError(f"{where}: {member!r} is not one to {LONGEST_SYNONYM} words")
+        if not 1 <= len(folded_words(member)) <= MAX_SYNONYM_WORDS:
+            raise SynonymsError(f"{where}: {member!r} is not one to {MAX_SYNONYM_WORDS} words")
     return members

@@ -1,4 +1,4 @@
-"""Text to terms, the one definition for passages and queries; which words tell passages apart, and which are marked.
+"""Split texts into terms, for passages and queries alike; find stop words, and the words to highlight.
 
 A word is folded (case, accents, compatibility forms) and stemmed by the rules of the language of its document; by those
 of English, if it is ASCII, where there are no rules for that language or it is not known. A name such as getUserById,
@@ -28,16 +28,16 @@ STEMMERS = {
 # Tantivy has no stemmer of Hindi. These are endings of number and case; with those of verbs as well, Ramanathan and Rao
 # (2003), nDCG@10 on XQuAD is no better.
 _HINDI_ENDING = re.compile("(?<=..)(?:िय[ाो]|[ाु][ओएआ])?[ािीुूेो]?[ँं]?$")
-_LISTED = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}  # of whose stop words Tantivy has a list
+_WITH_STOP_WORDS = STEMMERS.keys() - {"ar", "el", "hi", "ro", "ta", "tr"}  # Tantivy has lists
 COMPOUNDING = frozenset({"da", "de", "fi", "hu", "nb", "nl", "nn", "no", "sv"})  # compounds are one word
-# Too common to tell one passage from another; they are indexed, and looked for where a query has nothing else.
+# Indexed, but searched for only if a query has no other words.
 STOP_WORDS = frozenset(
     "a an and are as at be but by can could did do does for from had has have how i if in into is it its me my no not "
     "of on or our shall should so such than that the their them then there these they this to was we were what when "
     "where which who whom why will with would you your".split()
 )
 
-_LONGEST_WORD = 64  # characters; what is longer is no word that anybody types
+_MAX_WORD_CHARS = 64
 # Scripts that put no space between words (South-East Asian, Tibetan, Chinese, Japanese), or none before a particle
 # (Korean): every character and every pair of neighbours is a term, so no dictionary is needed.
 _SPACELESS = (
@@ -103,27 +103,27 @@ _PIECE = re.compile(rf"[{_SPACELESS}]+|(?:(?![{_SPACELESS}_])[\w{_MARKS}])+")
 
 
 class Cache(dict[Key, Value]):
-    """Values made by a function when they are first asked for; emptied when it is full. A hit costs no call of Python.
+    """A cache that makes missing values by a function and is emptied when full; a hit needs no Python call.
 
-    Nothing is kept for a text of over 64 characters, so that long queries cannot fill the memory. An entry takes about
-    300 bytes. Those of a family are emptied together when they have so many entries together.
+    Texts of over 64 characters are not cached, so that long queries cannot fill the memory. An entry takes about 300
+    bytes. The caches of a family share their size and are emptied together.
     """
 
     def __init__(
-        self, most: int, make: Callable[[Key], Value], family: "list[Cache[Key, Value]] | None" = None
+        self, size: int, make: Callable[[Key], Value], family: "list[Cache[Key, Value]] | None" = None
     ) -> None:
         super().__init__()
-        self._most, self._make, self._family = most, make, family
+        self._size, self._make, self._family = size, make, family
         if family is not None:
             family.append(self)
 
     def __missing__(self, key: Key) -> Value:
         value = self._make(key)
-        if not isinstance(key, str) or len(key) <= _LONGEST_WORD:
+        if not isinstance(key, str) or len(key) <= _MAX_WORD_CHARS:
             if self._family is None:
-                if len(self) >= self._most:
+                if len(self) >= self._size:
                     self.clear()
-            elif sum(map(len, self._family)) >= self._most:
+            elif sum(map(len, self._family)) >= self._size:
                 for each in self._family:
                     each.clear()
             self[key] = value
@@ -135,53 +135,53 @@ def terms_in(text: str, language: str | None = ENGLISH) -> list[str]:
     return list(chain.from_iterable(map(TERMS[rules_for(language)].__getitem__, words(text).findall(text))))
 
 
-def joined_terms(found: Iterable[str], language: str | None = ENGLISH) -> str:
-    """Return the terms of what `words` has found in a text, with a space between them: `terms_in`, but much faster."""
-    return " ".join(filter(None, map(_joined[rules_for(language)].__getitem__, found)))
+def joined_terms(tokens: Iterable[str], language: str | None = ENGLISH) -> str:
+    """Return the terms of words, separated by spaces; much faster than `terms_in`."""
+    return " ".join(filter(None, map(_joined[rules_for(language)].__getitem__, tokens)))
 
 
 @lru_cache(1 << 8)
 def rules_for(language: str | None) -> str:
-    """Return the language by whose rules words of documents in a language are stemmed; None is one that is unknown."""
+    """Return the language whose stemming rules apply to documents in a language; None is unknown."""
     return language if language in STEMMERS else ENGLISH
 
 
 def all_rules(languages: Iterable[str]) -> tuple[str, ...]:
-    """Return the languages by whose rules words of documents in any of these are stemmed, each once."""
+    """Return the languages whose stemming rules apply to documents in any of these languages."""
     return tuple(dict.fromkeys(map(rules_for, languages)))
 
 
 def words(text: str) -> re.Pattern[str]:
-    """Return the pattern of the words of this text, and names with signs: of two, the faster one."""
+    """Return the pattern for words and names with signs; ASCII texts have a faster one."""
     return _ASCII_WORD if text.isascii() else _WORD
 
 
-@lru_cache(8)  # a passage, its title and headings, which the next one has too
-def found_words(text: str) -> list[str]:
-    """Return what `words` finds in a text."""
+@lru_cache(8)  # consecutive passages share title and headings
+def find_words(text: str) -> list[str]:
+    """Return the words of a text, and names with signs."""
     return words(text).findall(text)
 
 
 def bare_words(text: str) -> re.Pattern[str]:
-    """Return the pattern of the words of this text without their signs."""
+    """Return the pattern for words without signs."""
     return _BARE_ASCII_WORD if text.isascii() else _BARE_WORD
 
 
 def has_sign(word: str) -> bool:
-    """Return whether one match of `words` is not a plain word: C++ is a name with a sign, -> a sign alone."""
+    """Return whether a match of `words` contains a sign, such as C++ or ->."""
     return not (word.isalnum() or word.isidentifier()) and _BARE_WORD.fullmatch(word) is None
 
 
 def sign_name(word: str) -> str:
-    """Return the term of a match of `words` that has a sign: the value of a number, or the name as it is written."""
+    """Return the term of a match of `words` with a sign: the value of a number, or the folded name."""
     if value := _value(word):
-        return value[:_LONGEST_WORD]
+        return value[:_MAX_WORD_CHARS]
     name = _UNCOUNTED.sub("", word).replace("\u266f", "#")
-    return fold(name)[:_LONGEST_WORD]
+    return fold(name)[:_MAX_WORD_CHARS]
 
 
 def _value(word: str) -> str:
-    """Return a number with ASCII digits, no thousands separators and a full stop before its fraction; else nothing."""
+    """Normalise a number to ASCII digits, without separators and with a decimal point; empty if it is none."""
     number = _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
     if number is None:
         return ""
@@ -190,13 +190,13 @@ def _value(word: str) -> str:
 
 
 def is_grouped(word: str) -> bool:
-    """Return whether a word is a number with thousands separators that are not spaces: its groups say nothing alone."""
+    """Return whether a word is a number with thousands separators other than spaces."""
     number = _IS_NUMBER.fullmatch(word) if word[0].isdecimal() else None
     return number is not None and bool(number["grouped"]) and not any(map(str.isspace, word))
 
 
 def words_within(word: str) -> list[str]:
-    """Return the parts of a match of `words` that has a sign by which it is found too: words, or single pictures."""
+    """Return the words within a match of `words` with a sign, or its single pictures; it is found by these too."""
     bare = _BARE_WORD.findall(word)
     if not bare:
         pictures = _SINGLE_PICTURE.findall(word)
@@ -206,7 +206,7 @@ def words_within(word: str) -> list[str]:
 
 def _analyse(word: str, language: str) -> tuple[str, ...]:
     if has_sign(word):
-        return (sign_name(word), *chain.from_iterable(TERMS[language][part] for part in words_within(word)))
+        return (sign_name(word), *chain.from_iterable(TERMS[language][inner] for inner in words_within(word)))
     is_english = language == ENGLISH
     # the rules of other languages than English look at accents
     pieces = _PIECE.findall(fold(word) if is_english else fold_case(word))
@@ -218,16 +218,16 @@ def _analyse(word: str, language: str) -> tuple[str, ...]:
             terms += [term for first, second in pairwise(characters) for term in (first, first + second)]
             terms.append(characters[-1])
             continue
-        piece = piece[:_LONGEST_WORD]
+        piece = piece[:_MAX_WORD_CHARS]
         if not is_english or piece.isascii():
             piece = _stem(piece, language)
         terms.append(piece if is_english else fold(piece))
         if with_unit := _WITH_UNIT.fullmatch(terms[-1]):  # the same terms as with a space
             terms += chain.from_iterable(map(TERMS[language].__getitem__, with_unit.groups()))
     if "_" in word and len(pieces) > 1 and not _SPACELESS_RUN.search(word):
-        terms.insert(0, "_".join(map(fold, pieces))[:_LONGEST_WORD])
+        terms.insert(0, "_".join(map(fold, pieces))[:_MAX_WORD_CHARS])
     if _HUMPED.match(word):
-        terms += chain.from_iterable(TERMS[language][part.lower()] for one in word.split("_") for part in _humps(one))
+        terms += chain.from_iterable(TERMS[language][hump.lower()] for one in word.split("_") for hump in _humps(one))
     return tuple(terms)
 
 
@@ -237,7 +237,7 @@ def _stem(word: str, language: str) -> str:
 
 def _humps(name: str) -> list[str]:
     """Return the parts of a name that begin with capitals: getUserById, HTTPServer2; not PostgreSQL, DNAs, iPhone."""
-    humps = _HUMP.findall(name) if name.isascii() and len(name) <= _LONGEST_WORD else []
+    humps = _HUMP.findall(name) if name.isascii() and len(name) <= _MAX_WORD_CHARS else []
     match [hump for hump in humps if hump.isalpha()]:
         case [first, second, *others] as words if min(map(len, words)) > 1:
             return humps if others or first.islower() or (len(second) > 2 and not second.isupper()) else []
@@ -245,10 +245,10 @@ def _humps(name: str) -> list[str]:
 
 
 def is_stop_word(word: str, language: str) -> bool:
-    """Return whether a word, in lower case, is too common in a language; False where no list of those is known."""
+    """Return whether a word, in lower case, is a stop word of a language; False for languages without a list."""
     if language == ENGLISH:
         return word in STOP_WORDS
-    return language in _LISTED and not _stop_filters[language].analyze(word)
+    return language in _WITH_STOP_WORDS and not _stop_filters[language].analyze(word)
 
 
 def _analyzer(of_language: tantivy.Filter) -> tantivy.TextAnalyzer:
@@ -285,24 +285,24 @@ _ENGLISH_CLUES = frozenset(
     "about after all also am any because been before being between both each every few he her here him his more most "
     "other over own same she some too under until very while without".split()
 )
-_CLUE = 7  # times as likely a language becomes by one of its stop words
-_MOST_CLUES = 12  # words of a query
-_SURE = 0.9  # of 1
-_SHORT = 4  # words of a query, in which stop words count next to the other words
-_OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))  # which are habits from other search engines
+_CLUE_FACTOR = 7  # likelihood ratio of a language for each of its stop words
+_MAX_CLUES = 12
+_MIN_STOP_WORD_PROBABILITY = 0.9
+_MAX_SHORT_QUERY_WORDS = 4  # stop words of short queries count next to other words
+_OPERATORS = frozenset(("AND", "OR", "NOT", "TO"))  # habits from other search engines
 _ELIDED = re.compile(r"(?<!\w)(\w)['\u2019]")
-_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # which stand for a word only before an apostrophe, as in d'accord
+_ELIDED_LETTERS = frozenset("bcdfghjklmnpqrstvwxz")  # stop words only before an apostrophe, as in d'accord
 
-Passages = Mapping[str, int]  # how many an index has in each language, in English if it is not known; at least one
+Passages = Mapping[str, int]  # language → passages, at least one; unknown languages count as English
 
 
 def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[bool]:
-    """Return of each word of a query, as it is written, whether it counts: whether it is not surely a stop word here.
+    """Return for each word of a query whether it is distinctive, that is, not a stop word.
 
-    It is one where the languages that have it in their lists are together at least `_SURE` to be that of the query. How
-    likely each language is follows from its share of the passages and from how many words of the query are in its list
-    (naive Bayes). So one word that is something else in another language decides nothing. An abbreviation in capitals
-    among other words, such as IT or WHO, is no stop word.
+    A stop word is in the lists of languages that together have a probability of at least
+    `_MIN_STOP_WORD_PROBABILITY`. The probability of a language follows from its share of the passages and from the
+    words of the query in its list (naive Bayes), so a single word that has a meaning in another language decides
+    nothing. Abbreviations in capitals among other words, such as IT or WHO, are not stop words.
     """
     not_elided = _ELIDED_LETTERS.difference(map(str.casefold, _ELIDED.findall(text)))
     different = {word for word in words if word.casefold() not in not_elided}
@@ -311,26 +311,27 @@ def are_telling(words: Sequence[str], passages: Passages, text: str) -> list[boo
     likely = dict.fromkeys(words, 0.0)  # weight of the languages in which a word is a stop word
     total: float = 0
     for language, count in passages.items():
-        stop_words = list(filter(_is_stop_word[language].__getitem__, different)) if language in _LISTED else []
+        stop_words = (
+            list(filter(_is_stop_word[language].__getitem__, different)) if language in _WITH_STOP_WORDS else []
+        )
         clues = len(stop_words)
         if language == ENGLISH:
-            # a word with other letters speaks against it, of whatever language it is: of many, no list is known
+            # words with other letters are evidence against English; many languages have no list
             clues += sum(map(_ENGLISH_CLUES.__contains__, map(str.casefold, different)))
             clues -= len(different) - sum(map(str.isascii, different))
-        weight = max(count, 1) * _CLUE ** min(clues, _MOST_CLUES)
+        weight = max(count, 1) * _CLUE_FACTOR ** min(clues, _MAX_CLUES)
         total += weight
         for word in stop_words:
             likely[word] += weight
-    return [likely[word] < _SURE * total for word in words]
+    return [likely[word] < _MIN_STOP_WORD_PROBABILITY * total for word in words]
 
 
 def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[str, str]]:
-    """Return the stop words of a query, each with the word next to it, that are worth finding side by side.
+    """Return the stop words of a query that are distinctive together with their neighbours.
 
-    They are those of a short query, and single capitals: in "vitamin A" and "it support" the stop word tells most, but
-    only next to its neighbour.
+    They are those of a short query, and single capitals, such as in "vitamin A" and "it support".
     """
-    is_short = len(words) <= _SHORT
+    is_short = len(words) <= _MAX_SHORT_QUERY_WORDS
     alone = not any(telling)
     return [
         (first, second)
@@ -340,7 +341,7 @@ def telling_pairs(words: Sequence[str], telling: Sequence[bool]) -> list[tuple[s
 
 
 def quantities(words: Sequence[str]) -> list[list[str]]:
-    """Return the numbers of a query, each with the unit behind it, which count side by side: 10 MB, 10MB, 2.4 GHz."""
+    """Return the numbers of a query with their units, to be found side by side: 10 MB, 10MB, 2.4 GHz."""
     glued = [list(match.groups()) for word in words if (match := _WITH_UNIT.fullmatch(fold(word)))]
     apart = [
         [first, second]
@@ -351,7 +352,7 @@ def quantities(words: Sequence[str]) -> list[list[str]]:
 
 
 Span = tuple[int, int]  # characters [start, end)
-_MOST_SOUGHT = 64  # marked words: of more, every word of a text is looked at
+_MAX_SOUGHT_WORDS = 64  # more: every word is compared
 _BEGINNINGS = {"die": "d", "lie": "l", "tie": "t"}  # stems of dying, lying and tying
 _CHANGED = ("e", "i", "y", "bl")  # the last of visibl is not in visibility
 # ASCII texts in lower case, with a space for each character that is in no word
@@ -361,35 +362,35 @@ _UNIT = re.compile(f"[0-9A-Za-z]+|.[\u3099\u309a\uff9e\uff9f{_JOINED}]*", re.DOT
 
 
 def spans(marked: frozenset[str], text: str, language: str | None = ENGLISH) -> list[Span]:
-    """Return the spans of the words of a text that have one of the terms of `LexicalQuery.marked_in`, in order."""
+    """Return the spans of the words of a text with a marked term, see `LexicalQuery.marked_in`, in order."""
     rules = rules_for(language)
     plain = text if text.isascii() else _FOREIGN_SIGN.sub(" ", text)  # most texts have no other signs than quotes
     beginnings = _beginnings(marked)
     if rules == ENGLISH and beginnings and plain.isascii():
-        # In ASCII text, marked words, of which there are few, are looked for: ten times as fast.
+        # In ASCII text, searching for the few marked words is ten times as fast as reading every word.
         return _find_marked(beginnings, marked, plain)
-    found: list[Span] = []
+    matches: list[Span] = []
     for match in words(text).finditer(text):
         if marked.isdisjoint(TERMS[rules][match[0]]):
             continue
         if is_spaceless(match[0]):
-            found += _spans_within(marked, text, match)
+            matches += _spans_within(marked, text, match)
         elif has_sign(match[0]) and sign_name(match[0]) not in marked:
             # the marked words within a name with signs, such as --no-cache, or single pictures
             pattern = bare_words(text)
             if not pattern.search(match[0]):
                 pattern = re.compile("|".join(words_within(match[0])))
-            parts = pattern.finditer(text, *match.span())
-            found += [part.span() for part in parts if not marked.isdisjoint(TERMS[rules][part[0]])]
+            inner = pattern.finditer(text, *match.span())
+            matches += [each.span() for each in inner if not marked.isdisjoint(TERMS[rules][each[0]])]
         else:
-            found.append(match.span())
-    return found
+            matches.append(match.span())
+    return matches
 
 
 def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str) -> list[Span]:
-    """Return the spans of the marked words of an ASCII text, which have one of the beginnings, in order."""
+    """Return the spans of the marked words of an ASCII text, found by their beginnings, in order."""
     spaced, terms = text.encode().translate(_SPACED) + b" ", TERMS[ENGLISH]
-    found: set[Span] = set()
+    matches: set[Span] = set()
     for beginning in beginnings:
         place = spaced.find(beginning)
         while place >= 0:
@@ -398,15 +399,17 @@ def _find_marked(beginnings: Iterable[bytes], marked: frozenset[str], text: str)
             if not marked.isdisjoint(terms[word]) and not (
                 len(word) == 1 and word.isalpha() and _END_SIGN.match(text, end)
             ):
-                found.add((start, end))
+                matches.add((start, end))
             place = spaced.find(beginning, end)
-    return sorted(found)
+    return sorted(matches)
 
 
 @lru_cache(maxsize=64)
 def _beginnings(marked: frozenset[str]) -> list[bytes]:
-    """Return strings of which each marked word in an ASCII text contains at least one; none where there are no such."""
-    if len(marked) > _MOST_SOUGHT or any(has_sign(term) or (term.isdecimal() and len(term) > 3) for term in marked):
+    """Return strings such that each marked word of an ASCII text contains one, or none if there are no such strings."""
+    if len(marked) > _MAX_SOUGHT_WORDS or any(
+        has_sign(term) or (term.isdecimal() and len(term) > 3) for term in marked
+    ):
         return []  # names with signs, and numbers that may have thousands separators
     # All words with a stem begin like it, but for a last letter that the ending may have changed.
     beginnings = sorted(
@@ -420,9 +423,9 @@ def _beginnings(marked: frozenset[str]) -> list[bytes]:
 
 
 def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list[Span]:
-    """Spans within a word of a script without spaces: the marked characters and pairs, joined where they touch."""
+    """Return the marked characters and pairs within a run of a script without spaces, joined where they touch."""
     ends = [match.end() for match in _UNIT.finditer(text, *run.span())]
-    found: list[Span] = []
+    spans: list[Span] = []
     for first, single, pair in zip([run.start(), *ends], ends, [*ends[1:], run.end()], strict=False):
         if fold(text[first:pair]) in marked:
             last = pair
@@ -430,7 +433,7 @@ def _spans_within(marked: frozenset[str], text: str, run: re.Match[str]) -> list
             last = single
         else:
             continue
-        if found and found[-1][1] >= first:
-            first, last = found[-1][0], max(found.pop()[1], last)
-        found.append((first, last))
-    return found
+        if spans and spans[-1][1] >= first:
+            first, last = spans[-1][0], max(spans.pop()[1], last)
+        spans.append((first, last))
+    return spans

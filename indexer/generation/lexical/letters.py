@@ -1,8 +1,7 @@
-"""Fold letters and digits that readers do not tell apart, or type in another way.
+"""Fold letters and digits with several spellings to one.
 
-The Unicode Character Database says which letters are others with a mark and which signs are digits, and OpenCC's tables
-which Chinese characters are traditional forms. Every fold gives the same text for both spellings, so it does not matter
-which of the two stands in a passage and which in a query.
+The Unicode Character Database lists letters with marks and digits of all scripts, OpenCC's tables the traditional forms
+of Chinese characters. Passages and queries are folded alike, so any spelling finds any other.
 """
 
 import re
@@ -37,7 +36,7 @@ class _Table(dict[int, str]):
 
 
 def _as_written(character: str) -> str:
-    """Return the digit, letter or Chinese character that this one is another form of, or itself."""
+    """Return the common form of a digit, letter or Chinese character."""
     digit = unicodedata.decimal(character, None)
     if digit is not None:
         return str(digit)
@@ -47,7 +46,7 @@ def _as_written(character: str) -> str:
 
 
 def _as_typed(character: str) -> str:
-    """Return `_as_written`, or the plain letters that stand for a Latin one: o for ø, ae for æ."""
+    """Return `_as_written`, or the plain letters for a Latin letter: o for ø, ae for æ."""
     if character > "\x7f" and (latin := _LATIN.fullmatch(unicodedata.name(character, ""))):
         letters = latin[1].lower()
         return _LATIN_NAMES.get(letters, letters)

@@ -41,20 +41,20 @@ from indexer.generation.lexical.vocabulary import Headings, Vocabulary, likelies
 from indexer.generation.manifest import corrupt, guarded
 from indexer.generation.rows import RowSet, ScoredRows
 
-_MOST_TERMS = 32  # of a query; the rarest
-# Postings of one search, about 4 ns each. The rarest terms within them find the candidates; the other terms, which
-# weigh least, are added to the scores of the candidates alone.
-_POSTINGS = 300_000
-_FEWEST_CANDIDATES = 64
-_FEW = 20_000  # allowed rows, among which even common terms have so few postings that all of them are searched
-_AS_LIKELY = 5  # times as many passages as another have the likeliest correction, at most, if the other counts too
-_FREQUENCIES = 1 << 16  # terms whose frequency is cached
-_QUERIES = 1 << 12  # words whose query is cached
-_CORRECTED = 1 << 12  # words whose corrections are cached
-_BOUNDS = 64  # whose rows are cached
-_FILTERS, _TERMS = 64, 1 << 10  # of which it is cached whether passages that a filter allows have a term
-_MARGIN = 1.3  # of hits found over those expected to be needed, where a filter is applied to what was found
-_HIT = 80  # testing a filter within the search costs as much for so many rows as one more hit costs without
+_MAX_TERMS = 32  # the rarest ones
+# Postings cost about 4 ns each. The rarest terms within this number find the candidates; the other terms, which weigh
+# least, are added only to the scores of the candidates.
+_MAX_POSTINGS = 300_000
+_MIN_CANDIDATES = 64
+_FEW_ROWS = 20_000  # among fewer allowed rows, all terms are searched
+_MAX_CORRECTION_RATIO = 5  # passages of the likeliest correction to those of another one that is searched for too
+_FREQUENCY_CACHE = 1 << 16
+_QUERY_CACHE = 1 << 12
+_CORRECTION_CACHE = 1 << 12
+_BOUNDS_CACHE = 64
+_FILTER_CACHE, _FILTERED_TERMS_CACHE = 64, 1 << 10
+_FILTER_MARGIN = 1.3  # hits searched for to those needed, if a filter is applied afterwards
+_ROWS_PER_HIT = 80  # a filter within the search costs as much for so many rows as one more hit without it
 
 Bounds = tuple[tuple[Clause, ...], tuple[Clause, ...]]  # required and excluded
 
@@ -63,10 +63,10 @@ class LexicalReader:
     """Searches a published folder, mapped into memory; concurrent searches are safe and do not hold the GIL."""
 
     def __init__(self, folder: Path, languages: Sequence[str] = (ENGLISH,)) -> None:
-        """Open the folder of a `LexicalWriter`, whose checksums have been verified, with its `languages`.
+        """Open the verified folder of a `LexicalWriter`, with its `languages`.
 
-        It is only read, and may be deleted afterwards. Raises IndexCorrupt, and IndexUnwritable where there is no room
-        for a temporary folder.
+        The folder may be deleted afterwards. Raises IndexCorrupt, or IndexUnwritable if a temporary folder cannot be
+        made.
         """
         self._open([folder], languages)
         try:
@@ -76,13 +76,13 @@ class LexicalReader:
             raise corrupt(self.folder, "is a lexical index of another kind") from error
         self.headings, vocabulary = Headings(folder), Vocabulary(folder)
         self.corrections_among = guarded(folder, vocabulary.corrections)
-        self._corrections_of = Cache(_CORRECTED, self.corrections_among)
+        self._corrections_of = Cache(_CORRECTION_CACHE, self.corrections_among)
         self.compounds = guarded(folder, vocabulary.compounds)
         self._bounds: dict[Bounds, RowSet] = {}
-        self._terms_among = Cache[Filter, dict[str, bool]](_FILTERS, lambda only: {})
+        self._terms_among = Cache[Filter, dict[str, bool]](_FILTER_CACHE, lambda only: {})
 
     def _open(self, folders: Sequence[Path], languages: Sequence[str]) -> None:
-        """Open folders as one index, whose words are counted over all of them and whose rows are numbered through."""
+        """Open folders as one index with common word counts and consecutive rows."""
         self.folder = folder = folders[0]
         searcher, self._schema, self._segments = _open(folders)
         self._search = guarded(folder, searcher.search)
@@ -92,11 +92,11 @@ class LexicalReader:
         doc_freq = guarded(folder, searcher.doc_freq)
         self.count: int = searcher.num_docs  # chunks
         self._starts = np.zeros(1, np.int64)  # first row of each folder
-        self._frequency = Cache[str, int](_FREQUENCIES, partial(doc_freq, "text")).__getitem__
-        self._word = Cache[Terms, Query](_QUERIES, partial(_word, self._schema)).__getitem__
+        self._frequency = Cache[str, int](_FREQUENCY_CACHE, partial(doc_freq, "text")).__getitem__
+        self._word = Cache[Terms, Query](_QUERY_CACHE, partial(_word, self._schema)).__getitem__
         self._is_elsewhere: dict[tuple[str, frozenset[str]], bool] = {}
         spoken = {each: doc_freq("term", f"language:{each}") for each in languages if each != ENGLISH}
-        if ENGLISH in languages or not spoken:  # of unknown languages, too
+        if ENGLISH in languages or not spoken:  # unknown languages count as English
             spoken[ENGLISH] = self.count - sum(spoken.values())
         # how many passages are in each language, the most frequent one first
         self.passages: Mapping[str, int] = dict(sorted(spoken.items(), key=lambda item: (-item[1], item[0])))
@@ -109,10 +109,13 @@ class LexicalReader:
         is_word: Callable[[str], bool] | None = None,
         only: Filter | None = None,
     ) -> LexicalQuery:
-        """Read a query, as a user types it, for `search`.
+        """Parse a query for `search`.
 
-        `is_word` says of a word that the index does not have whether it is one all the same, and no mistake. Words of
-        the passages that the filter `only` allows count as known, and are corrections.
+        Args:
+            query: the text of the user.
+            synonyms: see `Synonyms`.
+            is_word: returns whether a word that is not in the index is spelled correctly.
+            only: only words of passages that this filter allows are known and become corrections.
         """
 
         is_known = self._frequency if only is None else partial(self.is_known, only)
@@ -120,9 +123,11 @@ class LexicalReader:
         def corrections(word: str) -> tuple[str, ...]:
             if not word[1:].islower():  # capitals within a word make it a name
                 return ()
-            found = self._corrections_of[word] if only is None else self.corrections_among(word, is_known_word)
-            alike = [each for each in found if each.edits == found[0].edits]
-            return tuple([each.word for each in alike if each.passages * _AS_LIKELY >= found[0].passages])
+            candidates = self._corrections_of[word] if only is None else self.corrections_among(word, is_known_word)
+            alike = [each for each in candidates if each.edits == candidates[0].edits]
+            return tuple(
+                [each.word for each in alike if each.passages * _MAX_CORRECTION_RATIO >= candidates[0].passages]
+            )
 
         def is_known_word(word: str) -> bool:
             return any(is_known(term) for language in self._languages for term in TERMS[language][word])
@@ -149,85 +154,93 @@ class LexicalReader:
 
     def _is_allowed(self, only: Filter, term: str) -> bool:
         has_term = (Occur.Must, self._term("text", term))
-        return _remembered(self._terms_among[only], _TERMS, term, lambda: self._has([has_term, *self._tests(only)]))
+        return _remembered(
+            self._terms_among[only], _FILTERED_TERMS_CACHE, term, lambda: self._has([has_term, *self._tests(only)])
+        )
 
     def search(
-        self, wanted: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
+        self, query: LexicalQuery, k: int, filter: Filter | None = None, allowed: RowSet | None = None
     ) -> ScoredRows:
-        """Find k chunks that have words of a query, all that it requires and nothing it excludes, and match a filter.
+        """Find the k best chunks for a query.
 
-        With a filter, `allowed` are the rows that it selects. Returns BM25 scores float32 (n,), best first, above 0,
-        and rows int64 (n,).
+        Args:
+            query: chunks match any of its words, all required clauses and no excluded one.
+            k: chunks to return.
+            filter: conditions on documents.
+            allowed: the rows that the filter selects; needed with a filter.
+
+        Returns:
+            BM25 scores float32 (n,), best first, above 0, and rows int64 (n,).
         """
         nothing = np.empty(0, np.float32), np.empty(0, np.int64)
         if allowed is not None and not allowed.count:
             return nothing
-        telling, common = self._split(wanted.words, all_of_them=allowed is not None and allowed.count <= _FEW)
-        if wanted.is_bounded or wanted.synonyms or wanted.pairs:
-            matching, common = self._bounded(wanted, [*telling, *common]), []
+        telling, common = self._split(query.words, all_of_them=allowed is not None and allowed.count <= _FEW_ROWS)
+        if query.is_bounded or query.synonyms or query.pairs:
+            matching, common = self._bounded(query, [*telling, *common]), []
         elif telling:
-            matching = self._any(telling, wanted.rules)
+            matching = self._any(telling, query.rules)
         else:
             return nothing
-        candidates = max(k, _FEWEST_CANDIDATES) if common else k
+        candidates = max(k, _MIN_CANDIDATES) if common else k
         scores, rows = self._allowed(matching, candidates, filter, allowed)
         if common and len(rows):
-            scores = scores + self._scores(common, rows, wanted.rules)
+            scores = scores + self._scores(common, rows, query.rules)
         order = np.lexsort((rows, -scores))[:k]
         return scores[order], rows[order]
 
-    def idf_sum(self, wanted: LexicalQuery) -> float:
-        """Return the BM25 of a passage of average length that has each word of a query once: the sum of their IDFs."""
+    def idf_sum(self, query: LexicalQuery) -> float:
+        """Return the sum of the IDFs of a query's words: the BM25 of an average passage with each word once."""
         total = 0.0
-        for terms in wanted.asked:
+        for terms in query.query_words:
             frequency = min(sum(map(self._frequency, terms)), self.count)
             total += math.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
         return total
 
     def within(self, required: tuple[Clause, ...], excluded: tuple[Clause, ...]) -> RowSet:
-        """Return the rows that have all that is required and nothing that is excluded; one of them is not empty."""
+        """Return the rows with all required and no excluded clauses; at least one clause must be given."""
 
         def find() -> RowSet:
-            found = np.zeros(self.count, np.bool_)
+            mask = np.zeros(self.count, np.bool_)
             if required:
                 clauses = [*self._clauses(required, Occur.Must), *self._clauses(excluded, Occur.MustNot)]
             else:
                 clauses = self._clauses(excluded, Occur.Should)
-            found[self._find(Query.boolean_query(clauses), self.count)[1]] = True
-            return RowSet(found if required else ~found)
+            mask[self._find(Query.boolean_query(clauses), self.count)[1]] = True
+            return RowSet(mask if required else ~mask)
 
-        return _remembered(self._bounds, _BOUNDS, (required, excluded), find)
+        return _remembered(self._bounds, _BOUNDS_CACHE, (required, excluded), find)
 
     def _split(self, words: Sequence[Terms], *, all_of_them: bool) -> tuple[list[Terms], list[Terms]]:
-        """Words that find candidates, rarest first, and those too common for that; unknown terms are left out."""
-        known = [each for terms in words if (each := tuple(filter(self._frequency, terms)))]
-        rarest = sorted([(sum(map(self._frequency, terms)), terms) for terms in known])[:_MOST_TERMS]
+        """Split words into rare ones, which find candidates, and common ones; drop unknown terms."""
+        indexed = [each for terms in words if (each := tuple(filter(self._frequency, terms)))]
+        rarest = sorted([(sum(map(self._frequency, terms)), terms) for terms in indexed])[:_MAX_TERMS]
         postings = list(accumulate(map(itemgetter(0), rarest)))
-        first = len(rarest) if all_of_them else max(2, bisect_right(postings, _POSTINGS))
+        first = len(rarest) if all_of_them else max(2, bisect_right(postings, _MAX_POSTINGS))
         in_order = list(map(itemgetter(1), rarest))
         return in_order[:first], in_order[first:]
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
         if not filter or allowed is None:
             return self._find(matching, k)
-        limit = int(k * self.count / allowed.count * _MARGIN) + k
-        if limit * _HIT < allowed.count:
+        limit = int(k * self.count / allowed.count * _FILTER_MARGIN) + k
+        if limit * _ROWS_PER_HIT < allowed.count:
             scores, rows = self._find(matching, limit)
-            kept = allowed.contains(rows)
-            if len(rows) < limit or np.count_nonzero(kept) >= k:
-                return scores[kept][:k], rows[kept][:k]
+            is_allowed = allowed.contains(rows)
+            if len(rows) < limit or np.count_nonzero(is_allowed) >= k:
+                return scores[is_allowed][:k], rows[is_allowed][:k]
         return self._find(Query.boolean_query([(Occur.Must, matching), *self._tests(filter)]), k)
 
     def _scores(self, words: Sequence[Terms], rows: npt.NDArray[np.int64], rules: Rules) -> npt.NDArray[np.float32]:
         """Return the BM25 of these words in these rows, float32 of the same shape; 0 where there are none."""
-        numbers = rows - self._starts[np.searchsorted(self._starts, rows, side="right") - 1]  # in their folders
+        numbers = rows - self._starts[np.searchsorted(self._starts, rows, side="right") - 1]
         tests = [(Occur.Should, self._term("row", row)) for row in sorted(set(numbers.tolist()))]
         among = Query.const_score_query(Query.boolean_query(tests), 0.0)
         both = Query.boolean_query([(Occur.Must, among), (Occur.Must, self._any(words, rules))])
         found_scores, found_rows = self._find(both, len(tests) * len(self._starts))
         scores = np.zeros(len(rows), dtype=np.float32)
-        order, meant = np.argsort(rows), np.isin(found_rows, rows)
-        scores[order[np.searchsorted(rows, found_rows[meant], sorter=order)]] = found_scores[meant]
+        order, is_row = np.argsort(rows), np.isin(found_rows, rows)
+        scores[order[np.searchsorted(rows, found_rows[is_row], sorter=order)]] = found_scores[is_row]
         return scores
 
     def _find(self, query: Query, limit: int) -> ScoredRows:
@@ -242,8 +255,8 @@ class LexicalReader:
     def _has(self, tests: list[tuple[Occur, Query]]) -> bool:
         return len(self._find(Query.boolean_query(tests), 1)[1]) > 0
 
-    def _tests(self, wanted: Filter) -> list[tuple[Occur, Query]]:
-        tests = map(self._test, wanted.conditions())
+    def _tests(self, filter: Filter) -> list[tuple[Occur, Query]]:
+        tests = map(self._test, filter.conditions())
         return [(Occur.Must, Query.const_score_query(test, 0.0)) for test in tests]
 
     def _test(self, condition: Condition) -> Query:
@@ -262,14 +275,14 @@ class LexicalReader:
                 every = ([(Occur.Must, self._test(one)) for one in each] or [_ALL] for each in alternatives)
                 return _either(list(map(Query.boolean_query, every)))
 
-    def _bounded(self, wanted: LexicalQuery, words: Sequence[Terms]) -> Query:
-        """The query for what is required and excluded, with the words and phrases that count where they are found."""
-        together = (*wanted.synonyms, *wanted.pairs)
+    def _bounded(self, query: LexicalQuery, words: Sequence[Terms]) -> Query:
+        """Return the query with required and excluded clauses, scored by words and phrases."""
+        together = (*query.synonyms, *query.pairs)
         phrases = [_best([self._phrase(terms) for terms in readings]) for readings in together]
-        scored = _either([self._any(words, wanted.rules), *phrases])
-        required = self._clauses(wanted.required, Occur.Must)
-        parts = [*required, (Occur.Should if required else Occur.Must, scored)]
-        return Query.boolean_query([*parts, *self._clauses(wanted.excluded, Occur.MustNot)])
+        scored = _either([self._any(words, query.rules), *phrases])
+        required = self._clauses(query.required, Occur.Must)
+        clauses = [*required, (Occur.Should if required else Occur.Must, scored)]
+        return Query.boolean_query([*clauses, *self._clauses(query.excluded, Occur.MustNot)])
 
     def _clauses(self, clauses: Sequence[Clause], occur: Occur) -> list[tuple[Occur, Query]]:
         return [
@@ -291,20 +304,20 @@ class LexicalReader:
         languages = rules.get(terms[0]) if rules and len(terms) == 1 else None
         if languages is None:
             return query
-        others = frozenset(self._languages) - languages
+        other_languages = frozenset(self._languages) - languages
         is_elsewhere = _remembered(
             self._is_elsewhere,
-            _FREQUENCIES,
+            _FREQUENCY_CACHE,
             (terms[0], languages),
-            lambda: self._has([(Occur.Must, self._term("text", terms[0])), self._language_test(others)]),
+            lambda: self._has([(Occur.Must, self._term("text", terms[0])), self._language_test(other_languages)]),
         )
         return Query.boolean_query([(Occur.Must, query), self._language_test(languages)]) if is_elsewhere else query
 
     def _language_test(self, languages: frozenset[str]) -> tuple[Occur, Query]:
         """Return the test for documents in some, but not all, languages."""
-        is_other = ENGLISH in languages  # by whose rules documents in unknown languages are read as well
-        named = sorted(frozenset(self._languages) - languages if is_other else languages)
-        spoken = _either([self._term("term", f"language:{each}") for each in named])
+        is_other = ENGLISH in languages  # unknown languages follow the rules of English
+        listed = sorted(frozenset(self._languages) - languages if is_other else languages)
+        spoken = _either([self._term("term", f"language:{each}") for each in listed])
         return Occur.MustNot if is_other else Occur.Must, Query.const_score_query(spoken, 0.0)
 
     def _term(self, field: str, value: str | int) -> Query:
@@ -312,51 +325,51 @@ class LexicalReader:
 
 
 class JointReader(LexicalReader):
-    """Searches several folders as one: with the counts of words, and so the scores, of an index of all passages.
+    """Searches several folders as one index, with the scores of an index of all their passages.
 
-    Their files are the segments of one index. A filter may be an `EachFilter`.
+    The files of all folders are the segments of one index. A filter may be an `EachFilter`.
     """
 
     def __init__(self, readers: Sequence[LexicalReader]) -> None:
-        """Take readers of folders that are still there. Raises as `LexicalReader` does."""
+        """Open the folders of readers again, which must still exist. Raises as `LexicalReader` does."""
         self._readers = readers
         self._open([each.folder for each in readers], [*chain(*(each.passages for each in readers))])
         self._starts = np.cumsum([0, *(each.count for each in readers)])[:-1]
         rows_at, first = self._rows_at, np.repeat(self._starts, self._segments).tolist()  # row of each segment's folder
         self._rows_at = lambda at: [row + first[each.segment_ord] for row, each in zip(rows_at(at), at, strict=True)]
         self.corrections_among = partial(likeliest, [each.corrections_among for each in readers])
-        self._corrections_of = Cache(_CORRECTED, self.corrections_among)
+        self._corrections_of = Cache(_CORRECTION_CACHE, self.corrections_among)
         self.compounds = partial(likeliest, [each.compounds for each in readers])
 
     def _is_allowed(self, only: Filter, term: str) -> bool:
-        parts = parts_of(only, len(self._readers))
-        return any(each.is_known(part, term) for each, part in zip(self._readers, parts, strict=True))
+        filters = parts_of(only, len(self._readers))
+        return any(each.is_known(each_filter, term) for each, each_filter in zip(self._readers, filters, strict=True))
 
     def _allowed(self, matching: Query, k: int, filter: Filter | None, allowed: RowSet | None) -> ScoredRows:
-        """Search deeper as long as too few rows are allowed: a term says nothing of the folder that a row is in."""
+        """Search deeper while too few rows are allowed: terms do not say which folder a row is in."""
         limit = k
         while True:
             scores, rows = super()._allowed(matching, limit, filter, allowed)
-            kept = np.ones(len(rows), np.bool_) if allowed is None else allowed.contains(rows)
-            if len(rows) < limit or np.count_nonzero(kept) >= k:
-                return scores[kept][:k], rows[kept][:k]
+            is_allowed = np.ones(len(rows), np.bool_) if allowed is None else allowed.contains(rows)
+            if len(rows) < limit or np.count_nonzero(is_allowed) >= k:
+                return scores[is_allowed][:k], rows[is_allowed][:k]
             limit *= 4
 
 
-def _remembered(cache: dict[Key, Value], most: int, key: Key, make: Callable[[], Value]) -> Value:
-    """Return a value out of a cache of at most so many, which is emptied when it is full."""
-    found = cache.get(key)
-    if found is None:
-        if len(cache) >= most:
+def _remembered(cache: dict[Key, Value], size: int, key: Key, make: Callable[[], Value]) -> Value:
+    """Return a cached value, or make it; a cache of `size` entries is emptied when full."""
+    value = cache.get(key)
+    if value is None:
+        if len(cache) >= size:
             cache.clear()
-        found = cache[key] = make()
-    return found
+        value = cache[key] = make()
+    return value
 
 
 def _open(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, list[int]]:
-    """Open folders as one index, through links to their files, as Tantivy makes a lock file next to what it opens.
+    """Open folders as one index, through links to their files, because Tantivy writes a lock file into a folder.
 
-    Returns how many segments each of them has, too.
+    Returns the searcher, the schema, and the number of segments of each folder.
     """
     segments: list[dict[str, Any]] = []
     counts = []
@@ -389,7 +402,7 @@ def _open(folders: Sequence[Path]) -> tuple[tantivy.Searcher, tantivy.Schema, li
 def _searcher(folder: Path, links: str) -> tuple[tantivy.Searcher, tantivy.Schema]:
     try:
         index = tantivy.Index.open(links)
-        index.config_reader("manual")  # no thread that looks for changes
+        index.config_reader("manual")  # no thread to poll for changes
         index.reload()
         return index.searcher(), index.schema
     except (ValueError, OSError) as error:
@@ -400,7 +413,7 @@ _ALL = (Occur.Must, Query.all_query())
 
 
 def _word(schema: tantivy.Schema, terms: Terms) -> Query:
-    """Any of the terms that stand for a word."""
+    """Return a query for any form of a word."""
     return _best([Query.term_query(schema, "text", term, "freq") for term in terms])
 
 
@@ -409,5 +422,5 @@ def _either(queries: Iterable[Query]) -> Query:
 
 
 def _best(queries: Sequence[Query]) -> Query:
-    """Any of several forms of one word, which count once."""
+    """Return a query that scores only the best of several forms of one word."""
     return queries[0] if len(queries) == 1 else Query.disjunction_max_query(queries)

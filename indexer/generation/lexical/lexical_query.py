@@ -1,6 +1,6 @@
-"""What a query asks for, in terms: its syntax, the words that tell passages apart, corrections and synonyms.
+"""Parse a query into terms: its syntax, its distinctive words, corrections and synonyms.
 
-A query is text, never a language: reading it never fails.
+Any text is a valid query: parsing never fails.
 """
 
 import re
@@ -15,10 +15,10 @@ from msgspec import Struct
 from indexer.generation.lexical import analysis
 from indexer.generation.lexical.analysis import ENGLISH, TERMS, Cache, Passages, has_sign, sign_name, words
 from indexer.generation.lexical.letters import fold
-from indexer.generation.lexical.pasted import SHORTEST_PASTED, telling_lines
+from indexer.generation.lexical.pasted import MIN_PASTED_CHARS, telling_lines
 from indexer.text.cleaning import visible, without_joiners
 
-_MOST_PARTS = 8  # of each kind
+_MAX_CLAUSES = 8  # required, excluded, and names
 _QUOTES = '"“”„«»'
 _PHRASE = f"[{_QUOTES}][^{_QUOTES}]+[{_QUOTES}]"
 _QUOTED = re.compile(f"({_PHRASE})")
@@ -35,9 +35,9 @@ _NAME = re.compile(r"(?<![\w-])\w++(?:(?:[.-]|::|->)\w++)+")
 
 
 class ParsedQuery(NamedTuple):
-    """A query, taken apart."""
+    """The parts of a query."""
 
-    words: str  # what is left: any of these
+    words: str  # optional
     required: tuple[str, ...]  # phrases
     excluded: tuple[str, ...]  # words or phrases
     meaning: str  # the query without its syntax, for the search by meaning
@@ -50,17 +50,17 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
         text: the text as it was typed or pasted; only the telling lines of a traceback or log are read.
         is_option: returns whether a word behind a dash is an option of a command. Where one is, all of them are.
     """
-    is_plain = text.isascii() and text.isprintable()  # as most are
+    is_plain = text.isascii() and text.isprintable()
     typed = text if is_plain else visible(text)
-    text = telling_lines(typed) if len(typed) >= SHORTEST_PASTED else typed
+    text = telling_lines(typed) if len(typed) >= MIN_PASTED_CHARS else typed
     plain = ParsedQuery(text, (), (), text if is_plain else without_joiners(text))
-    if text is not typed or not _SYNTAX.search(text):  # pasted, or without syntax as most are
+    if text is not typed or not _SYNTAX.search(text):  # pasted, or without syntax
         return plain
     options = [word for word in _EXCLUDED.findall(text) if word[0] not in _QUOTES]
     has_options = is_option is not None and any(map(is_option, options))
 
     def take(into: list[str], match: re.Match[str]) -> str:
-        if len(into) == _MOST_PARTS or (has_options and match[1] in options):
+        if len(into) == _MAX_CLAUSES or (has_options and match[1] in options):
             return match[0]
         into.append(match[1].strip(_QUOTES))
         return " "
@@ -75,33 +75,35 @@ def parse_query(text: str, is_option: Callable[[str], bool] | None = None) -> Pa
     return ParsedQuery(words, tuple(phrases), tuple(excluded), without_joiners(meaning or text))
 
 
-Synonyms = Mapping[tuple[str, ...], Sequence[str]]  # by folded words: what stands for them, they themselves among it
-Rules = Mapping[str, frozenset[str]]  # of terms that some languages give: those by whose rules they are of the query
-LONGEST_SYNONYM = 8  # words
-_LONGEST_PHRASE = 32  # words
-_MOST_CORRECTED = 4  # words of a query
-_SHORTEST_HALF, _LONGEST_SPLIT = 3, 32  # letters of a half of a compound, and of a compound that is split
-_MOST_LOOKED_UP = 128  # of them: what is longer is pasted text
+# folded words → the texts to search for instead; the words themselves are among them if both are searched for
+Synonyms = Mapping[tuple[str, ...], Sequence[str]]
+# term → the languages whose rules give it; terms of all languages are not listed
+Rules = Mapping[str, frozenset[str]]
+MAX_SYNONYM_WORDS = 8
+_MAX_PHRASE_WORDS = 32
+_MAX_CORRECTIONS = 4  # words of a query
+_MIN_HALF_LETTERS, _MAX_COMPOUND_LETTERS = 3, 32
+_MAX_LOOKUPS = 128  # words of a query; longer ones are pasted text
 
 Languages = tuple[str, ...]
 Terms = tuple[str, ...]
-Readings = tuple[Terms, ...]  # of a phrase: its terms by the rules of each language, each different reading once
+Readings = tuple[Terms, ...]  # the terms of a phrase by the rules of each language, without repetitions
 
 
 class Clause(NamedTuple):
     """A word or phrase that must be found, or must not be."""
 
-    readings: Readings  # any of these, term after term
-    text: str  # as it was typed
-    rules: tuple[tuple[str, frozenset[str]], ...] = ()  # `Rules` of readings of one term
+    readings: Readings  # alternatives
+    text: str
+    rules: tuple[tuple[str, frozenset[str]], ...] = ()  # `Rules` as pairs, for readings of one term
 
     def __str__(self) -> str:
-        """Write it as it can be typed."""
+        """Return the clause in the syntax of a query."""
         return f'"{self.text}"'
 
 
 class QueryExpansion(NamedTuple):
-    """A word or phrase of the query, and what was searched for because of it."""
+    """A word or phrase of the query with the words that were added for it."""
 
     typed: str
     searched: tuple[str, ...]
@@ -109,37 +111,37 @@ class QueryExpansion(NamedTuple):
 
 
 class Lookups(NamedTuple):
-    """What an index knows of words."""
+    """Functions that look words up in an index."""
 
-    is_known: Callable[[str], int]  # 0 where no passage has a term
-    is_word: Callable[[str], bool]  # whether a word that none has is one all the same
-    corrections: Callable[[str], Sequence[str]]  # of a word that none has, the likeliest first
-    compounds: Callable[[str], Sequence[str]]  # words with a word that none has at their beginning or end
-    has_phrase: Callable[[Sequence[str]], bool]  # whether a passage has words side by side
+    is_known: Callable[[str], int]  # term → passages that contain it
+    is_word: Callable[[str], bool]  # unknown word → whether it is spelled correctly
+    corrections: Callable[[str], Sequence[str]]  # unknown word → corrections, the likeliest first
+    compounds: Callable[[str], Sequence[str]]  # unknown word → words that begin or end with it
+    has_phrase: Callable[[Sequence[str]], bool]  # words → whether a passage has them side by side
 
 
 class LexicalQuery(Struct, frozen=True):
-    """What passages are searched for, in terms as `analysis.terms_in` gives them."""
+    """A query in the terms of `analysis.terms_in`."""
 
-    words: tuple[Terms, ...]  # any of these, each once; of each, the different terms that stand for it
-    required: tuple[Clause, ...]  # and every one of these
-    excluded: tuple[Clause, ...]  # and none of these
-    synonyms: tuple[Readings, ...]  # phrases that count where they are found, as words do
-    pairs: tuple[Readings, ...]  # stop words next to other words, which count likewise, but are not shown
-    asked: tuple[Terms, ...]  # words within and outside phrases, but for stop words, as in `words`
-    marked: frozenset[str]  # all terms of these and of synonyms, which are worth showing in a passage
-    rules: Rules  # of the terms of words
+    words: tuple[Terms, ...]  # optional words, each with its alternative terms
+    required: tuple[Clause, ...]
+    excluded: tuple[Clause, ...]
+    synonyms: tuple[Readings, ...]  # optional phrases
+    pairs: tuple[Readings, ...]  # optional phrases that are not highlighted: stop words with their neighbours
+    query_words: tuple[Terms, ...]  # `words` and those of phrases, without stop words
+    marked: frozenset[str]  # terms to highlight
+    rules: Rules
     also: tuple[QueryExpansion, ...]
     meaning: str  # the query without its syntax, for the search by meaning
-    did_you_mean: str | None = None  # the query with its mistakes corrected; None where there are none
+    did_you_mean: str | None = None  # the corrected query; None without mistakes
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it says of passages that they must, or must not, be found."""
+        """Return whether it has required or excluded clauses."""
         return bool(self.required or self.excluded)
 
     def marked_in(self, language: str | None) -> frozenset[str]:
-        """Return the terms that are worth showing in a passage of a document in a language; corrections among them."""
+        """Return the terms to highlight in a document of a language."""
         rules = analysis.rules_for(language)
         wrong = [term for term, languages in self.rules.items() if rules not in languages]
         return self.marked.difference(wrong) if wrong else self.marked
@@ -151,16 +153,19 @@ def read_query(
     lookups: Lookups | None = None,
     synonyms: Synonyms = MappingProxyType({}),
 ) -> LexicalQuery:
-    """Read what a user typed; stop words count only within quotation marks, or where little else is left.
+    """Parse the text of a user; stop words count only in quotation marks, or if few other words are left.
 
-    `passages` says how many passages of the index are in each language, at least one. Without `lookups`, nothing is
-    corrected.
+    Args:
+        text: the query.
+        passages: number of passages of the index by language, at least one.
+        lookups: access to the words of the index; without it, nothing is corrected.
+        synonyms: see `Synonyms`.
     """
     languages = analysis.all_rules(passages)
     parsed = parse_query(text, partial(_is_option, lookups, languages) if lookups else None)
     forms_of, readings = _FORMS[languages], partial(readings_of, languages=languages)
     required = _clauses(parsed.required, languages) if parsed.required else ()
-    expanded = _expand(analysis.found_words(parsed.words), synonyms)
+    expanded = _expand(analysis.find_words(parsed.words), synonyms)
     telling, pairs = _telling(expanded.words, passages, parsed.words, or_stop_words=not required)
     also = [QueryExpansion(typed, searched, "synonym") for typed, searched in expanded.also]
     corrector = _Corrector(lookups, languages) if lookups else None
@@ -169,9 +174,9 @@ def read_query(
     compounds: list[Sequence[str]] = []
     for word, may_be_mistaken in telling.items():
         forms = forms_of[word]
-        if others := expanded.alternatives.get(word):
-            forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, others))))),)
-            searched += others
+        if synonyms_of_word := expanded.alternatives.get(word):
+            forms = (tuple(dict.fromkeys(chain(*forms, *chain(*map(forms_of.__getitem__, synonyms_of_word))))),)
+            searched += synonyms_of_word
         elif corrector is not None and may_be_mistaken and (substitute := corrector[word]) is not None:
             also.append(QueryExpansion(word, substitute.texts, substitute.reason))
             searched += substitute.words
@@ -179,7 +184,7 @@ def read_query(
             forms = tuple(each) if substitute.is_split else (tuple(dict.fromkeys(chain(*each))),)
             compounds += [substitute.words] if substitute.is_split else []
         elif lookups and len(telling) > 1 and not word.isalnum() and has_sign(word):
-            # a sign, or a name that is searched for without its sign too, says little where the index lacks it
+            # a sign, or a name that is also searched for without its sign, is dropped if the index lacks it
             says_little = analysis.words_within(word) or not any(map(str.isalpha, word))
             if says_little and not lookups.is_known(sign_name(word)):
                 continue
@@ -195,14 +200,14 @@ def read_query(
         pairs += _names(parsed.words)
     if _DIGIT.search(parsed.words):
         pairs += analysis.quantities(expanded.words)
-    phrases = tuple(filter(None, map(readings, map(analysis.found_words, expanded.phrases))))
-    asked = tuple(loose)
+    phrases = tuple(filter(None, map(readings, map(analysis.find_words, expanded.phrases))))
+    query_words = tuple(loose)
     if required:
-        within = [word for phrase in parsed.required for word in analysis.found_words(phrase)]
+        within = [word for phrase in parsed.required for word in analysis.find_words(phrase)]
         quoted, _ = _telling(within, passages, parsed.words, or_stop_words=not loose)
         searched += quoted
-        asked = tuple(dict.fromkeys([*loose, *chain(*map(forms_of.__getitem__, quoted))]))
-    wanted = frozenset(chain(*asked))
+        query_words = tuple(dict.fromkeys([*loose, *chain(*map(forms_of.__getitem__, quoted))]))
+    query_terms = frozenset(chain(*query_words))
     proposal = None
     if corrector is not None and (required or any(corrector.values())):
         proposal = corrector.proposal(text, parsed, set(expanded.alternatives))
@@ -212,12 +217,12 @@ def read_query(
         excluded=tuple(
             clause
             for clause in (_clauses(parsed.excluded, languages) if parsed.excluded else ())
-            if not any(len(reading) == 1 and wanted.issuperset(reading) for reading in clause.readings)
+            if not any(len(reading) == 1 and query_terms.issuperset(reading) for reading in clause.readings)
         ),
         synonyms=phrases,
         pairs=tuple(dict.fromkeys(map(readings, pairs))),
-        asked=asked,
-        marked=wanted.union(*chain(*phrases)),
+        query_words=query_words,
+        marked=query_terms.union(*chain(*phrases)),
         rules=_rules_of(searched, languages),
         also=tuple(also),
         meaning=parsed.meaning,
@@ -226,29 +231,29 @@ def read_query(
 
 
 def _is_option(lookups: Lookups, languages: Languages, word: str) -> bool:
-    """Return whether passages have a word with a dash before it, or do not have it at all."""
+    """Return whether the index has a word with a dash before it, or lacks the word entirely."""
     if lookups.is_known(sign_name(f"-{word}")):
         return True
-    forms = chain(*map(_FORMS[languages].__getitem__, analysis.found_words(word)))
+    forms = chain(*map(_FORMS[languages].__getitem__, analysis.find_words(word)))
     return not any(map(lookups.is_known, chain(*forms)))
 
 
 def _names(text: str) -> list[list[str]]:
-    """Return the words of names of several words, which tell more side by side: os.path.join, std::vector, node->next.
+    """Return the words of compound names, to be found side by side: os.path.join, std::vector, node->next.
 
-    Prose has hyphens, too; they make a name where there is no other word: apt-get.
+    Prose has hyphens too: a hyphenated word is a name only if the query has no other word, such as apt-get.
     """
-    names = [name[0] for name in islice(_NAME.finditer(text), _MOST_PARTS)]
+    names = [name[0] for name in islice(_NAME.finditer(text), _MAX_CLAUSES)]
     alone = [name for name in names if "-" not in name.replace("->", "") or name == text.strip()]
-    return [analysis.found_words(name)[:_LONGEST_PHRASE] for name in alone]
+    return [analysis.find_words(name)[:_MAX_PHRASE_WORDS] for name in alone]
 
 
 def _joined_neighbours(
     typed: Sequence[str], telling: Mapping[str, bool], lookups: Lookups, languages: Languages
 ) -> list[tuple[str, str]]:
-    """Return the neighbours of a query that passages have as one word: web hook, log in."""
+    """Return the neighbouring words of a query that the index has as one word: web hook, log in."""
     neighbours = []
-    for pair in islice(pairwise(typed), _MOST_LOOKED_UP):
+    for pair in islice(pairwise(typed), _MAX_LOOKUPS):
         first, second = pair
         joined = (first + second).lower()  # no capitals, or it would be a name of several words
         if joined.isalpha() and len(first) > 1 < len(second) and (first in telling or second in telling):
@@ -260,52 +265,52 @@ def _joined_neighbours(
 
 
 class _Expanded(NamedTuple):
-    """The words of a query with what stands for them."""
+    """The words of a query with their synonyms."""
 
-    words: list[str]  # without those that others stand in place of
-    alternatives: dict[str, tuple[str, ...]]  # by word of these
-    phrases: list[str]  # of several words, that are searched for as well
-    also: list[tuple[str, tuple[str, ...]]]  # what was matched, and what stands for it
+    words: list[str]  # replaced words are left out
+    alternatives: dict[str, tuple[str, ...]]  # word → synonyms of one word
+    phrases: list[str]  # synonyms of several words
+    also: list[tuple[str, tuple[str, ...]]]  # matched text, and its synonyms
 
 
 def _expand(typed: list[str], synonyms: Synonyms) -> _Expanded:
-    """Return the words of a query with what stands for them; of several rules, that of the most words."""
+    """Return the words of a query with their synonyms; among matching rules, the longest wins."""
     if not synonyms:
         return _Expanded(typed, {}, [], [])
-    found = _Expanded([], {}, [], [])
+    expanded = _Expanded([], {}, [], [])
     folded = list(map(fold, typed))
     place = 0
     while place < len(typed):
-        sizes = range(min(LONGEST_SYNONYM, len(folded) - place), 0, -1)
+        sizes = range(min(MAX_SYNONYM_WORDS, len(folded) - place), 0, -1)
         size = next((size for size in sizes if tuple(folded[place : place + size]) in synonyms), 0)
         if not size:
-            found.words.append(typed[place])
+            expanded.words.append(typed[place])
             place += 1
             continue
-        here, key = typed[place : place + size], tuple(folded[place : place + size])
+        matched, key = typed[place : place + size], tuple(folded[place : place + size])
         place += size
-        others = [other for other in synonyms[key] if folded_words(other) != key]
-        single = tuple(other for other in others if len(folded_words(other)) == 1)
-        found.phrases.extend(other for other in others if len(folded_words(other)) > 1)
-        if len(others) < len(synonyms[key]):  # it stands for itself, too
-            found.words.extend(here if size == 1 else (*here, *single))
+        alternatives = [other for other in synonyms[key] if folded_words(other) != key]
+        single = tuple(other for other in alternatives if len(folded_words(other)) == 1)
+        expanded.phrases.extend(other for other in alternatives if len(folded_words(other)) > 1)
+        if len(alternatives) < len(synonyms[key]):  # the matched words are searched for too
+            expanded.words.extend(matched if size == 1 else (*matched, *single))
             if size == 1:
-                found.alternatives[here[0]] = single
+                expanded.alternatives[matched[0]] = single
         elif single:
-            found.words.append(single[0])
-            found.alternatives[single[0]] = single[1:]
-        if others:
-            found.also.append((" ".join(here), tuple(others)))
-    return found
+            expanded.words.append(single[0])
+            expanded.alternatives[single[0]] = single[1:]
+        if alternatives:
+            expanded.also.append((" ".join(matched), tuple(alternatives)))
+    return expanded
 
 
 def folded_words(text: str) -> tuple[str, ...]:
     """Return the words of a text, folded."""
-    return tuple(map(fold, analysis.found_words(text)))
+    return tuple(map(fold, analysis.find_words(text)))
 
 
 class _Substitute(NamedTuple):
-    """Words to search for instead of a word that no passage has."""
+    """Words to search for instead of a word that the index lacks."""
 
     words: tuple[str, ...]  # the likeliest first
     reason: str
@@ -313,14 +318,14 @@ class _Substitute(NamedTuple):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Return the words as they are reported."""
+        """Return the words for the report to the user."""
         return (" ".join(self.words),) if self.is_split else self.words
 
 
 class _Corrector(dict[str, _Substitute | None]):
-    """Substitutes for the words of one query; None for a word that passages have.
+    """Substitutes for the unknown words of one query; None for known words.
 
-    Each word is looked up once, and a few of them are replaced at most.
+    Each word is looked up once, and at most `_MAX_CORRECTIONS` words are replaced.
     """
 
     def __init__(self, lookups: Lookups, languages: Languages) -> None:
@@ -330,7 +335,7 @@ class _Corrector(dict[str, _Substitute | None]):
 
     def __missing__(self, word: str) -> _Substitute | None:
         substitute = None
-        if self._corrected < _MOST_CORRECTED and len(self) < _MOST_LOOKED_UP:
+        if self._corrected < _MAX_CORRECTIONS and len(self) < _MAX_LOOKUPS:
             terms = chain(*_FORMS[self._languages][word])
             if not any(map(self._lookups.is_known, terms)):
                 substitute = self._substitute(word)
@@ -342,9 +347,9 @@ class _Corrector(dict[str, _Substitute | None]):
         return any(map(self._lookups.is_known, chain(*_FORMS[self._languages][word])))
 
     def _substitute(self, word: str) -> _Substitute | None:
-        """Return two words that stand side by side, compounds, words with few edits or two words anywhere: the first.
+        """Return the first that exists: two words side by side, compounds, words with few edits, two words anywhere.
 
-        A name with capitals within is none of these, and a word of the model's vocabulary is no mistake.
+        Names with inner capitals have no substitute, and words of the model's vocabulary are not corrected.
         """
         if not word.isalpha() or not word[1:].islower() or analysis.is_spaceless(word):
             return None
@@ -359,21 +364,22 @@ class _Corrector(dict[str, _Substitute | None]):
         return next((_Substitute(halves, "compound", is_split=True) for halves in splits), None)
 
     def _splits(self, word: str) -> list[tuple[str, str]]:
-        """Return the ways to split a word into two that passages have, those with the longest shorter half first."""
-        places = range(_SHORTEST_HALF, len(word) - _SHORTEST_HALF + 1) if len(word) <= _LONGEST_SPLIT else ()
+        """Return the splits of a word into two known words, those with the longest shorter half first."""
+        places = (
+            range(_MIN_HALF_LETTERS, len(word) - _MIN_HALF_LETTERS + 1) if len(word) <= _MAX_COMPOUND_LETTERS else ()
+        )
         halves = [(word[:place], word[place:]) for place in places]
         pairs = [each for each in halves if all(map(self._is_known, each))]
         return sorted(pairs, key=lambda each: -min(map(len, each)))
 
-    def proposal(self, text: str, parsed: ParsedQuery, kept: set[str]) -> str | None:
-        """Return a query with the likeliest correction in place of each word that has one; None where none has.
+    def proposal(self, text: str, parsed: ParsedQuery, fixed: set[str]) -> str | None:
+        """Return the query with each correctable word replaced, or None if no word is.
 
-        Words in quotation marks, too: they are searched for as they stand, and so find nothing. `kept` are words that
-        stay as they are.
+        Words in quotation marks are replaced too, because their phrases find nothing. `fixed` words stay.
         """
-        kept = kept.union(*map(analysis.found_words, parsed.excluded))
+        fixed = fixed.union(*map(analysis.find_words, parsed.excluded))
 
-        typed = [word for word in analysis.found_words(text) if word not in kept]
+        typed = [word for word in analysis.find_words(text) if word not in fixed]
         substitutes = dict(zip(typed, map(self.__getitem__, typed), strict=True))
         corrections = {
             word: each.words[0] for word, each in substitutes.items() if each and each.reason == "correction"
@@ -389,29 +395,29 @@ class _Corrector(dict[str, _Substitute | None]):
 
 
 def readings_of(phrase: Sequence[str], languages: Languages) -> Readings:
-    """Return the terms of a phrase by the rules of each language, each different reading once."""
+    """Return the terms of a phrase by the rules of each language, without repetitions."""
     readings = (tuple(chain(*map(TERMS[language].__getitem__, phrase))) for language in languages)
     return tuple(filter(None, dict.fromkeys(readings)))
 
 
-def _clauses(parts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
-    """Return words and phrases as terms, each once, but for those without a word."""
-    found: dict[Readings, Clause] = {}
-    for part in parts:
-        typed = analysis.found_words(part)[:_LONGEST_PHRASE]
+def _clauses(texts: Sequence[str], languages: Languages) -> tuple[Clause, ...]:
+    """Return the clauses of words and phrases, each once; texts without a word have none."""
+    clauses: dict[Readings, Clause] = {}
+    for text in texts:
+        typed = analysis.find_words(text)[:_MAX_PHRASE_WORDS]
         if readings := readings_of(typed, languages):
             rules = tuple(_rules_of(typed, languages).items()) if len(typed) == 1 else ()
-            found.setdefault(readings, Clause(readings, part, rules))
-    return tuple(found.values())
+            clauses.setdefault(readings, Clause(readings, text, rules))
+    return tuple(clauses.values())
 
 
-def _rules_of(found: Iterable[str], languages: Languages) -> Rules:
-    """Return by the rules of which languages each term of words is one; those of all languages are left out."""
+def _rules_of(words: Iterable[str], languages: Languages) -> Rules:
+    """Return the `Rules` of words."""
     if len(languages) == 1:
         return {}
     rules: dict[str, set[str]] = {}
     for language in languages:
-        for term in chain(*map(TERMS[language].__getitem__, found)):
+        for term in chain(*map(TERMS[language].__getitem__, words)):
             rules.setdefault(term, set()).add(language)
     return {term: frozenset(those) for term, those in rules.items() if len(those) < len(languages)}
 
@@ -419,27 +425,30 @@ def _rules_of(found: Iterable[str], languages: Languages) -> Rules:
 def _telling(
     typed: Sequence[str], passages: Passages, text: str, *, or_stop_words: bool
 ) -> tuple[dict[str, bool], list[Sequence[str]]]:
-    """Return the words that are no stop words, or all, and whether each may be corrected; and pairs that tell, too."""
-    # of names with signs, which count as well, and are as they are
+    """Return the distinctive words with whether each may be corrected, and the distinctive pairs.
+
+    All words are distinctive if `or_stop_words` and every one is a stop word.
+    """
+    # the words of names with signs count too, but are not corrected
     names = [word for word in filter(has_sign, typed) if not analysis.is_grouped(word)]
     name_words = [inner for name in names for inner in analysis.words_within(name)]
     telling = analysis.are_telling([*typed, *name_words], passages, text)
     all_count = or_stop_words and not any(telling)
-    found = dict(zip([*typed, *name_words], telling, strict=True))
-    chosen = {word: word not in name_words for word, counts in found.items() if counts or all_count}
-    return chosen, list(analysis.telling_pairs(typed, telling[: len(typed)]))
+    counting = dict(zip([*typed, *name_words], telling, strict=True))
+    correctable = {word: word not in name_words for word, counts in counting.items() if counts or all_count}
+    return correctable, list(analysis.telling_pairs(typed, telling[: len(typed)]))
 
 
 def _forms(word: str, languages: Languages) -> tuple[Terms, ...]:
-    """Of each term of a word, the different forms that it has by the rules of the languages."""
+    """Return for each term of a word its forms by the rules of the languages."""
     if has_sign(word):
         return ((sign_name(word),),)
-    if analysis.is_spaceless(word):  # a pair of characters tells more than either; one alone may be all that there is
+    if analysis.is_spaceless(word):  # pairs of characters are more distinctive than single ones
         terms = TERMS[ENGLISH][word]
         return tuple((term,) for term in terms if analysis.is_pair(term)) or tuple((term,) for term in terms)
     forms = zip_longest(*(TERMS[each][word] for each in languages), fillvalue="")  # a mark alone is one in some only
-    found = tuple(filter(None, (tuple(filter(None, dict.fromkeys(different))) for different in forms)))
-    return tuple(form for form in found if not analysis.STOP_WORDS.issuperset(form)) or found  # user_by_id
+    variants = tuple(filter(None, (tuple(filter(None, dict.fromkeys(different))) for different in forms)))
+    return tuple(form for form in variants if not analysis.STOP_WORDS.issuperset(form)) or variants  # user_by_id
 
 
 _FORMS: Cache[Languages, Cache[str, tuple[Terms, ...]]] = Cache(

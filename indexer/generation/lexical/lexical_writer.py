@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tantivy
 
-from indexer.generation.lexical.analysis import ENGLISH, found_words, joined_terms
+from indexer.generation.lexical.analysis import ENGLISH, find_words, joined_terms
 from indexer.generation.lexical.vocabulary import HeadingWriter, VocabularyWriter
 
 _HEAP = 256_000_000  # bytes that Tantivy may fill before it writes a segment: about 600,000 chunks
@@ -52,15 +52,21 @@ class LexicalWriter:
         date: str | None = None,
         language: str | None = None,
     ) -> None:
-        """Add a chunk, whose row a search gives back: 0, 1, and so on. Raises OSError if the disk is full or failing.
+        """Add a chunk.
 
-        Where the heading path, `section`, starts with the title, the title is not counted again. `terms` are what
-        filters test, from `filter.terms_of`; the language is that of its document.
+        Args:
+            row: the number that a search returns: 0, 1, and so on.
+            section: the heading path; if it starts with the title, the title is not indexed twice.
+            terms: from `filter.terms_of`, for filters.
+            language: of the document.
+
+        Raises:
+            OSError: the disk is full or failing.
         """
         entry = tantivy.Document()
         entry.add_unsigned("row", row)
         entry.add_text("text", terms_of_chunk(title, section, text, language))
-        self._vocabulary.add(chain(*map(found_words, (title, section, text))))
+        self._vocabulary.add(chain(*map(find_words, (title, section, text))))
         self._headings.add(row, url.partition("#")[0], title, section)
         self._languages[language or ENGLISH] += 1
         for term in terms:
@@ -78,7 +84,7 @@ class LexicalWriter:
         return tuple(language for language, _ in self._languages.most_common())
 
     def finish(self) -> None:
-        """Complete the folder, with nothing in it but what a reader needs; raises OSError if it cannot be written."""
+        """Complete the folder and delete temporary files; raises OSError if it cannot be written."""
         self._is_open = False
         try:
             self._writer.commit()
@@ -86,9 +92,9 @@ class LexicalWriter:
         except ValueError as error:
             raise _unwritable(self._folder, error) from error
         segments = json.loads((self._folder / META).read_text(encoding="utf-8"))["segments"]
-        wanted = {segment["segment_id"].replace("-", "") for segment in segments}
+        live_segments = {segment["segment_id"].replace("-", "") for segment in segments}
         for path in self._folder.iterdir():
-            if path.name != META and path.stem not in wanted:  # locks, and segments that were merged into others
+            if path.name != META and path.stem not in live_segments:  # locks, and segments that were merged into others
                 path.unlink()
         self._vocabulary.write(self._folder)
         self._headings.write(self._folder)
@@ -103,13 +109,13 @@ class LexicalWriter:
 
 
 def terms_of_chunk(title: str, section: str, text: str, language: str | None = None) -> str:
-    """Return the terms by which a chunk is found, in order, with spaces between them."""
+    """Return the search terms of a chunk in order, separated by spaces."""
     headings = [section] if section.startswith(title) else [title, section]
-    return " ".join(joined_terms(found_words(part), language) for part in (*headings, text))
+    return " ".join(joined_terms(find_words(words), language) for words in (*headings, text))
 
 
 def day_number(text: str) -> int:
-    """Return the number that stands for a day, given as YYYY-MM-DD."""
+    """Return the ordinal number of a day, given as YYYY-MM-DD."""
     return date.fromisoformat(text).toordinal()
 
 

@@ -3,9 +3,9 @@
 import re
 from collections import Counter
 
-_FEWEST_LINES, _FEWEST_WORDS = 3, 40  # a shorter text is read whole
-SHORTEST_PASTED = 4 * _FEWEST_WORDS  # characters
-_MAX_WORDS = 64  # of the telling lines, which are embedded together
+_MIN_LINES, _MIN_WORDS = 3, 40  # shorter texts are read whole
+MIN_PASTED_CHARS = 4 * _MIN_WORDS
+_MAX_TELLING_WORDS = 64  # one embedding
 # Where lines end, also in a text field of one line, which takes out line ends but keeps tabs and indents.
 _LINE = re.compile(
     r"(?<!\s)\s*\n|(?=\t)|(?=  \S)| (?=at [\w.$<>/]+\()| (?=Caused by: )"
@@ -29,10 +29,10 @@ def telling_lines(text: str) -> str:
     A line says something where it is not indented and is no numbered frame or place in a program. Of these, the lines
     that name an error or a cause go before the others, and later ones before earlier ones.
     """
-    if len(text.split()) < _FEWEST_WORDS:
+    if len(text.split()) < _MIN_WORDS:
         return text
     lines = [line.rstrip() for line in _LINE.split(text) if line.strip()]
-    if len(lines) < _FEWEST_LINES:
+    if len(lines) < _MIN_LINES:
         return text
     outer = [line for line in lines if not _DETAIL.match(line)]
     has_frames = len(lines) - len(outer) >= max(_FEWEST_DETAILS, len(lines) / 3)
@@ -42,7 +42,7 @@ def telling_lines(text: str) -> str:
     causes = [line for line in faults if _CAUSE.match(line)]
     telling: list[str] = []
     for line in [*reversed(causes), *reversed(faults)]:
-        if line not in telling and sum(len(each.split()) for each in telling) < _MAX_WORDS:
+        if line not in telling and sum(len(each.split()) for each in telling) < _MAX_TELLING_WORDS:
             telling.append(line)
     return "\n".join(telling)
 

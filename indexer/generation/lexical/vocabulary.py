@@ -1,10 +1,10 @@
-"""The words and headings of a generation as they are written: to correct words of a query that are not among them, and
-to suggest while somebody types. All are arrays mapped into memory.
+"""The vocabulary and headings of a generation: to correct unknown words of a query, and to suggest while a user types.
+All are arrays mapped into memory.
 
 Words are ordered by length: `word-lengths.npy`; `word-counts.npy`, the passages that have it; `word-folded.npy` and
-`word-written.npy`, its letters without and with accents, one word after the other. A word with few edits has most
-letters in common, which 32 bits a word tell; only then its edits are counted. Two edits are looked for in frequent
-words alone: a rare word is seldom the one that was meant.
+`word-written.npy`, its letters without and with accents, one word after the other. A word with few edits shares most
+letters, which a mask of 32 bits tests first; edits are counted only for words that pass. Two edits are searched for
+only among frequent words, because a rare word is seldom the intended one.
 
 Headings, titles among them, are found by any of their words and what follows it. `heading-texts.npy` has the names as
 they are written, and `heading-folded.npy` their words folded, with a space between two, both in UTF-8 with a line feed
@@ -34,33 +34,34 @@ WORDS: dict[str, npt.DTypeLike] = {
     "word-lengths.npy": np.uint8, "word-counts.npy": np.uint32, "word-folded.npy": np.uint16,
     "word-written.npy": np.uint16,
 }  # fmt: skip
-_SHORTEST, _LONGEST = 3, 40  # letters of a word; names and numbers are not corrected
-_ONE_EDIT, _TWO_EDITS = 4, 8  # letters from which so many may be wrong
-_MOST_WORDS = 1 << 19  # the most frequent ones
-_FREQUENT = 1 << 16  # of these, those in which two edits are looked for
-_MOST_COUNTED = 1 << 21  # spellings counted at a time while a generation is written
-_MOST_CORRECTIONS = 3  # of a word
-_SHORTEST_STEM, _LONGEST_ENDING = 4, 3  # letters of a word looked for in compounds, and behind it
-_MOST_COMPOUNDS = 8
-_MANY = 10_000  # words from which a rare correction must begin as the word does
+_MIN_LETTERS, _MAX_LETTERS = 3, 40
+_MIN_LETTERS_FOR_ONE_EDIT, _MIN_LETTERS_FOR_TWO_EDITS = 4, 8
+_MAX_WORDS = 1 << 19  # the most frequent ones
+_MAX_WORDS_FOR_TWO_EDITS = 1 << 16  # the most frequent ones
+_MAX_COUNTED_SPELLINGS = 1 << 21
+_MAX_CORRECTIONS = 3
+_MIN_STEM_LETTERS, _MAX_ENDING_LETTERS = 4, 3
+_MAX_COMPOUNDS = 8
+# In a vocabulary this large, nearly every mistake has some rare neighbour: it must begin with the same letter.
+_LARGE_VOCABULARY = 10_000
 
 _USE = np.dtype([("name", "<u4"), ("row", "<u4"), ("is_title", "?")])
 HEADINGS: dict[str, npt.DTypeLike] = {
     "heading-texts.npy": np.uint8, "heading-folded.npy": np.uint8, "heading-uses.npy": _USE,
 }  # fmt: skip
-_LONGEST_NAME = 120  # characters; what is longer is no heading that anybody types
-_COMMON = 5  # documents from which a heading belongs to the site rather than to a subject
+_MAX_HEADING_CHARS = 120
+_SITE_HEADING_DOCUMENTS = 5  # a heading of so many documents belongs to the site rather than to a subject
 _END, _SPACE = b"\n", b" "
 
 Letters = npt.NDArray[np.uint16]
 
 
 class Correction(NamedTuple):
-    """A word of the index that may have been meant."""
+    """A word of the index that a user may have intended."""
 
-    word: str  # as it is written there, in lower case
-    edits: int  # 0 where only accents differ
-    passages: int  # that have it
+    word: str  # lower case
+    edits: int  # 0 if only accents differ
+    passages: int
 
 
 def _likelihood(each: Correction) -> tuple[int, int, str]:
@@ -72,12 +73,12 @@ class VocabularyWriter:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._dropped = 0  # passages that a word left out may have had
+        self._dropped = 0  # upper bound of the count of a dropped word
 
     def add(self, words: Iterable[str]) -> None:
         """Count the words of a passage, as `analysis.words` finds them."""
         self._counts.update(set(words))
-        while len(self._counts) > _MOST_COUNTED:
+        while len(self._counts) > _MAX_COUNTED_SPELLINGS:
             self._dropped += 1
             self._counts = Counter({word: count for word, count in self._counts.items() if count > self._dropped})
 
@@ -95,7 +96,7 @@ class VocabularyWriter:
                 written = fold_case(spelled)
                 if written != folded and len(written) == len(folded) and max(written) <= "\uffff":
                     accented[folded] = max(accented.get(folded, (0, "")), (count, written))
-        words = sorted(sorted(counts, key=counts.__getitem__, reverse=True)[:_MOST_WORDS], key=len)
+        words = sorted(sorted(counts, key=counts.__getitem__, reverse=True)[:_MAX_WORDS], key=len)
         usual = {word: spelled for word, (count, spelled) in accented.items() if 2 * count > counts[word]}
         written = "".join(usual.get(word, word) for word in words)
         contents = list(map(len, words)), [counts[word] for word in words], _letters("".join(words)), _letters(written)
@@ -107,36 +108,39 @@ class Vocabulary:
     """The words of a published folder; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files; raises IndexCorrupt if they are not what `VocabularyWriter` writes."""
+        """Map the files of a `VocabularyWriter`; raises IndexCorrupt if they do not match each other."""
         self._lengths, self._counts, self._folded, self._written = read_arrays(folder, WORDS)
         self._starts = np.concatenate([[0], np.cumsum(self._lengths, dtype=np.uint32)])
         if len(self._counts) != len(self._lengths) or not len(self._folded) == len(self._written) == self._starts[-1]:
             raise corrupt(folder / next(iter(WORDS)), "does not match the other words")
-        bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)  # the letters of each word, one of 32 for each
+        bits = np.uint32(1) << (self._folded & 31).astype(np.uint32)  # one of 32 bits for each letter
         self._masks = np.bitwise_or.reduceat(bits, self._starts[:-1]) if len(bits) else bits
-        is_large = len(self._counts) > _FREQUENT
-        # passages that a word must have for two edits to be looked for
-        self._least_count = np.partition(self._counts, -_FREQUENT)[-_FREQUENT] if is_large else 0
+        is_large = len(self._counts) > _MAX_WORDS_FOR_TWO_EDITS
+        # passages of the rarest word that is compared by two edits
+        self._least_count = (
+            np.partition(self._counts, -_MAX_WORDS_FOR_TWO_EDITS)[-_MAX_WORDS_FOR_TWO_EDITS] if is_large else 0
+        )
 
     def corrections(self, word: str, is_allowed: Callable[[str], bool] = lambda word: True) -> list[Correction]:
-        """Return up to three words that may have been meant by one that is not in the index, the likeliest first.
+        """Return up to three corrections of a word that is not in the index, the likeliest first.
 
-        Words with the fewest edits (a letter inserted, left out or replaced, or two neighbours exchanged) come first,
-        then words in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are left
-        alone. Where there are many words, one that a single passage has must begin alike.
+        Words with the fewest edits (a letter inserted, deleted or replaced, or two neighbours exchanged) come first,
+        then words in most passages. Words of 4 letters may have one edit, of 8 letters two; names and numbers are not
+        corrected.
         """
         if not _is_word(word := fold(word)):
             return []
-        many = len(self._counts) >= _MANY
-        most = 0 if len(word) < _ONE_EDIT else 1 if len(word) < _TWO_EDITS else 2
-        for edits in range(min(most, 1), most + 1):
-            found = [each for each in self._within(word, edits) if is_allowed(each.word)]
+        many = len(self._counts) >= _LARGE_VOCABULARY
+        max_edits = 0 if len(word) < _MIN_LETTERS_FOR_ONE_EDIT else 1 if len(word) < _MIN_LETTERS_FOR_TWO_EDITS else 2
+        for edits in range(min(max_edits, 1), max_edits + 1):
+            corrections = [each for each in self._within(word, edits) if is_allowed(each.word)]
             if edits > 1:
-                for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in found):
+                for shorter, longer in (sorted((word, fold(each.word)), key=len) for each in corrections):
                     if longer.startswith(shorter) or longer.endswith(shorter):
                         return []  # uncultured is no mistake for cultured
-            if found := [each for each in found if each.passages > 1 or not many or each.word[0] == word[0]]:
-                return sorted(found, key=_likelihood)[:_MOST_CORRECTIONS]
+            likely = [each for each in corrections if each.passages > 1 or not many or each.word[0] == word[0]]
+            if likely:
+                return sorted(likely, key=_likelihood)[:_MAX_CORRECTIONS]
         return []
 
     def compounds(self, stem: str, *, with_any: bool) -> list[Correction]:
@@ -149,18 +153,18 @@ class Vocabulary:
             with_any: whether the rest may be any letters, as in languages that write compounds as one word; else it
                 must be a word itself.
         """
-        if len(stem) < _SHORTEST_STEM or not _is_word(stem):
+        if len(stem) < _MIN_STEM_LETTERS or not _is_word(stem):
             return []
         letters = _letters(stem)
         mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))
-        first = int(np.searchsorted(self._lengths, len(stem) + _SHORTEST))
+        first = int(np.searchsorted(self._lengths, len(stem) + _MIN_LETTERS))
         longer = np.flatnonzero((self._masks[first:] & mask) == mask) + first
         compounds = dict[str, Correction]()
-        for ending in range(-1, _LONGEST_ENDING + 1):  # -1: the stem begins the word
+        for ending in range(-1, _MAX_ENDING_LETTERS + 1):  # -1: the stem begins the word
             starts = self._starts[longer].astype(np.int64)
             lengths = self._lengths[longer].astype(np.int64)
             offsets = np.zeros_like(starts) if ending < 0 else lengths - len(stem) - ending
-            has_room = offsets >= (_SHORTEST if ending >= 0 else 0)
+            has_room = offsets >= (_MIN_LETTERS if ending >= 0 else 0)
             numbers, places = longer[has_room], (starts + offsets)[has_room]
             for letter in letters.tolist():
                 is_same = self._folded[places] == letter
@@ -172,25 +176,25 @@ class Vocabulary:
                 if with_any or self._has(rest):
                     written = self._written[start:end].tobytes().decode("utf-16-le", "replace")
                     compounds[word] = Correction(written, 0, int(self._counts[number]))
-        return sorted(compounds.values(), key=_likelihood)[:_MOST_COMPOUNDS]
+        return sorted(compounds.values(), key=_likelihood)[:_MAX_COMPOUNDS]
 
     def _has(self, word: str) -> bool:
-        return len(word) >= _SHORTEST and any(each.edits == 0 for each in self._within(word, 0))
+        return len(word) >= _MIN_LETTERS and any(each.edits == 0 for each in self._within(word, 0))
 
-    def _within(self, word: str, most: int) -> Iterator[Correction]:
+    def _within(self, word: str, max_edits: int) -> Iterator[Correction]:
         """Yield the words that differ from a word in at most so many edits."""
         letters = _letters(word)
-        first, last = np.searchsorted(self._lengths, [len(word) - most, len(word) + most + 1])
+        first, last = np.searchsorted(self._lengths, [len(word) - max_edits, len(word) + max_edits + 1])
         mask = np.bitwise_or.reduce(np.uint32(1) << (letters & 31).astype(np.uint32))
-        are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * most  # an edit changes two bits at most
-        if most > 1:
+        are_alike = np.bitwise_count(self._masks[first:last] ^ mask) <= 2 * max_edits  # two bits an edit
+        if max_edits > 1:
             are_alike &= self._counts[first:last] >= self._least_count
         places = np.flatnonzero(are_alike) + first
         starts, lengths = self._starts[places].astype(np.int64), self._lengths[places].astype(np.int64)
-        columns = np.arange(len(word) + most)[:, np.newaxis]
-        others = self._folded[np.minimum(starts + columns, len(self._folded) - 1)]
-        edits = _edits(letters, others, lengths, most)
-        for near in np.flatnonzero(edits <= most).tolist():
+        columns = np.arange(len(word) + max_edits)[:, np.newaxis]
+        candidates = self._folded[np.minimum(starts + columns, len(self._folded) - 1)]
+        edits = _edits(letters, candidates, lengths, max_edits)
+        for near in np.flatnonzero(edits <= max_edits).tolist():
             written = self._written[starts[near] : starts[near] + lengths[near]]
             text = written.tobytes().decode("utf-16-le", "replace")
             yield Correction(text, int(edits[near]), int(self._counts[places[near]]))
@@ -207,8 +211,8 @@ def likeliest(vocabularies: Sequence[Callable[..., list[Correction]]], *call: An
 
 
 def _is_word(folded: str) -> bool:
-    """Return whether a folded text is what can be corrected, or a correction: letters alone, neither few nor many."""
-    is_long_enough = _SHORTEST <= len(folded) <= _LONGEST
+    """Return whether a folded text can be corrected or be a correction: 3 to 40 letters and nothing else."""
+    is_long_enough = _MIN_LETTERS <= len(folded) <= _MAX_LETTERS
     return is_long_enough and folded.isalpha() and max(folded) <= "\uffff" and not is_spaceless(folded)
 
 
@@ -216,19 +220,25 @@ def _letters(text: str) -> Letters:
     return np.frombuffer(text.encode("utf-16-le"), np.uint16)
 
 
-def _edits(word: Letters, others: Letters, lengths: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int8]:
-    """Return the optimal string alignment distances (Damerau 1964) between a word and others, int8 (n,)."""
-    # others: (len(word) + most, n), the letters of each in a column; more edits than `most` are told as `most` + 1
-    far = most + 1
-    earlier = row = np.full((len(others) + 1, len(lengths)), far, np.int8)
+def _edits(word: Letters, candidates: Letters, lengths: npt.NDArray[np.int64], max_edits: int) -> npt.NDArray[np.int8]:
+    """Return the optimal string alignment distances (Damerau 1964) between a word and candidates, int8 (n,).
+
+    Args:
+        word: (length,)
+        candidates: (length + max_edits, n), the letters of each candidate in a column.
+        lengths: (n,), letters of each candidate.
+        max_edits: larger distances are returned as `max_edits` + 1.
+    """
+    far = max_edits + 1
+    earlier = row = np.full((len(candidates) + 1, len(lengths)), far, np.int8)
     row[:far] = np.arange(far)[:, np.newaxis]
     for i, letter in enumerate(word, 1):
         before, row = row, np.full_like(row, far)
         row[0] = min(i, far)
-        for j in range(max(1, i - most), min(len(others), i + most) + 1):
-            row[j] = np.minimum(before[j - 1] + (others[j - 1] != letter), np.minimum(before[j], row[j - 1]) + 1)
+        for j in range(max(1, i - max_edits), min(len(candidates), i + max_edits) + 1):
+            row[j] = np.minimum(before[j - 1] + (candidates[j - 1] != letter), np.minimum(before[j], row[j - 1]) + 1)
             if i > 1 and j > 1:
-                is_exchanged = (others[j - 2] == letter) & (others[j - 1] == word[i - 2])
+                is_exchanged = (candidates[j - 2] == letter) & (candidates[j - 1] == word[i - 2])
                 row[j] = np.where(is_exchanged, np.minimum(row[j], earlier[j - 2] + 1), row[j])
         earlier = before
     return row[lengths, np.arange(len(lengths))]
@@ -238,9 +248,9 @@ def _edits(word: Letters, others: Letters, lengths: npt.NDArray[np.int64], most:
 
 
 class Heading(NamedTuple):
-    """A title or heading, with where it stands among others that were found: the lowest first."""
+    """A title or heading that completes the text of a user."""
 
-    order: int
+    order: int  # lowest first
     text: str
     is_title: bool
 
@@ -252,18 +262,18 @@ class HeadingWriter:
         self._numbers: dict[str, int] = {}
         self._uses: tuple[array[int], array[int], array[int]] = array("I"), array("I"), array("B")
         self._document = ""
-        self._seen: set[str] = set()  # names of this document
+        self._names: set[str] = set()  # names of this document
 
     def add(self, row: int, document: str, title: str, section: str) -> None:
-        """Note the names of a chunk; `document` is the same for all of one document, and `section` a heading path."""
+        """Add the title and the last heading of a chunk; `section` is its heading path."""
         if document != self._document:
             self._document = document
-            self._seen.clear()
+            self._names.clear()
         for name in (title, section.rpartition(SEPARATOR)[2]):
-            if name not in self._seen:
-                self._seen.add(name)
+            if name not in self._names:
+                self._names.add(name)
                 plain = " ".join(name.split())
-                if 0 < len(plain) <= _LONGEST_NAME:
+                if 0 < len(plain) <= _MAX_HEADING_CHARS:
                     number = self._numbers.setdefault(plain, len(self._numbers))
                     for column, value in zip(self._uses, (number, row, name == title), strict=True):
                         column.append(value)
@@ -280,7 +290,7 @@ class HeadingWriter:
             np.save(folder / file, content, allow_pickle=False)
 
 
-# Of each name: how many of the allowed documents have it, as far as that counts, and whether it is a title
+# by name: the number of allowed documents, up to `_SITE_HEADING_DOCUMENTS`, and whether it is a title
 _View = tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]
 
 
@@ -301,11 +311,11 @@ class Headings:
         self._all = self._view(self._uses)
         self._narrowed: WeakKeyDictionary[RowSet, _View] = WeakKeyDictionary()
 
-    def find(self, typed: str, most: int, allowed: RowSet | None = None) -> list[Heading]:
-        """Return the names that go on as was typed, the likeliest first; one of the allowed rows must have them.
+    def find(self, typed: str, count: int, allowed: RowSet | None = None) -> list[Heading]:
+        """Return the names of allowed rows that complete a typed text, the likeliest first.
 
-        First names that begin with it, then names within which it begins at a word. Among these, names of few documents
-        come first, then titles, then short ones.
+        Names that begin with the text come first, then names with a later word that does. Among these, names of few
+        documents come first, then titles, then short names.
         """
         if not (begun := " ".join(typed_words(typed))):
             return []
@@ -322,15 +332,15 @@ class Headings:
         is_allowed = documents[names] > 0
         names, tiers = names[is_allowed], tiers[is_allowed]
         is_no_title = ~is_title[names]
-        is_usual = (documents[names] >= _COMMON) & is_no_title
+        is_usual = (documents[names] >= _SITE_HEADING_DOCUMENTS) & is_no_title
         lengths = self._ends[names] - self._starts[names]
         order = (((tiers * 2 + is_usual) * 2 + is_no_title) << 16) + lengths
         best: dict[str, Heading] = {}
-        for place in np.argsort(order, kind="stable")[: 4 * most].tolist():
+        for place in np.argsort(order, kind="stable")[: 4 * count].tolist():
             name = int(names[place])
             text = self._texts[self._starts[name] : self._ends[name]].tobytes().decode("utf-8", "replace")
             best.setdefault(fold(text), Heading(int(order[place]), text, bool(is_title[name])))
-        return sorted(list(best.values())[:most])
+        return sorted(list(best.values())[:count])
 
     @cached_property
     def _words(self) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
@@ -342,7 +352,7 @@ class Headings:
         return keys[order], places[order]
 
     def _beginning(self, text: str) -> npt.NDArray[np.int64]:
-        """Return the places where words begin that go on like a text."""
+        """Return the places of words from which the names continue with a text."""
         begun = text.encode()
         keys, places = self._words
         low = int.from_bytes(begun[:2].ljust(2, b"\0"), "big")
@@ -355,10 +365,12 @@ class Headings:
     def _view(self, uses: npt.NDArray[np.void]) -> _View:
         is_title = np.zeros(self._count, np.bool_)
         is_title[uses["name"][uses["is_title"]]] = True
-        return np.minimum(np.bincount(uses["name"], minlength=self._count), _COMMON).astype(np.uint8), is_title
+        return np.minimum(np.bincount(uses["name"], minlength=self._count), _SITE_HEADING_DOCUMENTS).astype(
+            np.uint8
+        ), is_title
 
 
 def typed_words(text: str) -> list[str]:
-    """Return the words of what is typed, or of a name, folded."""
+    """Return the folded words of a typed text or a name."""
     folded = (fold(word) for word in bare_words(text).findall(text))
-    return [part for word in folded for part in word.replace("_", " ").split()]
+    return [piece for word in folded for piece in word.replace("_", " ").split()]

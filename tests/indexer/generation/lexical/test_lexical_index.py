@@ -146,7 +146,7 @@ def test_a_filter_is_exact_whatever_it_keeps(filtered, monkeypatch):
         ({"date": {"to": "2026-01-05"}, "language": "de"}, (days <= "2026-01-05") & (days > "") & (classes % 2 == 0))
     ]
     for hit in (1, 80, 10**9):  # always by dropping hits, by what is faster, always by testing within the search
-        monkeypatch.setattr(lexical_index, "_HIT", hit)
+        monkeypatch.setattr(lexical_index, "_ROWS_PER_HIT", hit)
         for (fields, expected), query, k in product(cases, QUERIES, (1, 10, 200)):
             scores, found = reader.search(reader.read(query), k, Filter.parse(fields), RowSet(expected))
             all_scores, all_rows = everything[query]
@@ -159,7 +159,7 @@ def test_common_words_count_although_they_find_no_candidates(filtered, monkeypat
     reader, classes, _ = filtered
     queries = ["w0 w1 w2 w40", "w3 w17 w40 w0", "w5 w6 w0 w50"]
     exact = {query: reader.search(reader.read(query), 10) for query in queries}
-    monkeypatch.setattr(lexical_index, "_POSTINGS", 500)
+    monkeypatch.setattr(lexical_index, "_MAX_POSTINGS", 500)
     for query in queries:
         scores, found = reader.search(reader.read(query), 10)
         assert len(set(found.tolist()) & set(exact[query][1].tolist())) >= 9
@@ -265,7 +265,7 @@ def test_what_a_client_sends_fills_no_memory(reader, monkeypatch):
         reader.read(f"{number}{'x' * 10_000}")
     assert len(TERMS["en"]) == before
     for cache in TERMS.values():
-        monkeypatch.setattr(cache, "_most", 300)
+        monkeypatch.setattr(cache, "_size", 300)
     languages = {"de": 1, "en": 1, "fr": 1}
     for number in range(10):
         read_query(" ".join(f"word{number}x{place}" for place in range(100)), languages)

@@ -82,7 +82,7 @@ def test_a_word_that_is_common_elsewhere_counts(index, texts, pairs):
 )
 def test_the_stop_words_of_a_query_in_any_language_of_the_index_are_left_out(index, query, telling):
     reader, _ = index({"en": EN, "de": DE, "fr": FR})
-    asked = reader.read(query).asked
+    asked = reader.read(query).query_words
     assert len(asked) == len(telling)
     assert all(word[:5] in {term[:5] for term in terms} for word, terms in zip(telling, asked, strict=True))
 
@@ -106,7 +106,7 @@ def test_the_stop_words_of_a_query_in_any_language_of_the_index_are_left_out(ind
     ],
 )
 def test_a_word_of_a_language_without_a_list_is_no_stop_word_of_another(passages, query, telling):
-    assert [terms[0] for terms in read_query(query, passages).asked] == telling.split()
+    assert [terms[0] for terms in read_query(query, passages).query_words] == telling.split()
 
 
 def test_a_word_is_marked_by_the_rules_of_its_document(index):

@@ -59,7 +59,7 @@ def test_corrections_have_edits_and_passages(vocabulary):
 
 
 def test_rare_words_go_first_where_there_are_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("indexer.generation.lexical.vocabulary._MOST_COUNTED", 50)
+    monkeypatch.setattr("indexer.generation.lexical.vocabulary._MAX_COUNTED_SPELLINGS", 50)
     writer = VocabularyWriter()
     letters = "abcdefghijklmnopqrstuvwxyz"
     for place in range(400):
