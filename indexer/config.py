@@ -32,11 +32,11 @@ _SETTINGS_OF_SOURCES = {  # by name, the kinds of source that have it
     "render": ("site",),
     "link_template": ("repository", "bucket"),
 }
-OWN = tuple(_SETTINGS_OF_SOURCES)
+SOURCE_SETTINGS = tuple(_SETTINGS_OF_SOURCES)
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z_]{1,30}")  # of which a file name is made
 
 
-def own_names(source: str) -> list[str]:
+def settings_of(source: str) -> list[str]:
     """Return the names of the settings that a source can have."""
     scheme = source.partition("://")[0].lower() if "://" in source else ""
     kind = "path" if not scheme else "bucket" if scheme in ("s3", "gs", "az") else "site"
@@ -128,8 +128,10 @@ class CrawlLimits:
     def of(self, source: str) -> "CrawlLimits":
         """Return the limits of one source: its own where it has some. Raises ConfigError if they make no sense."""
         own = {name: value for name, value in self.own.get(source, {}).items() if value is not None}
-        if unknown := own.keys() - set(OWN):
-            raise ConfigError(f"{source} cannot have {min(unknown)} of its own; known are: {', '.join(OWN)}")
+        if unknown := own.keys() - set(SOURCE_SETTINGS):
+            raise ConfigError(
+                f"{source} cannot have {min(unknown)} of its own; known are: {', '.join(SOURCE_SETTINGS)}"
+            )
         scope = {name: own.pop(name, getattr(self.scope, name)) for name in ("include", "exclude")}
         fields = {name: getattr(self, name) for name in self.__slots__} | own | {"scope": scope, "own": {}}
         try:

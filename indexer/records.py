@@ -1,4 +1,4 @@
-"""The typed records that flow through a build: Page → Document → Chunk, with Skip and Failure beside them."""
+"""The records that flow through a build: Page → Document → Chunk, and Skip and Failure for pages left out."""
 
 import hashlib
 import json
@@ -17,30 +17,30 @@ from indexer.text.cleaning import one_line
 
 SEPARATOR = " › "  # between the headings of a path
 COLUMNS = " | "  # between the cells of a table's row
-Readers = tuple[str, ...] | None  # names of an access list; of nobody, it is empty; None: everybody
+Readers = tuple[str, ...] | None  # names of an access list; empty: nobody; None: everybody
 
 
 class AccessLists(NamedTuple):
-    """Who may read a document, as `user:NAME` and `group:NAME`: whoever is in both lists, as far as there are any."""
+    """The readers of a document, as `user:NAME` and `group:NAME`: everybody who is in both lists."""
 
-    given: Readers = None  # by its sender, or by what lies beside it
-    declared: Readers = None  # by itself
+    external: Readers = None  # from the sender or an access file
+    declared: Readers = None  # from the document
 
 
 EVERYBODY = AccessLists()
 
 
-class Stated(NamedTuple):
-    """What the sender of a document says of it, which goes before what the document says of itself."""
+class SenderFacts(NamedTuple):
+    """Facts from the sender of a document. They override those in the document."""
 
     title: str = ""
     language: str | None = None  # primary subtag in lower case
     date: str | None = None  # YYYY-MM-DD
-    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()  # names, each with its values
-    access: Readers = None  # who may read it, see `AccessLists`
+    metadata: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    access: Readers = None
 
 
-NOTHING_STATED = Stated()
+NO_SENDER_FACTS = SenderFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Declared:
     language: str | None = None  # primary subtag in lower case
     date: str | None = None  # YYYY-MM-DD
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    access: Readers = None  # who may read it; None: everybody
+    access: Readers = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,63 +60,63 @@ class Extraction:
     title: str | None
     sections: tuple["Section", ...]
     declared: Declared = field(default_factory=Declared)
-    is_link_list: bool = False  # an index or a table of contents rather than text
-    detected: str | None = None  # language of the text, where it does not declare one and it is plain
-    scanned: tuple[int, ...] = ()  # pages, from 1, that show something but have no text
-    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.text.reader_notes`
+    is_link_list: bool = False  # an index or table of contents
+    detected: str | None = None  # language of the text, if none is declared
+    scanned: tuple[int, ...] = ()  # page numbers, from 1, without text
+    notes: tuple[str, ...] = ()  # see `indexer.text.reader_notes`
 
 
 class PageBlocks(NamedTuple):
-    """The blocks of a page that its site's template is learnt from, as hashes; see `indexer.read.html.template`."""
+    """Hashes of the blocks of a page, from which the template of its site is learnt."""
 
-    about: int  # of the page's headings
-    blocks: tuple[tuple[int, int, int, bool], ...]  # outer place, place, text, and whether it is mostly links
+    about: int  # hash of the headings
+    blocks: tuple[tuple[int, int, int, bool], ...]  # outer place, place, text, mostly links
 
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
     """The text of a page that was read together with its links."""
 
-    content: Extraction | ParseError | None  # None if only its blocks are wanted
-    template: str = ""  # of its site, left out of the text
-    blocks: PageBlocks | None = None  # None if they are not wanted
+    content: Extraction | ParseError | None  # None if only the blocks were read
+    template: str = ""  # template that was removed from the text
+    blocks: PageBlocks | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """One fetched resource, as bytes."""
 
-    url: str  # final url after redirects, normalised, without fragment; file:// for a local file
-    source: str  # the source given by the user that led here
+    url: str  # final address, normalised, without fragment; file:// for local files
+    source: str
     body: bytes
     content_type: str  # media type in lower case, without parameters
-    charset: str | None = None  # from the Content-Type header, if it named one
+    charset: str | None = None  # from the Content-Type header
     etag: str | None = None
     last_modified: str | None = None
     fetched_at: str = ""  # ISO 8601, UTC
-    requested: str = ""  # the address that led here, before redirects or a link template; empty for a file
-    links: tuple[str, ...] = ()  # normalised addresses on the page's own site
+    requested: str = ""  # address before redirects or a link template; empty for files
+    links: tuple[str, ...] = ()  # normalised addresses on the same site
     noindex: bool = False
-    left_out: str = "noindex"  # why it is not indexed, if it is not
-    note: str = ""  # on what was guessed or not followed, counted as those of `indexer.text.reader_notes`
-    language: str | None = None  # primary subtag from the Content-Language header, if it named one
-    template: str = ""  # what pages of its site have around their text, see `indexer.sources.templates`
-    stated: Stated = NOTHING_STATED
-    content_hash: str = ""  # SHA-256 hex of all that parsing reads of it, taken once, when it is empty
-    reading: PageReading | None = field(default=None, compare=False, repr=False)  # None if it is still to be read
+    skip_reason: str = "noindex"
+    note: str = ""  # see `indexer.text.reader_notes`
+    language: str | None = None  # primary subtag of the Content-Language header
+    template: str = ""  # template of its site, see `indexer.sources.templates`
+    sender_facts: SenderFacts = NO_SENDER_FACTS
+    content_hash: str = ""  # SHA-256 hex of everything that parsing uses; computed if empty
+    reading: PageReading | None = field(default=None, compare=False, repr=False)  # None: not read yet
 
     def __post_init__(self) -> None:
         if not self.content_hash:
-            more = f";{self.language}" if self.language else ""
-            stated = f";{json.dumps(self.stated)}" if self.stated != NOTHING_STATED else ""
-            head = f"{self.content_type};{self.charset}{more}{stated}\n"
+            language = f";{self.language}" if self.language else ""
+            facts = f";{json.dumps(self.sender_facts)}" if self.sender_facts != NO_SENDER_FACTS else ""
+            head = f"{self.content_type};{self.charset}{language}{facts}\n"
             digest = hashlib.sha256(head.encode("utf-8", "replace"))
             digest.update(self.body)
             object.__setattr__(self, "content_hash", digest.hexdigest())
 
 
 class PageState(StrEnum):
-    """What a build did with a page."""
+    """Result of a build for one page."""
 
     INDEXED = "indexed"
     SKIPPED = "skipped"
@@ -137,25 +137,25 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PageRecord:
-    """The record of a page that the next build needs, whether or not it became a document."""
+    """The record of a page for the next build."""
 
     url: str  # after redirects
     source: str
     requested: str  # before redirects
     etag: str | None
-    last_modified: str | None  # only if it is old enough to tell one version from the next
-    content_hash: str  # that of the page
+    last_modified: str | None  # None if too recent to identify a version
+    content_hash: str
     links: tuple[str, ...]
     noindex: bool
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A page that an earlier build has read and that was not read again."""
+class CarriedPage:
+    """A page of the previous build that was not read again."""
 
-    record: PageRecord  # with the source that led to it this time
-    kept: str | None = None  # why it could not be read this time; None if it is unchanged
+    record: PageRecord
+    failure: str | None = None  # why it could not be read; None: it is unchanged
 
     @property
     def url(self) -> str:
@@ -169,29 +169,29 @@ class Known:
 
     @property
     def content_hash(self) -> str:
-        """Return the hash of the page when it was read."""
+        """Return the hash of the page in the previous build."""
         return self.record.content_hash
 
 
 @dataclass(frozen=True)
 class _NotRead:
     url: str
-    reason: str  # one line, without what a terminal would obey
+    reason: str  # one line without control characters
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", one_line(self.reason))
 
 
 class Skip(_NotRead):
-    """A page or file left out on purpose; the same reason groups in the report."""
+    """A page or file that was left out on purpose."""
 
 
 class Failure(_NotRead):
-    """A page or file that should have been read but could not be."""
+    """A page or file that could not be read."""
 
 
-Item = Page | Known | Skip | Failure
-"""The items that a source gives, in its order."""
+Item = Page | CarriedPage | Skip | Failure
+"""The items of a source."""
 
 
 class TextBlock(NamedTuple):
@@ -202,38 +202,38 @@ class TextBlock(NamedTuple):
     kind: Literal["code", "table"]
 
 
-class Whole(NamedTuple):
-    """A part of a section's text that one passage should have whole: a block of code, a table, or a row of lines."""
+class SectionBlock(NamedTuple):
+    """A code block, table or row of a section, by its characters [start, end), to be kept in one passage."""
 
-    start: int  # its first character
-    end: int  # the one after its last
-    head: str | None = None  # of a table: the row that names its columns, or nothing; of code: None
+    start: int
+    end: int
+    head: str | None = None  # header row of a table, or ""; None for code
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
     """A run of text under one heading."""
 
-    path: tuple[str, ...]  # heading texts from the outermost to the nearest
-    anchor: str | None  # id to append to the url as a fragment
+    path: tuple[str, ...]  # headings, outermost first
+    anchor: str | None  # fragment of its address
     text: str
-    marks: tuple[tuple[int, str], ...] = ()  # ids further on: from which character of the text each is the nearest
-    wholes: tuple[Whole, ...] = ()  # in order, none within another
+    marks: tuple[tuple[int, str], ...] = ()  # (character, fragment) of ids in the text
+    blocks: tuple[SectionBlock, ...] = ()  # in order, not nested
 
 
 def anchor_at(section: Section, place: int) -> str | None:
-    """Return the nearest id before a character of a section's text."""
+    """Return the last fragment before a character of a section."""
     before = bisect_right(section.marks, place, key=itemgetter(0))
     return section.marks[before - 1][1] if before else section.anchor
 
 
 class ScanCounts(NamedTuple):
-    """What OCR made of the pages of a document that have no text, and of which it made nothing."""
+    """Results of OCR on the pages of a document without text."""
 
-    pages: int = 0  # that were read
-    lines: int = 0  # found on them
-    left_out: int = 0  # lines of which it was not sure enough
-    unread: tuple[tuple[int, str], ...] = ()  # numbers of pages, from 1, and why
+    pages: int = 0
+    lines: int = 0
+    left_out: int = 0  # lines with too little confidence
+    unread: tuple[tuple[int, str], ...] = ()  # page numbers, from 1, and reasons
 
 
 NO_SCANS = ScanCounts()
@@ -253,26 +253,26 @@ class Document:
     fetched_at: str
     content_type: str = "text/html"  # media type in lower case, without parameters
     language: str | None = None  # primary subtag in lower case: "en", not "en-GB"
-    date: str | None = None  # YYYY-MM-DD: when it was last changed, else published, as far as it says
-    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the author's own
+    date: str | None = None  # YYYY-MM-DD of the last change, else of publication
+    metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scans: ScanCounts = NO_SCANS
     access: AccessLists = EVERYBODY
-    notes: tuple[str, ...] = ()  # on what was guessed or left out, see `indexer.text.reader_notes`
+    notes: tuple[str, ...] = ()  # see `indexer.text.reader_notes`
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A passage short enough for the model."""
 
-    id: str  # stable: from document url, text and repetition count
-    url: str  # document url with the section's anchor as fragment
+    id: str  # hash of document url, text and repetition count
+    url: str  # document url with fragment
     document_url: str
     title: str
     section: str  # heading path joined with " › "
-    text: str  # what is shown
-    embedded_text: str  # what the model reads: heading context + text; empty where the vector is carried over
+    text: str
+    embedded_text: str  # heading context + text; empty if the vector is carried over
     content_hash: str  # SHA-256 hex of embedded_text
-    tokens: int  # of embedded_text, special tokens included
+    tokens: int  # number for embedded_text, special tokens included
     position: int  # 0, 1, … within the document
-    blocks: tuple[TextBlock, ...] = ()  # code and tables of the text, in order
+    blocks: tuple[TextBlock, ...] = ()
     token_ids: npt.NDArray[np.int32] | None = field(default=None, repr=False, compare=False)  # of embedded_text

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexer.config import OWN, CrawlLimits, own_names
+from indexer.config import SOURCE_SETTINGS, CrawlLimits, settings_of
 from indexer.errors import ConfigError, SourceError
 from indexer.network.credentials import Basic, Credential, InEnvironment, InFile, SecretPlace, site_of
 from indexer.read.extraction import collect
@@ -96,7 +96,7 @@ def _repeated(keys: Sequence[Any]) -> Any:
 
 
 def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSource:
-    refuse_unknown(table, (*_KEYS, *OWN), where)
+    refuse_unknown(table, (*_KEYS, *SOURCE_SETTINGS), where)
     if ("url" in table) == ("path" in table):
         raise SettingsError(f"{where} must have either url or path")
     kind = "url" if "url" in table else "path"
@@ -106,10 +106,10 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         refuse_secret(name)
         if (kind == "url") != (address_kind(name) is not None):
             raise SourceError(f"{kind} must be {_ALLOWED[kind]}, not {name!r}")
-        for limit in filter(table.__contains__, OWN):
+        for limit in filter(table.__contains__, SOURCE_SETTINGS):
             if kind == "path" and limit != "max_bytes":
                 raise SourceError(f"{limit} limits a crawl: it needs a url, and this source is a path")
-            if kind == "url" and limit not in own_names(name):
+            if kind == "url" and limit not in settings_of(name):
                 raise SourceError(f"{limit} is not for a {address_kind(name)}")
             own[limit] = BY_NAME[limit].read(table[limit], f"{where}: {limit}")
         own = own_limits(own)

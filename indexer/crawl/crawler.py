@@ -22,7 +22,7 @@ from indexer.errors import FetchError, NotWanted, SourceError
 from indexer.network.credentials import Session
 from indexer.network.urls import normalise
 from indexer.read.formats import CONTENT_TYPES
-from indexer.records import Failure, Item, Known, Page, Skip
+from indexer.records import CarriedPage, Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 
 _MAX_ADDRESSES, _MAX_ADDRESSES_PER_PAGE = 100_000, 4  # of a site; the second for each of `max_pages`
@@ -138,7 +138,7 @@ class _CanonicalReader:
         """Read one page, or the one at its canonical address if that has its text and names no other."""
         visit = self._reader.read(url, types)
         page, canonical = visit.page, visit.canonical
-        if canonical is None or isinstance(page, Known):
+        if canonical is None or isinstance(page, CarriedPage):
             return _Result((visit,))
         if not self._reader.robots.allows(canonical) or self._reader.refusal(canonical) is not None:
             return _Result((visit,))
@@ -330,7 +330,7 @@ class _Crawl:
             return "the text of the other pages again"
         return _VIEW if self._texts.is_view(page, visit.text, due.referrer) else ""
 
-    def _follow(self, page: Page | Known, due: _Due) -> list[Skip]:
+    def _follow(self, page: Page | CarriedPage, due: _Due) -> list[Skip]:
         """Enqueue the links of a page, unless the same content was followed: a site may answer all requests with it."""
         if page.content_hash in self._followed:
             return []
@@ -345,4 +345,4 @@ class _Crawl:
             record = self._earlier.page_behind(url)
             if record is None or not self._reader.robots.allows(record.url):
                 raise
-            return _Result((Visit(Known(replace(record, source=self._context.source), kept=str(error))),))
+            return _Result((Visit(CarriedPage(replace(record, source=self._context.source), failure=str(error))),))

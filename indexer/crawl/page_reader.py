@@ -23,7 +23,7 @@ from indexer.network.credentials import Session
 from indexer.network.urls import normalise, origin
 from indexer.read.formats import CONTENT_TYPES
 from indexer.read.reader_process import ReaderPool
-from indexer.records import Known, Page, PageRecord, Skip
+from indexer.records import CarriedPage, Page, PageRecord, Skip
 from indexer.source_context import SourceContext
 
 SOFT_404 = "the site gives the same answer, with HTTP 200, for an address that does not exist"
@@ -41,15 +41,15 @@ class Moved(RedirectRefused):
 class Visit:
     """One page as it was read."""
 
-    page: Page | Known
+    page: Page | CarriedPage
     canonical: str | None = None  # another address on the same site
     text: frozenset[int] = frozenset()  # shingles; empty if it was not read
 
     def of(self, url: str) -> "Visit":
         """Return the visit as that of a page that another address led to."""
         page = self.page
-        if isinstance(page, Known):
-            return replace(self, page=Known(replace(page.record, requested=url)))
+        if isinstance(page, CarriedPage):
+            return replace(self, page=CarriedPage(replace(page.record, requested=url)))
         return replace(self, page=replace(page, requested=url))
 
 
@@ -144,7 +144,7 @@ class PageReader:
         if response.is_unchanged:
             if session:
                 session.add_witness(response.url)
-            return Visit(Known(replace(record, source=source, requested=requested, noindex=noindex)))
+            return Visit(CarriedPage(replace(record, source=source, requested=requested, noindex=noindex)))
         page = response.as_page(source, requested)
         is_same = record.content_hash == page.content_hash and session is None
         return Visit(replace(page, links=record.links, noindex=noindex)) if is_same else None
@@ -172,7 +172,7 @@ class PageReader:
             page,
             links=() if nofollow else links.urls,
             noindex=noindex or links.noindex,
-            left_out=links.leads_on or page.left_out,
+            skip_reason=links.leads_on or page.skip_reason,
             reading=links.reading,
         )
         text = frozenset[int]() if page.noindex else shingles(text_of(page))

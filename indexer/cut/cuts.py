@@ -1,6 +1,6 @@
-"""The cuts of a text: chosen together, so that pieces are few, none is short, and structure stays whole.
+"""Cut a text into pieces: few pieces, no short ones, cut between paragraphs and statements where possible.
 
-Breaking paragraphs into lines well is the same problem; see Knuth and Plass, Breaking Paragraphs into Lines, 1981.
+All cuts of a text are chosen together, as in Knuth and Plass, Breaking Paragraphs into Lines, 1981.
 """
 
 import re
@@ -12,35 +12,34 @@ from unicodedata import category
 import numpy as np
 
 from embedder.model.tokenizer import TextTokens
-from indexer.records import COLUMNS, Whole
+from indexer.records import COLUMNS, SectionBlock
 
 _CHARACTERS_PER_TOKEN = 12  # some tokenizers make one token of a word of any length
 
-# What a cut costs. A piece costs _PIECE, and up to _SHORT more the shorter it is than half of what fits.
-_PIECE = 0.2
-_SHORT = 2.0
-_BLOCK = 0.0  # between paragraphs, lists, tables and blocks of code
-_ITEM = 0.05  # between list items, table rows, or lines that end a sentence
-_LINE = 0.2  # between other lines
-_SENTENCE = 0.3  # within a paragraph
-_LEAD = 0.5  # more: after "as follows:", a term or table head, a line above indented ones
-_WHOLE = 1.0  # more: within a block of code or a table that fits
-_CLAUSE = 0.8  # from here on only where a line or sentence alone is too long
-_WORD = 2.0
-_CHARACTER = 4.0
+# Costs. A piece shorter than half the maximum costs up to _SHORT_COST more.
+_PIECE_COST = 0.2
+_SHORT_COST = 2.0
+# Costs of a cut by its place. List items include table rows, and lines at the end of a sentence.
+_BLOCK_COST = 0.0
+_ITEM_COST = 0.05
+_LINE_COST = 0.2
+_SENTENCE_COST = 0.3
+_CLAUSE_COST, _WORD_COST, _CHARACTER_COST = 0.8, 2.0, 4.0  # only in sentences that are too long
+# Added after "as follows:", a term, a table head or a line above indented ones; and in code or a table that fits.
+_LEAD_COST, _KEPT_BLOCK_COST = 0.5, 1.0
 
 _BLANK = re.compile(r"\n(?:[^\S\n]*\n)+")
 _NEWLINES = re.compile(r"\n(?:[^\S\n]*\n)*")
-# Where a sentence may end; `_ends_sentence` says whether it does.
+# Candidates for `_ends_sentence`.
 _SENTENCE_END = re.compile(r"""(?<=[.!?؟।…])\s+(?=\S)|(?<=[.!?؟।…][)\]"'”’»])\s+(?=\S)|(?<=[。！？])(?=[^\s」』）])""")
-_FINER = (
-    (_SENTENCE_END, _SENTENCE),
-    (re.compile(r"(?<=[!?;:,،؛])\s+|(?<=[；，、：])(?=\S)"), _CLAUSE),
-    (re.compile(r"\s+"), _WORD),
+_FINER_SPLITS = (
+    (_SENTENCE_END, _SENTENCE_COST),
+    (re.compile(r"(?<=[!?;:,،؛])\s+|(?<=[；，、：])(?=\S)"), _CLAUSE_COST),
+    (re.compile(r"\s+"), _WORD_COST),
 )
-_SHORTEST_SENTENCE = 8  # characters
-# Abbreviations that a capital letter often follows: titles, references, companies, months, addresses, the commonest of
-# those that CLDR's rules for breaking sentences list for several languages. Others are known by what follows them.
+_MIN_SENTENCE_CHARACTERS = 8
+# Abbreviations often followed by a capital letter: titles, references, companies, months and addresses, from CLDR's
+# rules for breaking sentences.
 _ABBREVIATIONS = frozenset(
     "dr prof mr mrs ms mme mlle sr sra srta st ste jr hr fr frl dipl ing rev hon gen gov capt col lt sgt maj no "
     "nos nr nrn núm art arts abs abb fig figs tab taf kap cap chap ch sec sect pp pag pág vol vols bd bde ed eds "
@@ -49,23 +48,22 @@ _ABBREVIATIONS = frozenset(
     "okt nov dec dez str ave blvd rd рис табл стр им ул гл ред напр англ np tzn ul tj např".split()
 )
 _LAST_WORD = re.compile(r"[\w.]{1,24}\.\Z")
-_LONGEST_WORD = 24  # characters of a word before a full stop that are looked at
+_MAX_WORD_CHARACTERS = 24  # of an abbreviation
 _ITEM_START = re.compile(r"(?:[-*•]|\d{1,9}[.)])\s")
-_EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")  # stays with what follows
-_PROMPT = re.compile(r"[^\w\s]{1,4} ")  # what a session shows before a command
+_EMPTY_ITEM = re.compile(r"[-*•]|\d{1,3}[.)]")
+_PROMPT = re.compile(r"[^\w\s]{1,4} ")
 _CLOSING = frozenset(")]}")
-_LONG = 200  # characters of a line that is prose: it may be cut where a sentence ends
-_MANY = 40  # units of a piece, from which numpy is faster than a loop
-_MOST_UNITS = 4_000  # of a text among whose ends the cuts are chosen, if each is small
-_MOST_ROWS = 1_000  # of a table, likewise
-_FEWEST_UNITS = 8  # of a piece
-_LEAST_PARTS = 4  # of a passage: the names of a table's columns take one at most
+_MIN_PROSE_CHARACTERS = 200  # longer lines are cut at sentences
+_MIN_UNITS_FOR_NUMPY = 40  # a loop is faster below
+_MAX_UNITS, _MAX_ROWS = 4_000, 1_000  # of a text, of a table
+_MIN_UNITS_PER_PIECE = 8
+_HEAD_SHARE = 4  # a repeated table head may take a quarter of a piece
 
 
 class _Unit(NamedTuple):
-    text: str  # with the white space that follows
-    cost: float  # of a cut after it
-    head: str | None = None  # what a piece repeats that begins with it: the row that names the columns
+    text: str  # including the white space after it
+    cost_after: float
+    head: str | None = None  # table head, repeated before a piece that begins here
 
 
 class Piece(NamedTuple):
@@ -73,196 +71,204 @@ class Piece(NamedTuple):
 
     start: int
     end: int
-    head: str = ""  # of a table, to be shown before a part that does not begin with it
+    head: str = ""  # table head to be shown before it
 
 
-def cut(text: str, size: int, tokenize: Callable[[str], TextTokens], wholes: Sequence[Whole] = ()) -> list[Piece]:
-    """Cut a text into pieces of at most `size` tokens, in order. A character that is longer stays.
+def cut(
+    text: str, size: int, tokenize: Callable[[str], TextTokens], blocks: Sequence[SectionBlock] = ()
+) -> list[Piece]:
+    """Cut a text into pieces of at most `size` tokens.
 
-    Of `wholes`, one that fits is cut only if what stands around it would become too short a piece. Where a table is,
-    every piece but the first begins with its head, unless that takes a quarter of what fits.
+    A block that fits is rarely cut. Later pieces of a table begin with its head, unless that takes too much of a piece.
+
+    Args:
+        text: a section.
+        size: tokens; a single character may be longer.
+        tokenize: returns the tokens of the text and of table heads.
+        blocks: code and tables of the text.
     """
     tokens, room = tokenize(text), size
-    counts = [len(tokens.part(whole.start, whole.end).ids) for whole in wholes]
-    shortest = [min_tokens(text[whole.start : whole.end]) for whole in wholes]
-    lengths = dict(zip(wholes, map(max, counts, shortest), strict=True))
-    heads = {head: max(len(tokenize(head).ids), min_tokens(head)) for head in {whole.head for whole in wholes} if head}
-    repeated = {head: length for head, length in heads.items() if length * _LEAST_PARTS <= room}
-    room -= max((repeated.get(whole.head or "", 0) for whole, length in lengths.items() if length > room), default=0)
-    fitting = {whole for whole, length in lengths.items() if length <= room}
+    counts = [len(tokens.part(block.start, block.end).ids) for block in blocks]
+    shortest = [min_tokens(text[block.start : block.end]) for block in blocks]
+    lengths = dict(zip(blocks, map(max, counts, shortest), strict=True))
+    heads = {head: max(len(tokenize(head).ids), min_tokens(head)) for head in {block.head for block in blocks} if head}
+    repeated = {head: length for head, length in heads.items() if length * _HEAD_SHARE <= room}
+    room -= max((repeated.get(block.head or "", 0) for block, length in lengths.items() if length > room), default=0)
+    fitting = {block for block, length in lengths.items() if length <= room}
     units: list[_Unit] = []
-    for block in _blocks(text, wholes):
-        is_code = block.whole is not None and block.whole.head is None
-        parts = _statements(block) if is_code else _lines(block, repeated)
-        if block.whole in fitting:
-            parts[:-1] = [unit._replace(cost=unit.cost + _WHOLE) for unit in parts[:-1]]
-        units += parts
-    units, counts = _finer(units, tokens, room)
-    units, counts = _coarser(units, [max(1, length) for length in counts], room)
+    for paragraph in _paragraphs(text, blocks):
+        is_code = paragraph.block is not None and paragraph.block.head is None
+        lines = _code_units(paragraph) if is_code else _line_units(paragraph, repeated)
+        if paragraph.block in fitting:
+            lines[:-1] = [unit._replace(cost_after=unit.cost_after + _KEPT_BLOCK_COST) for unit in lines[:-1]]
+        units += lines
+    units, counts = _split_long_units(units, tokens, room)
+    units, counts = _join_small_units(units, [max(1, length) for length in counts], room)
     places = [0, *accumulate(len(unit.text) for unit in units)]
     pieces: list[Piece] = []
-    for first, stop in pairwise([0, *_ends([unit.cost for unit in units], counts, room)]) if units else ():
-        part = text[places[first] : places[stop]]
-        start, end = places[stop] - len(part.lstrip("\n")), places[first] + len(part.rstrip())
+    for first, stop in pairwise([0, *_ends([unit.cost_after for unit in units], counts, room)]) if units else ():
+        piece = text[places[first] : places[stop]]
+        start, end = places[stop] - len(piece.lstrip("\n")), places[first] + len(piece.rstrip())
         if start < end:
             head = units[first].head
-            fits = head and head not in part and sum(counts[first:stop]) + repeated[head] <= size
+            fits = head and head not in piece and sum(counts[first:stop]) + repeated[head] <= size
             pieces.append(Piece(start, end, head if head and fits else ""))
     return pieces
 
 
 def min_tokens(text: str) -> int:
-    """Return the least length that a text is taken to have."""
+    """Return the smallest length in tokens that a text is counted as."""
     return len(text.strip()) // _CHARACTERS_PER_TOKEN
 
 
-def _split(pattern: re.Pattern[str], text: str, most: int = _MOST_UNITS) -> list[str]:
-    """Split a text behind every match, or every few where there are very many; the parts together are the text."""
+def _split(pattern: re.Pattern[str], text: str, limit: int = _MAX_UNITS) -> list[str]:
+    """Split a text after each match, or after every n-th match if there are more than `limit`."""
     if pattern is _SENTENCE_END:
         ends = [0]
-        for found in pattern.finditer(text):
-            if found.end() - ends[-1] >= _SHORTEST_SENTENCE and _ends_sentence(text, found):
-                ends.append(found.end())
+        for gap in pattern.finditer(text):
+            if gap.end() - ends[-1] >= _MIN_SENTENCE_CHARACTERS and _ends_sentence(text, gap):
+                ends.append(gap.end())
     else:
-        ends = [0, *(found.end() for found in pattern.finditer(text))]
-    ends = ends[:: len(ends) // most + 1]
+        ends = [0, *(match.end() for match in pattern.finditer(text))]
+    ends = ends[:: len(ends) // limit + 1]
     return [text[start:end] for start, end in pairwise([*ends, len(text)]) if start < end]
 
 
 def _ends_sentence(text: str, gap: re.Match[str]) -> bool:
-    """Return whether a sentence ends before a gap: not before a number, nor after what may be an abbreviation."""
+    """Return whether a sentence ends before a gap: not before a number or after an abbreviation."""
     end, after = gap.start(), text[gap.end()]
-    if end == gap.end():  # of scripts without spaces
+    if end == gap.end():  # a script without spaces
         return True
     if after.islower() or after.isdigit():
         return False
-    found = _LAST_WORD.search(text, max(0, end - _LONGEST_WORD), end)
-    if found is None:
+    match = _LAST_WORD.search(text, max(0, end - _MAX_WORD_CHARACTERS), end)
+    if match is None:
         return True
-    word = found[0][:-1]  # an initial, an ordinal, with other full stops, or in the list
+    word = match[0][:-1]
     is_number = (word.isdigit() and len(word) < 3) or (len(word) < 6 and not word.strip("IVXLC"))
     return not (len(word) == 1 or is_number or "." in word or word.lower() in _ABBREVIATIONS)
 
 
-class _Block(NamedTuple):
-    text: str  # with the white space that follows
-    cost: float  # of a cut after it
-    whole: Whole | None = None
+class _Paragraph(NamedTuple):
+    text: str  # including the white space after it
+    cost_after: float
+    block: SectionBlock | None = None
 
 
-def _blocks(text: str, wholes: Sequence[Whole]) -> Iterator[_Block]:
-    parts: list[tuple[str, Whole | None]] = []
+def _paragraphs(text: str, blocks: Sequence[SectionBlock]) -> Iterator[_Paragraph]:
+    texts: list[tuple[str, SectionBlock | None]] = []
     place = 0
-    for whole in wholes:
-        parts += [(part, None) for part in _split(_BLANK, text[place : whole.start])]
-        gap = _NEWLINES.match(text, whole.end)
-        place = gap.end() if gap else whole.end
-        parts.append((text[whole.start : place], whole))
-    parts += [(part, None) for part in _split(_BLANK, text[place:])]
-    for (block, kept), (after, _) in pairwise([*parts, ("", None)]):
-        ended = block.rstrip()
-        if after and "\n" not in block[len(ended) :].removeprefix("\n"):
-            cost = _after_line(ended.rpartition("\n")[2], after)
+    for block in blocks:
+        texts += [(paragraph, None) for paragraph in _split(_BLANK, text[place : block.start])]
+        gap = _NEWLINES.match(text, block.end)
+        place = gap.end() if gap else block.end
+        texts.append((text[block.start : place], block))
+    texts += [(paragraph, None) for paragraph in _split(_BLANK, text[place:])]
+    for (paragraph, kept_block), (following, _) in pairwise([*texts, ("", None)]):
+        stripped = paragraph.rstrip()
+        if following and "\n" not in paragraph[len(stripped) :].removeprefix("\n"):
+            cost = _cost_after_line(stripped.rpartition("\n")[2], following)
         else:
-            # it ends in the middle of a sentence, like "For example," or names what follows, like "Note"
-            is_name = "\n" not in ended and ended[:1].isalnum() and ended[-1:].isalnum()
-            leads = kept is None and (ended.endswith((":", ",")) or is_name)
-            goes_on = after[:1].isspace()  # indented: the block of code goes on after a blank line
-            cost = (_LINE if goes_on else _BLOCK) + _LEAD * leads
-        yield _Block(block, cost, kept)
+            # "For example," and "Note" introduce the next paragraph
+            is_name = "\n" not in stripped and stripped[:1].isalnum() and stripped[-1:].isalnum()
+            is_lead = kept_block is None and (stripped.endswith((":", ",")) or is_name)
+            is_continued = following[:1].isspace()  # code goes on after a blank line
+            cost = (_LINE_COST if is_continued else _BLOCK_COST) + _LEAD_COST * is_lead
+        yield _Paragraph(paragraph, cost, kept_block)
 
 
-def _lines(block: _Block, repeated: Container[str]) -> list[_Unit]:
-    """Return lines of a list or a table, or sentences of prose."""
-    whole = block.whole
-    if whole is None and _BLANK.search(block.text.rstrip()):  # one of several blocks, where there are very many
-        return [_Unit(block.text, block.cost)]
-    head = whole.head if whole is not None and whole.head in repeated else None
-    most = _MOST_ROWS if COLUMNS in block.text.partition("\n")[0] else _MOST_UNITS
-    lines = _split(_NEWLINES, block.text.rstrip(), most) or [""]
-    lines[-1] += block.text[len("".join(lines)) :]
-    named = head.count("\n") + 1 if head and block.text.startswith(head) else 0
+def _line_units(paragraph: _Paragraph, repeated: Container[str]) -> list[_Unit]:
+    """Return the lines of a list or table, or the sentences of prose."""
+    text, cost_after, block = paragraph
+    if block is None and _BLANK.search(text.rstrip()):  # several paragraphs, see `limit` of `_split`
+        return [_Unit(text, cost_after)]
+    table_head = block.head if block is not None and block.head in repeated else None
+    limit = _MAX_ROWS if COLUMNS in text.partition("\n")[0] else _MAX_UNITS
+    lines = _split(_NEWLINES, text.rstrip(), limit) or [""]
+    lines[-1] += text[len("".join(lines)) :]
+    head_lines = table_head.count("\n") + 1 if table_head and text.startswith(table_head) else 0
     units: list[_Unit] = []
-    for place, (line, after) in enumerate(pairwise([*lines, ""])):
-        cost = (_after_line(line, after) + _LEAD * (not units)) if after else block.cost
-        own = head if place >= named else None
-        is_prose = len(lines) == 1 or (whole is None and len(line) > _LONG)
-        if is_prose and len(line) > _SHORTEST_SENTENCE:
-            units += _priced(_split(_SENTENCE_END, line), _SENTENCE, cost, own)
+    for number, (line, following) in enumerate(pairwise([*lines, ""])):
+        cost = (_cost_after_line(line, following) + _LEAD_COST * (not units)) if following else cost_after
+        head = table_head if number >= head_lines else None
+        is_prose = len(lines) == 1 or (block is None and len(line) > _MIN_PROSE_CHARACTERS)
+        if is_prose and len(line) > _MIN_SENTENCE_CHARACTERS:
+            units += _to_units(_split(_SENTENCE_END, line), _SENTENCE_COST, cost, head)
         else:
-            units.append(_Unit(line, cost, own))
+            units.append(_Unit(line, cost, head))
     return units
 
 
-def _priced(texts: Sequence[str], cost: float, last: float, head: str | None = None) -> list[_Unit]:
-    return [_Unit(text, price, head) for text, price in zip(texts, [*[cost] * (len(texts) - 1), last], strict=True)]
+def _to_units(texts: Sequence[str], cost: float, last_cost: float, head: str | None = None) -> list[_Unit]:
+    costs = [*[cost] * (len(texts) - 1), last_cost]
+    return [_Unit(text, cost_after, head) for text, cost_after in zip(texts, costs, strict=True)]
 
 
-def _statements(block: _Block) -> list[_Unit]:
-    """Return lines of code; the best cuts are before statements, and of these before one after a blank line."""
-    lines = _split(_NEWLINES, block.text)
-    least = min(map(_indent, lines))
+def _code_units(code: _Paragraph) -> list[_Unit]:
+    """Return lines of code. Cuts before statements are cheap, and cheaper after a blank line."""
+    lines = _split(_NEWLINES, code.text)
+    indent = min(map(_indent, lines))
     prompt = _PROMPT.match(lines[0])
     units: list[_Unit] = []
     for line, after in pairwise([*lines, ""]):
-        begins = _indent(after) <= least and after[least : least + 1] not in _CLOSING and any(map(str.isalnum, after))
-        if prompt:
-            begins = after.startswith(prompt[0])
-        cost = (_ITEM if line.count("\n") > 1 else _LINE) + (_LEAD if not begins or line.rstrip().endswith(":") else 0)
-        units.append(_Unit(line, cost if after else block.cost))
+        begins = _indent(after) <= indent and after[indent : indent + 1] not in _CLOSING
+        begins = after.startswith(prompt[0]) if prompt else begins and any(map(str.isalnum, after))
+        cost = _ITEM_COST if line.count("\n") > 1 else _LINE_COST
+        cost += _LEAD_COST if not begins or line.rstrip().endswith(":") else 0
+        units.append(_Unit(line, cost if after else code.cost_after))
     return units
 
 
-def _after_line(line: str, after: str) -> float:
-    is_item = _ITEM_START.match(after) or (COLUMNS in line and COLUMNS in after)
-    ended = line.rstrip()
-    leads = ended.endswith(":") or _EMPTY_ITEM.fullmatch(ended.lstrip()) is not None or _indent(after) > _indent(line)
-    return (_ITEM if is_item or ended.endswith((".", "!", "?")) else _LINE) + _LEAD * leads
+def _cost_after_line(line: str, following: str) -> float:
+    is_item = _ITEM_START.match(following) or (COLUMNS in line and COLUMNS in following)
+    stripped = line.rstrip()
+    is_lead = stripped.endswith(":") or _EMPTY_ITEM.fullmatch(stripped.lstrip()) or _indent(following) > _indent(line)
+    cost = _ITEM_COST if is_item or stripped.endswith((".", "!", "?")) else _LINE_COST
+    return cost + _LEAD_COST if is_lead else cost
 
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _finer(units: list[_Unit], tokens: TextTokens, size: int) -> tuple[list[_Unit], list[int]]:
-    """Split what is too long alone into sentences, clauses, words, and parts of words; return units with lengths."""
-    finer = iter(_FINER)
-    counts = _counts(units, tokens)
+def _split_long_units(units: list[_Unit], tokens: TextTokens, size: int) -> tuple[list[_Unit], list[int]]:
+    """Split units longer than `size` into sentences, clauses, words and characters; return units and their lengths."""
+    splits = iter(_FINER_SPLITS)
+    counts = _count_tokens(units, tokens)
     while max((n for unit, n in zip(units, counts, strict=True) if len(unit.text) > 1), default=0) > size:
-        pattern, cost = next(finer, (None, _CHARACTER))
-        parts: list[_Unit] = []
+        pattern, cost = next(splits, (None, _CHARACTER_COST))
+        shorter: list[_Unit] = []
         for unit, length in zip(units, counts, strict=True):
             texts = [unit.text]
             if length > size:
                 texts = _split(pattern, unit.text) if pattern is not None else _halves(unit.text)
-            parts += _priced(texts, cost, unit.cost, unit.head)
-        units, counts = parts, _counts(parts, tokens)
+            shorter += _to_units(texts, cost, unit.cost_after, unit.head)
+        units, counts = shorter, _count_tokens(shorter, tokens)
     return units, counts
 
 
-def _counts(units: Sequence[_Unit], tokens: TextTokens) -> list[int]:
-    """Return the length of each unit of a text in tokens."""
+def _count_tokens(units: Sequence[_Unit], tokens: TextTokens) -> list[int]:
     ends = np.fromiter(accumulate(len(unit.text) for unit in units), np.int64, len(units))
-    counts = np.diff(tokens.before(ends), prepend=0)
-    return [max(count, min_tokens(unit.text)) for unit, count in zip(units, counts.tolist(), strict=True)]
+    counts = np.diff(tokens.before(ends), prepend=0).tolist()
+    return [max(count, min_tokens(unit.text)) for unit, count in zip(units, counts, strict=True)]
 
 
 def _halves(text: str) -> list[str]:
     half = (len(text) + 1) // 2
-    places = (at for at in range(half, len(text)) if not category(text[at]).startswith("M"))
-    middle = next(places, half)  # a mark belongs to the letter before it
+    letters = (at for at in range(half, len(text)) if not category(text[at]).startswith("M"))
+    middle = next(letters, half)  # combining marks stay with their letter
     return [text[:middle], text[middle:]]
 
 
-def _coarser(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Unit], list[int]]:
-    """Join neighbours that are small parts of a piece where there are too many units to choose among."""
-    if len(units) <= _MOST_UNITS:
+def _join_small_units(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Unit], list[int]]:
+    """Join neighbours that are much smaller than a piece if there are too many units to choose among."""
+    if len(units) <= _MAX_UNITS:
         return units, counts
-    most = min(2 * sum(counts) // _MOST_UNITS, size // _FEWEST_UNITS)
+    limit = min(2 * sum(counts) // _MAX_UNITS, size // _MIN_UNITS_PER_PIECE)
     joined, tokens = units[:1], counts[:1]
     for unit, length in zip(units[1:], counts[1:], strict=True):
-        if tokens[-1] + length <= most:
-            joined[-1] = _Unit(joined[-1].text + unit.text, unit.cost, joined[-1].head)
+        if tokens[-1] + length <= limit:
+            joined[-1] = _Unit(joined[-1].text + unit.text, unit.cost_after, joined[-1].head)
             tokens[-1] += length
         else:
             joined.append(unit)
@@ -271,28 +277,28 @@ def _coarser(units: list[_Unit], counts: list[int], size: int) -> tuple[list[_Un
 
 
 def _ends(costs: Sequence[float], counts: Sequence[int], size: int) -> list[int]:
-    """Return the indexes of units to cut before, and the end: the cheapest way to fill pieces of at most `size`."""
-    reach = [0, *accumulate(counts)]  # tokens before each unit
-    best = [0.0]
-    cut_before = [0]
-    first = 0  # of the longest piece that ends with a unit
-    for end in range(1, len(reach)):
-        while reach[end] - reach[first] > size and first < end - 1:
+    """Return the indexes of units before which to cut, and the end, with the lowest total cost."""
+    tokens_before = [0, *accumulate(counts)]
+    best_cost = [0.0]  # of the units up to an index
+    best_start = [0]  # of the last piece up to an index
+    first = 0
+    for end in range(1, len(tokens_before)):
+        while tokens_before[end] - tokens_before[first] > size and first < end - 1:
             first += 1
-        if end - first > _MANY:  # as of words without a sentence
-            missing = np.maximum(0.0, 1 - 2 * (reach[end] - np.array(reach[first:end])) / size)
-            totals = np.array(best[first:end]) + _SHORT * missing * missing
-            start = end - 1 - int(totals[::-1].argmin())  # of equals the last
-            least = float(totals[start - first])
+        if end - first > _MIN_UNITS_FOR_NUMPY:
+            missing = np.maximum(0.0, 1 - 2 * (tokens_before[end] - np.array(tokens_before[first:end])) / size)
+            totals = np.array(best_cost[first:end]) + _SHORT_COST * missing * missing
+            start = end - 1 - int(totals[::-1].argmin())  # the last of equals, as in the loop below
+            lowest = float(totals[start - first])
         else:
-            start, least = first, np.inf
+            start, lowest = first, np.inf
             for begin in range(first, end):
-                lack = max(0.0, 1 - 2 * (reach[end] - reach[begin]) / size)
-                if (total := best[begin] + _SHORT * lack * lack) <= least:
-                    start, least = begin, total
-        best.append(least + _PIECE + costs[end - 1])
-        cut_before.append(start)
+                lack = max(0.0, 1 - 2 * (tokens_before[end] - tokens_before[begin]) / size)
+                if (total := best_cost[begin] + _SHORT_COST * lack * lack) <= lowest:
+                    start, lowest = begin, total
+        best_cost.append(lowest + _PIECE_COST + costs[end - 1])
+        best_start.append(start)
     ends = [len(counts)]
-    while ends[-1] and cut_before[ends[-1]]:
-        ends.append(cut_before[ends[-1]])
+    while ends[-1] and best_start[ends[-1]]:
+        ends.append(best_start[ends[-1]])
     return ends[::-1]

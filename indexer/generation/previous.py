@@ -38,7 +38,7 @@ from indexer.records import (
     PageRecord,
     PageState,
     Section,
-    Whole,
+    SectionBlock,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def sections_of(chunks: list[Chunk]) -> tuple[Section, ...]:
             tuple(chunk.section.split(SEPARATOR)) if chunk.section else (),
             unquote(chunk.url.partition("#")[2]) or None,
             chunk.text,
-            wholes=tuple(Whole(*block[:2], None if block.kind == "code" else "") for block in chunk.blocks),
+            blocks=tuple(SectionBlock(*block[:2], None if block.kind == "code" else "") for block in chunk.blocks),
         )
         for chunk in chunks
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from embedder.text_embedder import Embedder
 from indexer import memory
 from indexer.config import BuildConfig
-from indexer.cut.chunking import MOST_CHUNKS, Chunker
+from indexer.cut.chunking import MAX_CHUNKS, Chunker
 from indexer.errors import NothingToIndex, ParseError, SourceError
 from indexer.generation.manifest import GENERATIONS, current_id, read_manifest
 from indexer.generation.previous import PreviousGeneration, record_of, sections_of
@@ -28,7 +28,7 @@ from indexer.read.access_list import LISTED, NOBODY
 from indexer.read.document_reader import Unwanted, read_document
 from indexer.read.ocr.pages import NO_OCR, Ocr, find
 from indexer.read.reader_process import ReaderPool, busy_seconds, most_at_once
-from indexer.records import Document, Failure, Item, Known, Outcome, Page, PageRecord, PageState, Skip
+from indexer.records import CarriedPage, Document, Failure, Item, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.addresses import full_name, refuse_secret
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import Reading, read_sources
@@ -212,12 +212,12 @@ class _Build:
                     report.skip(item)
                     self._closed |= {item.url} if item.reason == LISTED else set()
                     continue
-                if isinstance(item, Page | Known):
+                if isinstance(item, Page | CarriedPage):
                     self._check_before(item.source if isinstance(item, Page) else item.record.source)
                 if isinstance(item, Page):
                     report.fetched += 1
                     self._add_page(item, result)
-                elif isinstance(item, Known):
+                elif isinstance(item, CarriedPage):
                     self._add_known(item)
                 else:
                     report.fail(item)
@@ -244,7 +244,7 @@ class _Build:
         for record in self._earlier.pages() if resting else ():
             if record.source in resting and record.url not in pushed:
                 rested.add(record.url)
-                yield Known(record), None
+                yield CarriedPage(record), None
         reading = Reading(
             limits=plan.config.crawl,
             report_due=plan.progress.found,
@@ -296,7 +296,7 @@ class _Build:
         if result is not None:
             outcome = self._add_read(page, result)
         elif page.noindex or record is None:
-            outcome = self._skip(page.url, page.left_out)
+            outcome = self._skip(page.url, page.skip_reason)
         else:
             outcome = self._repeat(replace(record, source=page.source))
         self._draft.remember(record_of(page, outcome))
@@ -326,11 +326,11 @@ class _Build:
             self._report.changed.add(page.url)
         return outcome
 
-    def _add_known(self, known: Known) -> None:
+    def _add_known(self, known: CarriedPage) -> None:
         """Take over a page that was not read, because it is unchanged or out of reach."""
         record = known.record
-        if known.kept is not None:
-            self._report.fail(Failure(record.url, known.kept), is_kept=True)
+        if known.failure is not None:
+            self._report.fail(Failure(record.url, known.failure), is_kept=True)
         if record.noindex:
             is_new = record.outcome.is_indexed  # a header says so now
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
@@ -340,7 +340,7 @@ class _Build:
             notes = record.outcome.reasons
             outcome = self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=notes))
         else:
-            outcome = self._repeat(record, is_kept=known.kept is not None)
+            outcome = self._repeat(record, is_kept=known.failure is not None)
         if not self._earlier.is_trusted:  # so that the next build reads it
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
@@ -375,9 +375,9 @@ class _Build:
             self._report.skip(Skip(f"{document.url}#page={page}", f"a page without text: {reason}"))
         if NOBODY in document.access:
             self._skip(document.url, "an access list that is empty or cannot be read: hidden from all")
-        if len(chunks) > MOST_CHUNKS:
-            del chunks[MOST_CHUNKS:]
-            self._skip(document.url, f"what is over the limit of {MOST_CHUNKS:,} passages in a document")
+        if len(chunks) > MAX_CHUNKS:
+            del chunks[MAX_CHUNKS:]
+            self._skip(document.url, f"what is over the limit of {MAX_CHUNKS:,} passages in a document")
         signature = self._draft.add(document, chunks)
         if self._unchecked and self._unchecked[0] == document.source:
             self._texts[document.url] = signature

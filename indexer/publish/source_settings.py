@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from indexer.config import OWN, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, own_names
+from indexer.config import SOURCE_SETTINGS, BuildConfig, ChunkConfig, CrawlLimits, OcrConfig, settings_of
 from indexer.errors import CredentialsError
 from indexer.generation.manifest import Manifest
 from indexer.network.credentials import credential_for
@@ -25,7 +25,7 @@ def inherit_limits(config: BuildConfig, sources: Collection[str], live: Manifest
     limits: dict[str, dict[str, Any]] = {}
     for source in sources:
         merged = {**stored.get(source, {}), **config.crawl.own.get(source, {})}
-        if valid := {name: merged[name] for name in own_names(source) if merged.get(name) is not None}:
+        if valid := {name: merged[name] for name in settings_of(source) if merged.get(name) is not None}:
             limits[source] = valid
     return replace(config, crawl=replace(config.crawl, own=limits))
 
@@ -67,7 +67,7 @@ def config_of(manifest: Manifest) -> BuildConfig:
     """
     settings = manifest.settings
     limits = {  # later versions may have more
-        source: {name: value for name, value in limits.items() if name in OWN}
+        source: {name: value for name, value in limits.items() if name in SOURCE_SETTINGS}
         for source, limits in _limits_of(settings).items()
     }
     return BuildConfig(

@@ -107,7 +107,7 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
     if content.is_link_list:
         raise Unwanted("a list of links")
     sections = tuple(sorted((*content.sections, *scans.sections), key=_page_of) if scans.sections else content.sections)
-    declared, stated = content.declared, page.stated
+    declared, stated = content.declared, page.sender_facts
     confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
     name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # for a page without a title
     return Document(

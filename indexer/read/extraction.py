@@ -14,7 +14,7 @@ from typing import Any
 from indexer.errors import ParseError
 from indexer.filter import MOST_VALUES, folded, is_day, primary_language
 from indexer.read.access_list import checked_names
-from indexer.records import Declared, Extraction, Section, Whole
+from indexer.records import Declared, Extraction, Section, SectionBlock
 from indexer.text import reader_notes
 from indexer.text.cleaning import fold, one_line, shorten, visible
 
@@ -42,7 +42,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
     detected = detect_language(text) if is_doubtful or not declared.language else None
     return {
         "title": content.title,
-        "sections": [[part.path, part.anchor, part.text, part.marks, part.wholes] for part in content.sections],
+        "sections": [[part.path, part.anchor, part.text, part.marks, part.blocks] for part in content.sections],
         "language": detected or "en" if is_doubtful else declared.language,
         "date": declared.date,
         "metadata": dict(declared.metadata),
@@ -77,7 +77,7 @@ def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], wholes: 
     cleaned = clean(text)
     if not cleaned:
         return None
-    found_marks, found_wholes = list[tuple[int, str]](), list[Whole]()
+    found_marks, found_wholes = list[tuple[int, str]](), list[SectionBlock]()
     if cleaned == text:
         for place, name in marks:
             if (mark := _anchor(name)) and isinstance(place, int) and 0 <= place < len(text):
@@ -85,7 +85,7 @@ def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], wholes: 
         for start, end, head in wholes:
             after = found_wholes[-1].end if found_wholes else 0
             if isinstance(start, int) and isinstance(end, int) and after <= start < end <= len(text):
-                found_wholes.append(Whole(start, end, None if head is None else visible(head)))
+                found_wholes.append(SectionBlock(start, end, None if head is None else visible(head)))
     headings = tuple(heading for name in path[:_DEEPEST] if (heading := _line(name)))
     marks_in_order = tuple(sorted(found_marks, key=lambda mark: mark[0]))
     return Section(headings, _anchor(anchor), cleaned, marks_in_order, tuple(found_wholes))

@@ -144,7 +144,7 @@ def _note_lists(content: Extraction) -> Extraction:
 
 def _outside_code(section: Section) -> str:
     texts, end = [], 0
-    for start, stop, head in section.wholes:
+    for start, stop, head in section.blocks:
         if head is None:
             texts.append(section.text[end:start])
             end = stop

@@ -23,7 +23,7 @@ from indexer.read.access_list import FILE, NOBODY, closed_paths, read_list
 from indexer.read.container import with_parts
 from indexer.read.formats import ASCIIDOC, reader_of, refusal_of, type_by_content
 from indexer.read.markup.includes import Includes
-from indexer.records import NOTHING_STATED, Failure, Item, Page, Readers, Skip
+from indexer.records import NO_SENDER_FACTS, Failure, Item, Page, Readers, Skip
 from indexer.source_context import SourceContext
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -293,7 +293,7 @@ class _FolderReading:
             content_type=content_type,
             last_modified=formatdate(status.st_mtime, usegmt=True),
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            stated=NOTHING_STATED._replace(access=file.access),
+            sender_facts=NO_SENDER_FACTS._replace(access=file.access),
         )
 
 

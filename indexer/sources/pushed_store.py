@@ -21,7 +21,7 @@ from indexer.errors import IndexMissing
 from indexer.generation.documents import open_read_only
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, PUSHED, current_id
 from indexer.publish.publish import sync
-from indexer.records import Page, Stated
+from indexer.records import Page, SenderFacts
 
 SOURCE = "pushed://documents"  # the source that these documents have in an index
 QUEUED, REMOVED, SUPERSEDED = "queued", "removed", "superseded"
@@ -80,7 +80,7 @@ class PushedStore:
 
         Without `replace`, return None where the address has a document: of several senders, one is the first.
         """
-        stated = json.dumps(page.stated)
+        stated = json.dumps(page.sender_facts)
         facts = (page.content_hash, page.content_type, page.charset, stated, page.fetched_at, page.body)
         return self._accept(page.url, _PUT, page.fetched_at, facts, replace=replace)
 
@@ -88,7 +88,7 @@ class PushedStore:
         """Accept that the document of an address is to go; what was stated of it stays, and with it who may be told."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         last = self.described(url)
-        content_type, stated = (last.content_type, json.dumps(last.stated)) if last else ("", "[]")
+        content_type, stated = (last.content_type, json.dumps(last.sender_facts)) if last else ("", "[]")
         change = self._accept(url, _DELETE, now, ("", content_type, None, stated, now, None))
         assert change is not None  # noqa: S101 - for the type checker; it replaces
         return change
@@ -208,7 +208,7 @@ class PushedStore:
             return None
         content_type, charset, stated, pushed_at, content_hash, body = row
         page = Page(url, SOURCE, body, content_type, charset, None, None, pushed_at, content_hash=content_hash)
-        return replace(page, stated=msgspec.json.decode(stated, type=Stated))
+        return replace(page, sender_facts=msgspec.json.decode(stated, type=SenderFacts))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         with self._connected() as database:

@@ -14,7 +14,7 @@ from indexer.generation.previous import PreviousGeneration
 from indexer.network.credentials import Session
 from indexer.read.container import with_parts
 from indexer.read.formats import OCR_OFF
-from indexer.records import Item, Known, Page, Skip
+from indexer.records import CarriedPage, Item, Page, Skip
 from indexer.source_context import SourceContext
 from indexer.sources.addresses import SCHEME, address_kind
 from indexer.sources.bucket import read_objects
@@ -102,19 +102,19 @@ def read_pushed(context: SourceContext, documents: PushedStore) -> Iterator[Item
             continue
         record = earlier.unchanging_page(url)
         if record is not None and record.content_hash == content_hash:
-            yield from (Known(replace(each, source=SOURCE)) for each in (record, *earlier.pages(f"{url}!/")))
+            yield from (CarriedPage(replace(each, source=SOURCE)) for each in (record, *earlier.pages(f"{url}!/")))
             continue
         page = documents.page(url)
         if page is None:  # it has been withdrawn meanwhile
             continue
         for item in with_parts(page, context.limits.max_bytes, context.no_images):
             if isinstance(item, Page) and item is not page:  # an attachment, with a title of its own
-                item = replace(item, stated=page.stated._replace(title=""), content_hash="")
+                item = replace(item, sender_facts=page.sender_facts._replace(title=""), content_hash="")
             yield item
     if earlier.manifest is not None and SOURCE in earlier.manifest.sources:
         for record in earlier.pages():
             if record.source == SOURCE and record.url.partition("!/")[0] not in sent:
-                yield Known(record)
+                yield CarriedPage(record)
 
 
 class _Unique:
@@ -132,9 +132,9 @@ class _Unique:
 
     def item(self, item: Item) -> Item:
         """Return the item, or a skip in the place of a duplicate."""
-        if item.url in self._rested or (item.url in self._urls and isinstance(item, Page | Known)):
+        if item.url in self._rested or (item.url in self._urls and isinstance(item, Page | CarriedPage)):
             return Skip(item.url, "already read")
-        if isinstance(item, Page | Known):
+        if isinstance(item, Page | CarriedPage):
             source = item.source if isinstance(item, Page) else item.record.source
             if source != SOURCE and self._is_copy(item.url, (source, item.content_hash)):
                 return Skip(item.url, "same content as another page")

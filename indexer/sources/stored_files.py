@@ -11,7 +11,7 @@ from indexer.config import link_of
 from indexer.errors import SourceError
 from indexer.read.access_list import LISTED, closed_paths, has_list
 from indexer.read.formats import content_type_of, refusal_of, type_by_content
-from indexer.records import Failure, Known, Page, Skip
+from indexer.records import CarriedPage, Failure, Page, Skip
 from indexer.source_context import SourceContext
 
 _MAX_FILES, _MAX_NAMES = 200_000, 32_000_000  # of a source, and bytes of their paths: they are held in memory
@@ -94,18 +94,18 @@ class StoredFiles:
             else:
                 yield file
 
-    def known(self, path: bytes, version: str) -> list[Known]:
+    def known(self, path: bytes, version: str) -> list[CarriedPage]:
         """Return the records of a file of this version, and of its attachments; nothing if it is to be read."""
         record = self._earlier.page(self.url(path)) if self._earlier.is_trusted else None  # of an archive there is none
         if record is None or record.source != self._source or record.etag != f'"{version}"':
             return []
-        return [Known(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
+        return [CarriedPage(each) for each in (record, *self._earlier.pages(f"{record.url}!/"))]
 
-    def kept(self, path: bytes, reason: str) -> list[Known]:
+    def kept(self, path: bytes, reason: str) -> list[CarriedPage]:
         """Return the records of a file, and of its members, that cannot be read this time."""
         url = self.url(path)
         records = filter(None, [self._earlier.page(url), *self._earlier.pages(f"{url}!/")])
-        return [Known(replace(record, source=self._source), kept=reason) for record in records]
+        return [CarriedPage(replace(record, source=self._source), failure=reason) for record in records]
 
     def page(self, file: StoredFile, body: bytes, content_type: str = "", charset: str | None = None) -> Page | Skip:
         """Return the page of a file, with the media type of its name or content, or else the one given."""

@@ -16,7 +16,7 @@ from indexer.read.document_reader import PageParts, read_page_parts
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.read.html.template import MOST_BLOCKS, Template, read_template
 from indexer.read.reader_process import borrowed, most_at_once
-from indexer.records import Item, Known, Page, PageBlocks, PageReading
+from indexer.records import CarriedPage, Item, Page, PageBlocks, PageReading
 
 _PAGES = 40  # of a sample
 _AT_ONCE = 2  # pages of a sample that are read at the same time
@@ -37,7 +37,7 @@ class _Sample:
     """The first items of a source, which its template is learnt from; in memory all at once."""
 
     items: list[Item] = field(default_factory=list)
-    pages: dict[str, Page | Known] = field(default_factory=dict)  # of HTML, by the hash of their content
+    pages: dict[str, Page | CarriedPage] = field(default_factory=dict)  # of HTML, by the hash of their content
     bytes: int = 0
 
 
@@ -66,12 +66,12 @@ class Templates:
         """Yield the items of a source, pages with its template; from the first of HTML on, once that is learnt."""
         sample = _Sample()
         for item in items:
-            is_page = is_html(item) or isinstance(item, Known)
+            is_page = is_html(item) or isinstance(item, CarriedPage)
             if source in self._studied or not (sample.items or is_page):
                 yield self._with(source, item)
                 continue
             sample.items.append(item)
-            if is_page and isinstance(item, Page | Known) and item.content_hash not in sample.pages:
+            if is_page and isinstance(item, Page | CarriedPage) and item.content_hash not in sample.pages:
                 sample.pages[item.content_hash] = item
                 sample.bytes += len(item.body) if isinstance(item, Page) else 0
             if len(sample.pages) >= _PAGES or sample.bytes >= _LARGEST or len(sample.items) >= _MOST_ITEMS:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from indexer.config import OWN
+from indexer.config import SOURCE_SETTINGS
 from rag.commands.verb import Given, Result, verb
 from rag.settings import Settings
 
@@ -36,11 +36,11 @@ def index(given: Given, /, settings: Settings, *, source: Sequence[str], quiet: 
     from indexer.pipeline.progress import Progress
     from rag.commands.indexing import IndexRequest, index_sources
 
-    limits = {name: getattr(settings, name) for name in OWN if name in given.flags}
+    limits = {name: getattr(settings, name) for name in SOURCE_SETTINGS if name in given.flags}
     configured = given.file.sources if given.file else ()
     request = IndexRequest(source, configured, limits=limits, **flags)
     progress = partial(Progress, sys.stderr, quiet=quiet)
-    return index_sources(request, given.settings(without=OWN), progress, quiet=quiet)
+    return index_sources(request, given.settings(without=SOURCE_SETTINGS), progress, quiet=quiet)
 
 
 @verb("index", "store", "keep_generations")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from embedder.engines.plan import resolve_precision
 from embedder.errors import PilotlightError
 from embedder.text_embedder import Embedder
-from indexer.config import OWN, BuildConfig
+from indexer.config import SOURCE_SETTINGS, BuildConfig
 from indexer.errors import ClusterError, NothingToIndex, SourceError, counted
 from indexer.generation.previous import live_sources
 from indexer.pipeline.build import build
@@ -99,7 +99,7 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
         for source in dict.fromkeys(map(full_name, sources))
     ]
     if not found:  # a file says all of it: limits that it does not name are not kept
-        none = dict.fromkeys(OWN)
+        none = dict.fromkeys(SOURCE_SETTINGS)
         found = [dataclasses.replace(one, own={**none, **one.own, **limits}) for one in configured]
     if request.watch and all(address_kind(one.source) for one in found):
         raise SourceError("--watch is for folders and files: have systemd or cron run index again for other sources")

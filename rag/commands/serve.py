@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from embedder.errors import PilotlightError
-from indexer.config import OWN
+from indexer.config import SOURCE_SETTINGS
 from rag.commands.verb import Given, Result, verb
 from rag.errors import KeysError, RagError, SettingsError
 from rag.query.request import ALL, DEFAULT_COLLECTION, parameters_of
@@ -59,7 +59,7 @@ def serve(given: Given, /, settings: Settings, *, source: Sequence[str]) -> Resu
         Endpoint.of(settings)  # says what is wrong with it
     if source:
         is_indexed = start_indexing(settings, source)
-        settings = given.settings(without=OWN)  # the server has none of the limits of a source
+        settings = given.settings(without=SOURCE_SETTINGS)  # the server has none of the limits of a source
         import_module("web.server")  # while a first build runs
         is_indexed()
     settings = models.as_built(settings)

@@ -53,7 +53,7 @@ from indexer.publish.publish import check_space, disk_errors, live_id, prepare, 
 from indexer.read.access_list import readers_of
 from indexer.read.extraction import collect, day_of, language_of
 from indexer.read.formats import CONTENT_TYPES
-from indexer.records import Page, Stated
+from indexer.records import Page, SenderFacts
 from indexer.sources.pushed_store import SOURCE, Change, PushedStore
 from indexer.text.cleaning import one_line
 from rag.errors import JobConflict, JobMissing, NotThere, QueueFull, RequestRefused, StorageFull
@@ -222,7 +222,7 @@ class PushedQueue:
             content_type=content_type.strip(),
             charset=charset if sent.text is None else "utf-8",
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            stated=_stated(sent),
+            sender_facts=_stated(sent),
         )
         with writing(settings.index_dir, _folder_of(settings, sent.collection), len(body)):
             facts = store.facts()
@@ -380,7 +380,7 @@ def _address(url: str) -> str:
     return address
 
 
-def _stated(sent: Push) -> Stated:
+def _stated(sent: Push) -> SenderFacts:
     pairs = [(name, v) for name, of in sent.metadata.items() for v in ([of] if isinstance(of, str) else of or ())]
     if wrong := [name for name, value in pairs if not collect([(name, value)])]:
         raise RequestRefused("metadata", f"has a name or value that is empty or too long: {wrong[0][:80]!r}")
@@ -394,7 +394,7 @@ def _stated(sent: Push) -> Stated:
         except ValueError as error:
             raise RequestRefused("access", str(error)) from error
     language = language_of(sent.language)
-    return Stated(one_line(sent.title or ""), language, sent.date, tuple(collect(pairs).items()), readers)
+    return SenderFacts(one_line(sent.title or ""), language, sent.date, tuple(collect(pairs).items()), readers)
 
 
 def _described(change: Change, collection: str) -> dict[str, Any]:

@@ -202,7 +202,7 @@ def test_push_wait_and_withdraw(tmp_path):
         assert client.change(bad.id).reason
         first = PushedStore(settings.index_dir).page("https://wiki.test/a")
         assert first is not None
-        assert first.stated == ("Cats", None, None, (("team", ("a",)),), None)
+        assert first.sender_facts == ("Cats", None, None, (("team", ("a",)),), None)
         gone = client.withdraw("https://wiki.test/b")
         assert gone.id == 4
         builder.build(settings.index_dir)

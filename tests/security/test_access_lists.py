@@ -11,7 +11,7 @@ from indexer.filter import Filter
 from indexer.generation.generation import Generation
 from indexer.read.access_list import closed_paths, has_list
 from indexer.read.formats import content_type_of
-from indexer.records import Page, Stated
+from indexer.records import Page, SenderFacts
 from indexer.sources.pushed_store import PushedStore
 from tests.indexer import files
 from tests.indexer.conftest import make_page, parsed
@@ -111,7 +111,7 @@ def test_a_pushed_document_and_its_members_have_the_list_of_their_sender(work: W
     work.index.mkdir(exist_ok=True)
     body, red = files.zipped({"a.md": SECRET}), ("group:red",)
     for url, content, kind in (("x:a", SECRET.encode(), "text/markdown"), ("x:b", body, "application/zip")):
-        store.put(Page(url, "pushed://documents", content, kind, stated=Stated(access=red)))
+        store.put(Page(url, "pushed://documents", content, kind, sender_facts=SenderFacts(access=red)))
     assert visible(work) == set()
     assert visible(work, readers=frozenset(red)) == {"x:a", "x:b!/a.md"}
 

@@ -112,7 +112,7 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.pipeline.progress import Progress
 from tests.dummy import DummyEmbedder
 if len(sys.argv) > 3:
-    building.MOST_CHUNKS = chunking.MOST_CHUNKS = int(sys.argv[3])
+    building.MAX_CHUNKS = chunking.MAX_CHUNKS = int(sys.argv[3])
 config = BuildConfig(crawl=CrawlLimits(allow_private=True, concurrency=1, timeout=60.0))
 quiet = Progress(sys.stderr, quiet=True)
 report = building.build([sys.argv[1]], Path(sys.argv[2]), DummyEmbedder(), config, progress=quiet)

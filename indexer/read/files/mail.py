@@ -112,7 +112,7 @@ def _text(part: Message) -> list[Section]:
         return []
     if part.get_content_subtype() in _MARKED_UP:
         found = extract(decode(content, charset, markup=True)).sections
-        return [Section(section.path, None, section.text, (), section.wholes) for section in found]
+        return [Section(section.path, None, section.text, (), section.blocks) for section in found]
     text = decode(content, charset).replace("\r\n", "\n")
     if (armour := _ARMOUR.search(text)) and armour[1]:
         reader_notes.add("a part of a mail was not read: it is encrypted")

@@ -13,7 +13,7 @@ from itertools import groupby, zip_longest
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.read.html.noise import classes, holds
 from indexer.read.table_grid import Cell, column_names, find_head, spread
-from indexer.records import COLUMNS, Section, Whole
+from indexer.records import COLUMNS, Section, SectionBlock
 from indexer.text.cleaning import fold
 
 BREAK = "\x00"  # stands for <br>
@@ -93,7 +93,7 @@ class SectionDraft:
         anchor = near = self.anchor or self.blocks[0].anchor
         text: list[str] = []
         marks: list[tuple[int, str]] = []
-        wholes: list[Whole] = []
+        wholes: list[SectionBlock] = []
         length = 0
         for block in self.blocks:
             goes_on = block.tight and block.head is not None and bool(wholes) and wholes[-1].end == length
@@ -106,7 +106,7 @@ class SectionDraft:
             text.append(block.text)
             if block.kind == "pre" or block.head is not None:
                 start = wholes.pop().start if goes_on else length
-                wholes.append(Whole(start, length + len(block.text), block.head))
+                wholes.append(SectionBlock(start, length + len(block.text), block.head))
             length += len(block.text)
         return Section(self.path, anchor, "".join(text), tuple(marks), tuple(wholes))
 

@@ -18,7 +18,7 @@ import pypdfium2.raw as pdfium
 from indexer.errors import ParseError
 from indexer.read.pdf.layout import HYPHENS, Hyphens, PdfBlock, read_pages
 from indexer.read.pdf.lines import HYPHEN
-from indexer.records import Declared, Extraction, Section, Whole
+from indexer.records import Declared, Extraction, Section, SectionBlock
 from indexer.text import reader_notes
 
 _MOST_PAGES = 20_000
@@ -146,7 +146,7 @@ class _Draft:
     page: int
     text: str = ""
     marks: list[tuple[int, str]] = field(default_factory=list)
-    wholes: list[Whole] = field(default_factory=list)
+    wholes: list[SectionBlock] = field(default_factory=list)
     last: PdfBlock | None = None
 
     @property
@@ -167,7 +167,7 @@ class _Draft:
             self.marks.append((len(self.text), f"page={page + 1}"))
         if block.kind in ("table", "code"):
             head = block.head if block.kind == "table" else None
-            self.wholes.append(Whole(len(self.text), len(self.text) + len(block.text), head))
+            self.wholes.append(SectionBlock(len(self.text), len(self.text) + len(block.text), head))
         self.text += block.text
         self.last = block
 

@@ -11,7 +11,7 @@ from embedder.model.tokenizer import Tokenizer
 from indexer.config import ChunkConfig
 from indexer.cut.chunking import Chunker, join_short
 from indexer.errors import ConfigError
-from indexer.records import Chunk, Document, Section, Whole
+from indexer.records import Chunk, Document, Section, SectionBlock
 from tests.dummy import DummyEmbedder
 from tests.linear import check_linear
 
@@ -43,18 +43,18 @@ def test_blocks_of_a_passage_are_those_of_its_section() -> None:
     table = "\n".join(["Id | Words", *rows])
     text = f"Run it:\n\n{code}\n\n{words(9)}\n\n{table}\n\nDone."
     wholes = tuple(
-        Whole(text.index(each), text.index(each) + len(each), head)
+        SectionBlock(text.index(each), text.index(each) + len(each), head)
         for each, head in ((code, None), (table, "Id | Words"))
     )
     chunker = Chunker(DummyEmbedder(), ChunkConfig(40))
-    chunks = chunker.split(document(Section((), None, text, wholes=wholes)))
+    chunks = chunker.split(document(Section((), None, text, blocks=wholes)))
     found = [(block.kind, chunk.text[block.start : block.end]) for chunk in chunks for block in chunk.blocks]
     assert found[0] == ("code", code)
     assert [kind for kind, _ in found[1:]] == ["table"] * (len(found) - 1)
     assert len(found) > 3, "the table is cut, and its head is repeated"
     assert all(piece.startswith("Id | Words\n") for _, piece in found[1:])
     assert [row for _, piece in found[1:] for row in piece.split("\n")[1:]] == rows
-    one_column = Section((), None, "a\nb", wholes=(Whole(0, 3, ""),))
+    one_column = Section((), None, "a\nb", blocks=(SectionBlock(0, 3, ""),))
     assert chunker.split(document(one_column))[0].blocks == (), "without cells there is no table to show"
 
 
@@ -171,7 +171,7 @@ UNITS = [
 def of_runs(unit: str, length: int, head: str | bool | None = False) -> list[Section]:
     """A section of one run, which is to stay whole unless `head` is False."""
     text = f"x {unit * (length // len(unit))} y"
-    return [Section(("H",), None, text, (), () if head is False else (Whole(0, len(text), head),))]
+    return [Section(("H",), None, text, (), () if head is False else (SectionBlock(0, len(text), head),))]
 
 
 SHAPES: dict[str, Callable[[int], list[Section]]] = {
@@ -184,7 +184,9 @@ SHAPES: dict[str, Callable[[int], list[Section]]] = {
     "a shrinking path": lambda n: [Section(tuple("abc" * i), None, "x") for i in range(int(n**0.5), 0, -1)],
     "a deep path": lambda n: [Section(tuple(map(str, range(n))), None, "x")],
     "marks": lambda n: [Section((), None, "word " * n, tuple((5 * i, f"m{i}") for i in range(n)))],
-    "wholes": lambda n: [Section((), None, "x = 1\n\n" * n, (), tuple(Whole(7 * i, 7 * i + 5) for i in range(n)))],
+    "wholes": lambda n: [
+        Section((), None, "x = 1\n\n" * n, (), tuple(SectionBlock(7 * i, 7 * i + 5) for i in range(n)))
+    ],
 }
 RUNS = [
     *((unit, False) for unit in UNITS),

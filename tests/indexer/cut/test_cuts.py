@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from embedder.model.tokenizer import TextTokens
 from indexer.cut import cuts
-from indexer.records import Whole
+from indexer.records import SectionBlock
 from tests.dummy import DummyEmbedder
 
 
@@ -20,15 +20,15 @@ def tokenize(text: str) -> TextTokens:
     return DummyEmbedder.tokenizer.spans([text])[0]
 
 
-def cut(text: str, size: int, wholes: Sequence[Whole] = ()) -> list[str]:
+def cut(text: str, size: int, wholes: Sequence[SectionBlock] = ()) -> list[str]:
     """Only the texts of the pieces."""
     pieces = cuts.cut(text, size, tokenize, wholes)
     return [f"{head}\n{text[start:end]}" if head else text[start:end] for start, end, head in pieces]
 
 
-def around(before: str, kept: str, after: str, head: str | None = None) -> tuple[str, list[Whole]]:
+def around(before: str, kept: str, after: str, head: str | None = None) -> tuple[str, list[SectionBlock]]:
     """A text, and where the part of it is that is to stay whole."""
-    return f"{before}\n\n{kept}\n\n{after}", [Whole(len(before) + 2, len(before) + 2 + len(kept), head)]
+    return f"{before}\n\n{kept}\n\n{after}", [SectionBlock(len(before) + 2, len(before) + 2 + len(kept), head)]
 
 
 def words(number: int, end: str = ".") -> str:
@@ -90,7 +90,7 @@ def test_structure_stays_whole(text: str, size: int, pieces: list[str]) -> None:
     ids=["blocks", "brackets", "session"],
 )
 def test_longer_code_is_cut_before_statements(code: str, begin: str) -> None:
-    pieces = cut(code, 40, [Whole(0, len(code))])
+    pieces = cut(code, 40, [SectionBlock(0, len(code))])
     assert len(pieces) > 1
     assert all(piece.startswith(begin) for piece in pieces)
 

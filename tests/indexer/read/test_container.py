@@ -10,7 +10,7 @@ from indexer.config import CrawlLimits
 from indexer.errors import ParseError
 from indexer.read import container
 from indexer.read.container import expand
-from indexer.records import Failure, Known, Page
+from indexer.records import CarriedPage, Failure, Page
 from indexer.source_context import SourceContext
 from indexer.sources.folder import read_path
 from tests.indexer.conftest import make_page
@@ -179,5 +179,6 @@ def test_an_index_of_an_archive_is_kept_up_to_date(tmp_path: Path, work: Work) -
     report = work.build(str(folder))
     assert (report.unchanged, report.changed.examples) == (1, [f"{file.as_uri()}!/b.txt"])
     assert not any(
-        isinstance(item, Known | Failure) for item in read_path(SourceContext(str(folder), CrawlLimits(max_bytes=1000)))
+        isinstance(item, CarriedPage | Failure)
+        for item in read_path(SourceContext(str(folder), CrawlLimits(max_bytes=1000)))
     )

@@ -12,7 +12,7 @@ import pytest
 from indexer.errors import ParseError
 from indexer.read.extraction import from_json
 from indexer.read.reader_process import ReaderProcess, _Shelf
-from indexer.records import Whole
+from indexer.records import SectionBlock
 from tests.web.test_server import until
 
 _HOSTILE = {
@@ -142,8 +142,8 @@ def test_answers_are_cleaned() -> None:
     assert content.title == "T U"
     section, marked = content.sections
     assert (section.path, section.anchor, section.text) == (("ab",) * 12, "p 1", "  x \n\ny ")
-    assert section.marks == section.wholes == ()  # they were of another text
-    assert marked.wholes == (Whole(0, 2, "a | b"), Whole(2, 4))
+    assert section.marks == section.blocks == ()  # they were of another text
+    assert marked.blocks == (SectionBlock(0, 2, "a | b"), SectionBlock(2, 4))
     assert marked.marks == ((1, "n"), (2, "m 1"))
     assert (content.declared.language, content.declared.date) == ("en", None)
 

@@ -25,7 +25,9 @@ def lists(source: Path) -> dict[str, tuple[str, ...] | None]:
     """Who may read each page of a folder, by its path."""
     found = read_path(SourceContext(str(source), CrawlLimits(max_bytes=100_000)))
     return {
-        page.url.removeprefix(source.as_uri() + "/"): page.stated.access for page in found if isinstance(page, Page)
+        page.url.removeprefix(source.as_uri() + "/"): page.sender_facts.access
+        for page in found
+        if isinstance(page, Page)
     }
 
 
@@ -59,7 +61,7 @@ def test_the_nearest_list_counts(tree: Path) -> None:
     assert lists(tree / "in" / "deep")["d.md"] == ("group:red",)  # a list above a source counts too
     [page] = read_path(SourceContext(str(tree / "in" / "deep" / "d.md"), CrawlLimits(max_bytes=100_000)))
     assert isinstance(page, Page)
-    assert page.stated.access == ("group:red",)
+    assert page.sender_facts.access == ("group:red",)
     (tree / ".Access.toml").write_text("users = ['bob']")  # another case is a list too
     assert lists(tree)["a.md"] == ("user:bob",)
     [page] = [
@@ -67,7 +69,7 @@ def test_the_nearest_list_counts(tree: Path) -> None:
         for item in read_path(SourceContext(str(tree / "b.md"), CrawlLimits(max_bytes=1000)))
         if isinstance(item, Page)
     ]
-    assert page.stated.access == ("user:ann",)
+    assert page.sender_facts.access == ("user:ann",)
 
 
 def test_a_list_that_cannot_be_read_is_of_nobody(tree: Path) -> None:

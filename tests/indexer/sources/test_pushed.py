@@ -10,7 +10,7 @@ from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport
 from indexer.publish.publish import generation_ids, prepare, roll_back
-from indexer.records import Page, Stated
+from indexer.records import Page, SenderFacts
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder
 from tests.faults.world import quiet
@@ -40,9 +40,11 @@ class Pushed:
         self.store = PushedStore(self.index)
         self.embedder = DummyEmbedder()
 
-    def put(self, name: str, text: str, *, content_type: str = "text/markdown", stated: Stated | None = None) -> int:
+    def put(
+        self, name: str, text: str, *, content_type: str = "text/markdown", stated: SenderFacts | None = None
+    ) -> int:
         url, body = f"https://wiki.test/{name}", text.encode("latin-1")
-        page = Page(url, SOURCE, body, content_type, "utf-8", None, None, MOMENT, stated=stated or Stated())
+        page = Page(url, SOURCE, body, content_type, "utf-8", None, None, MOMENT, sender_facts=stated or SenderFacts())
         return self.store.put(page).id
 
     def remove(self, name: str) -> int:
@@ -86,7 +88,7 @@ def test_what_is_sent_is_indexed_replaced_and_withdrawn(pushed):
 
 def test_what_the_sender_states_goes_first(pushed):
     front = "---\nlang: en\ndate: 2020-01-01\nteam: sales\nowner: ann\n---\n# Own title\n\nText about cats.\n"
-    stated = Stated("Given title", "de", "2026-01-31", (("team", ("operations",)), ("reader", ("bob", "eve"))))
+    stated = SenderFacts("Given title", "de", "2026-01-31", (("team", ("operations",)), ("reader", ("bob", "eve"))))
     pushed.put("page", front, stated=stated)
     pushed.put("plain", "# Own title\n\nText about dogs.\n")
     pushed.build()
@@ -123,7 +125,7 @@ def test_one_that_cannot_be_read_says_so_and_keeps_nobody(pushed):
 
 
 def test_what_comes_with_an_e_mail(pushed):
-    pushed.put("mail", MAIL, content_type="message/rfc822", stated=Stated("Stated", metadata=(("to", ("ann",)),)))
+    pushed.put("mail", MAIL, content_type="message/rfc822", stated=SenderFacts("Stated", metadata=(("to", ("ann",)),)))
     pushed.build()
     assert list(pushed.texts()) == ["https://wiki.test/mail", "https://wiki.test/mail!/plan.txt"]
     pushed.put("other", "Cats purr.")

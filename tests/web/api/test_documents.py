@@ -49,7 +49,7 @@ def test_what_is_accepted_is_on_the_disk(index, sender):
     page = PushedStore(index).page("https://wiki.test/a")
     assert page is not None
     assert (page.body, page.content_type, page.charset) == (b"Cats purr.", "text/plain", "utf-8")
-    assert page.stated == ("Cats", None, "2026-01-31", (("team", ("a", "b")),), None)
+    assert page.sender_facts == ("Cats", None, "2026-01-31", (("team", ("a", "b")),), None)
     assert sender.get(answer.headers["Location"]).get_json() == change
     queue = sender.get("/api/v1/changes").get_json()
     assert (queue["queued"], queue["documents"], queue["bytes"], queue["changes"]) == (1, 1, 10, [change])

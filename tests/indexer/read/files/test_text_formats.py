@@ -6,7 +6,7 @@ from indexer.errors import ParseError
 from indexer.read.document_reader import read_document
 from indexer.read.files.text import read_csv
 from indexer.read.formats import content_type_of, effective_type
-from indexer.records import Document, Section, Whole
+from indexer.records import Document, Section, SectionBlock
 from indexer.text import reader_notes
 from tests.indexer.conftest import make_page
 from tests.indexer.files import NOTEBOOK
@@ -91,8 +91,8 @@ def test_titles_of_plain_text(text: str, title: str) -> None:
 def test_notebook() -> None:
     document = read("a.ipynb", NOTEBOOK)
     assert document.title == "Cats"
-    code = (Whole(13, 21), Whole(23, 26), Whole(28, 31))  # a program, its output, and a raw cell
-    assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none\n\nRaw", wholes=code),)
+    code = (SectionBlock(13, 21), SectionBlock(23, 26), SectionBlock(28, 31))  # a program, its output, and a raw cell
+    assert document.sections == (Section(("Cats",), "cats", "They sleep.\n\nprint(1)\n\none\n\nRaw", blocks=code),)
 
 
 OUTPUTS: dict[str, tuple[dict[str, object], str]] = {

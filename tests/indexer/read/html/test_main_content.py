@@ -72,7 +72,7 @@ def test_tables_are_rows_of_cells() -> None:
 def wholes(markup: str) -> list[tuple[str, str | None]]:
     """What is to stay whole, and of tables what names their columns."""
     [section] = extract(markup).sections
-    return [(section.text[start:end], head) for start, end, head in section.wholes]
+    return [(section.text[start:end], head) for start, end, head in section.blocks]
 
 
 def test_code_and_tables_are_known() -> None:
@@ -234,7 +234,7 @@ def test_a_row_says_what_spans_it(table: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize(("table", "expected"), HEADS.values(), ids=HEADS)
 def test_the_names_of_columns_go_with_the_last_row(table: str, expected: str) -> None:
-    (whole,) = extract(f"<p>Before.<table>{table}</table>").sections[0].wholes
+    (whole,) = extract(f"<p>Before.<table>{table}</table>").sections[0].blocks
     assert whole.head == expected
 
 

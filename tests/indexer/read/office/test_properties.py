@@ -2,7 +2,7 @@ import pytest
 
 from indexer.errors import ParseError
 from indexer.read.formats import content_type_of
-from indexer.records import Document, Section, Whole
+from indexer.records import Document, Section, SectionBlock
 from tests.indexer import files
 from tests.indexer.conftest import make_page, parsed
 from tests.indexer.files import paragraph, shape
@@ -32,7 +32,7 @@ def test_docx() -> None:
     assert (document.title, document.language, document.date) == ("Zoo", "en", "2026-05-01")
     assert document.sections == (
         Section(("Cats",), None, "Cats <sleep> & eat."),
-        Section(("Cats", "Food"), None, "- fish\n- milk\n\nAge | 3", wholes=(Whole(15, 22, ""),)),
+        Section(("Cats", "Food"), None, "- fish\n- milk\n\nAge | 3", blocks=(SectionBlock(15, 22, ""),)),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from indexer.read.pdf.document import read
 from indexer.read.pdf.layout import Hyphens
-from indexer.records import Whole
+from indexer.records import SectionBlock
 from indexer.text import reader_notes
 from tests.indexer.read.pdf.drawn import drawn, lines, read_text, rule, text
 
@@ -42,7 +42,7 @@ def test_a_table_between_drawn_lines_is_rows_with_their_head() -> None:
     [section] = read(drawn("\n".join([*table(*rows), *drawings, lines(50, 600, *BODY)])), None).sections
     expected = "\n".join(map(" | ".join, rows))
     assert section.text.startswith(f"{expected}\n\nSentence 0")
-    assert section.wholes == (Whole(0, len(expected), "Name | Size | Colour"),)
+    assert section.blocks == (SectionBlock(0, len(expected), "Name | Size | Colour"),)
 
 
 def test_drawn_cells_hold_several_lines() -> None:
@@ -270,7 +270,7 @@ EXPECTED = "Zone | Ticket | Fare\nZone 1 | Day | 2.50\nZone 1 | Week | 9.00\nZon
 def test_a_cell_is_in_every_row_and_column_that_it_spans(page: str) -> None:
     [section] = read(drawn(page), None).sections
     assert section.text == EXPECTED
-    assert section.wholes[0].head == "Zone | Ticket | Fare"
+    assert section.blocks[0].head == "Zone | Ticket | Fare"
 
 
 @pytest.mark.parametrize("bold", [0, 2])
