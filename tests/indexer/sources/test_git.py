@@ -271,7 +271,7 @@ def test_what_a_server_does_not_have(tmp_path: Path, site: GitSite, work: Work, 
 def test_the_address_that_was_checked_is_the_one_that_is_reached(
     site: GitSite, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.sources.git.resolve", lambda *_, **__: ["127.0.0.1"])
+    monkeypatch.setattr("indexer.sources.git.resolve_checked", lambda *_, **__: ["127.0.0.1"])
     port = site.url.rpartition(":")[2]
     assert run(work, f"git+https://code.test:{port}/repository/.git").documents == 2  # a name that nobody knows
 
