@@ -5,11 +5,11 @@ embed: text in, unit vector out, beside LangChain, SentenceTransformer, torch.co
 models: text in, unit vector out with each of --models, beside the first; memory of a process with one of them
 query: embed a query and answer a query, inside one process, beside the published LangChain script
 index: index the same chunks, beside the script
+peers: build, quality and load beside Chroma, LanceDB, LangChain, Haystack and txtai, on a dataset (--source)
 search: answer a query over --chunks perturbed passages, and its parts: time, recall, filters, memory, bytes a chunk
 cold:  a new process, from its start to the first correct answer, beside the script
 overload: a server under wrk, with 16 clients beside Flask, and with ten times as many for --repeat seconds;
     then the parts of a search, each with its time of the processor
-workers: a server with 1, 2 and 4 workers: answers, memory shared; and, computed, with 16 at most and a core for each
 """
 
 import argparse
@@ -24,6 +24,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything reads it: every 
 from benchmark.corpus import write_reference
 from benchmark.embed import LENGTHS, embed, models
 from benchmark.measure import OtherWork, as_text, describe
+from benchmark.search_peers import peers
 from benchmark.verbs import VERBS
 
 
@@ -34,7 +35,11 @@ def main() -> int:
         work = args.work or Path(folder)
         work.mkdir(parents=True, exist_ok=True)
         source = args.source or write_reference(work / "reference")
-        if args.verb == "embed":
+        if args.verb == "peers":
+            others = OtherWork()
+            rows = peers(source, args.environments, args.repeat or 10, work)
+            facts = {"others_cores": others.cores()}
+        elif args.verb == "embed":
             chunks = 256 if args.chunks is None else args.chunks
             rows, facts = embed(source, chunks, args.repeat or 12, work, lengths=args.lengths, only=args.only)
         elif args.verb == "models":
@@ -53,12 +58,15 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("embed", "models", *VERBS))
+    parser.add_argument("verb", choices=("embed", "models", "peers", *VERBS))
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     parser.add_argument("--out", type=Path, help="write the JSON object to a file too")
     parser.add_argument("--source", type=Path, help="folder of real text (default: Python's language reference)")
     parser.add_argument(
         "--work", type=Path, help="search: keep the corpus and its index in this folder, and use them again"
+    )
+    parser.add_argument(
+        "--environments", type=Path, default=Path("environments"), help="peers: folder of their virtual environments"
     )
     parser.add_argument("--chunks", type=int, help="passages used at most; embed: 0 leaves the bulk out")
     parser.add_argument("--repeat", type=int, help="turns (default: enough for a steady median)")

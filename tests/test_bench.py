@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import json
-import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -121,35 +120,3 @@ def test_tables_of_different_measurements_stand_apart():
     rows = [*ROWS, {"table": "parts", "name": "fusion", "alone": 20}]
     text = module("measure").as_text(rows, {})
     assert text.endswith("\n\nparts\n\n| what | alone |\n|---|---|\n| fusion | 20 |")
-
-
-# workers that share no batches
-
-
-@pytest.mark.parametrize("clients", [1, 16])
-def test_a_simulated_worker_with_one_core_answers_once_a_service_time(clients):
-    simulation = module("simulation")
-    worker = simulation.SimulatedWorker(python=2, runs={1: 3, 32: 96}, tell=0, spread=0)
-    row = simulation.simulate(worker, clients)
-    assert row["per_second"] == pytest.approx(1000 / (2 + 3), rel=0.01)
-    assert row["median_ms"] == pytest.approx(clients * 5, rel=0.01)
-    four = simulation.simulate_all(worker, 4, 4 * clients)
-    assert four["per_second"] == pytest.approx(4 * row["per_second"], abs=0.5)
-
-
-def test_texts_that_wait_together_cost_one_run():
-    simulation = module("simulation")
-    worker = simulation.SimulatedWorker(python=1, runs={1: 4, 32: 4}, cores=2)
-    rows = [simulation.simulate(worker, clients) for clients in (1, 8, 8)]
-    assert rows[0]["texts_a_run"] == 1 < rows[1]["texts_a_run"] <= 8
-    assert rows[1]["per_second"] > 3 * rows[0]["per_second"]
-    assert rows[1] == rows[2]
-
-
-def test_mappings_of_a_file_are_found_among_those_of_a_process(tmp_path):
-    (tmp_path / "weights.bin").write_bytes(bytes(1 << 20))
-    mapped = np.memmap(tmp_path / "weights.bin", mode="r")
-    assert not mapped.any()
-    rss, pss = module("serving").mapped_megabytes(os.getpid(), "weights.bin")
-    assert rss == 1 >= pss > 0
-    assert module("serving").mapped_megabytes(os.getpid(), "eights.bin") == (0, 0)

@@ -144,7 +144,6 @@ def application(settings: Settings | None = None) -> Flask:
     if recorder:
         recorder.start()
     follower.cache.on_lookup = app.extensions["metrics"].looked_up
-    follower.on_run = app.extensions["metrics"].batch
     return app
 
 

@@ -37,7 +37,6 @@ SECONDS = (
     *(0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.025, 0.035),
     *(0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-BATCH_TEXTS = (1, 2, 4, 8, 16, 32)
 MOST_NOTED = 100  # counts, those of about six searches
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 NO_ROUTE = "none"
@@ -83,10 +82,6 @@ class Metrics:
         self._waits = metrics.Histogram("http_request_wait_seconds", text, ("kind",), **timed)
         text = "Requests that wait for a thread."
         self._waiting = metrics.Gauge("http_requests_waiting", text, ("kind",), **summed)
-        text = "Queries in one run of the model."
-        self._batch = metrics.Histogram("model_batch_texts", text, buckets=BATCH_TEXTS, **own)
-        text = "Queries that waited for the model when its last run ended."
-        self._queue = metrics.Gauge("model_queue", text, **summed)
         self.in_progress = metrics.Gauge("http_requests_in_progress", "Requests being answered.", **summed)
         text = "Searches that were written to the record of what people ask, or dropped."
         self._insights = metrics.Counter("insights_searches", text, ("outcome",), **own)
@@ -116,11 +111,6 @@ class Metrics:
         for stage in STAGES:
             if milliseconds := answer.took_ms.get(stage):
                 self.note(self._child(self._stages, stage, mode, collection).observe, milliseconds / 1000)
-
-    def batch(self, texts: int, waiting: int) -> None:
-        """Count one run of the model, as `QueryBatcher` tells it."""
-        self.note(self._batch.observe, texts)
-        self.note(self._queue.set, waiting)
 
     def looked_up(self, kind: str, found: bool) -> None:
         """Count a lookup in the cache of queries, as `QueryCache` tells it."""

@@ -25,7 +25,7 @@ from indexer.read.reader_process import ReaderProcess
 from indexer.sources.git import version as git_version
 from rag.commands.models import as_built, plans, published
 from rag.commands.verb import Result, verb
-from rag.query.served_model import check_fingerprint
+from rag.query.fingerprint import check_fingerprint
 from rag.serving.access import AccessRules
 from rag.serving.store_access import TOKEN
 from rag.settings import SETTINGS, Settings, nearest

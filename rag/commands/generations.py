@@ -15,7 +15,7 @@ from rag.commands import models
 from rag.commands.models import described, published
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import CollectionMissing, FingerprintMismatch, SettingsError
-from rag.query.served_model import check_fingerprint
+from rag.query.fingerprint import check_fingerprint
 from rag.serving.store_access import chosen_store, live_id, roll_back, verify_generation
 from rag.settings import Settings
 

@@ -21,7 +21,7 @@ from indexer.generation.manifest import DEFAULT, GENERATIONS, Manifest, current_
 from indexer.pipeline.progress import step_timer
 from indexer.publish.publish import list_collections, live_id, size_of
 from rag.errors import CollectionMissing
-from rag.query.served_model import check_fingerprint
+from rag.query.fingerprint import check_fingerprint
 from rag.settings import Settings
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from rag.settings import Settings, did_you_mean
 if TYPE_CHECKING:
     from indexer.stores.store import Searchable
     from rag.evaluation.evaluation import Judgements, Run, Side
-    from rag.query.served_model import RerankQueue
+    from rag.query.model_queue import RerankQueue
 
 _MODE = click.option(
     "--mode",
@@ -78,7 +78,7 @@ def _open(settings: Settings) -> "Searchable":
         return models.published_store(settings).open()
     from indexer.generation.joint import JointGeneration
     from indexer.stores.store import FolderStore
-    from rag.query.served_model import check_fingerprint
+    from rag.query.fingerprint import check_fingerprint
 
     names = names or list_collections(settings.index_dir) or [Settings().collection]
     folders = {name: models.published(dataclasses.replace(settings, collection=name)) for name in names}
@@ -89,7 +89,7 @@ def _open(settings: Settings) -> "Searchable":
 
 
 def _rerank_queue(settings: Settings) -> "RerankQueue | None":
-    from rag.query.served_model import RerankQueue
+    from rag.query.model_queue import RerankQueue
     from rag.serving.follower import load_reranker
 
     model = load_reranker(settings)

@@ -31,10 +31,11 @@ from indexer.stores.store import Searchable
 from indexer.versions import Edition
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
+from rag.query.fingerprint import check_fingerprint
+from rag.query.model_queue import WARM_QUERIES, QueryEncoder, RerankQueue, Vector
 from rag.query.ranking import Choice, Ranking, Rows, VectorHits, choose, extend, fuse, rerank, score_tokens
 from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchRequest, in_force
 from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
-from rag.query.served_model import WARM_QUERIES, QueryBatcher, RerankQueue, Vector, check_fingerprint
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
 from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
@@ -81,12 +82,12 @@ class Retriever:
         generation: Searchable,
         embedder: Embedder,
         *,
-        batcher: QueryBatcher | None = None,
+        encoder: QueryEncoder | None = None,
         reranker: RerankQueue | None = None,
         synonyms: str = "",
         close: float = CLOSE,
     ) -> None:
-        """Retrievers that share an embedder should share a batcher, and a reranker; for the others see `Settings`.
+        """Retrievers that share an embedder should share an encoder, and a reranker; for the others see `Settings`.
 
         Raises:
             FingerprintMismatch: another embedder built the generation.
@@ -96,7 +97,7 @@ class Retriever:
         self.generation = generation
         self.embedder = embedder
         self._in_force = lru_cache(_FILTERS)(partial(in_force, manifest=generation.manifest))
-        self._batcher = batcher or QueryBatcher(embedder)
+        self._encoder = encoder or QueryEncoder(embedder)
         self._synonyms = read_synonyms(synonyms) if synonyms else {}
         self._close = close
         self._reranker = reranker
@@ -170,7 +171,7 @@ class Retriever:
         if search.vector is None:
             began = perf_counter()
             with_tokens = self.generation.tokens is not None
-            made = self._batcher.embed_query(search.terms.meaning, with_tokens=with_tokens)
+            made = self._encoder.embed_query(search.terms.meaning, with_tokens=with_tokens)
             search.vector, search.tokens, search.broken = made
             search.took["embed"] += perf_counter() - began
         return search.vector

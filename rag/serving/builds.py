@@ -19,7 +19,7 @@ from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import live_id
 from indexer.publish.source_settings import config_of
 from indexer.sources.pushed_store import PushedStore
-from rag.query.served_model import check_fingerprint
+from rag.query.fingerprint import check_fingerprint
 from rag.serving.jobs import pushed_folders
 from rag.settings import Settings
 

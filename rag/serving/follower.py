@@ -17,8 +17,10 @@ from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import DEFAULT, Manifest
 from indexer.publish.publish import SelfCheck
 from indexer.stores.store import FolderStore, Searchable, Store
+from rag.query.model_queue import RerankQueue
+from rag.query.query_cache import QueryCache
 from rag.query.retriever import Retriever
-from rag.query.served_model import QueryCache, RerankQueue, ServedModel
+from rag.serving.served_model import ServedModel
 from rag.serving.store_access import older_ids, stores_of
 from rag.settings import Settings
 
@@ -70,12 +72,7 @@ class ServedCollection:
 
 
 class Follower:
-    """Follows the collections of an index, or the one of a store.
-
-    Set `on_run` to a function that is called, for each run of the model, with how many texts went in and still wait.
-    """
-
-    on_run: Callable[[int, int], None] | None = None
+    """Follows the collections of an index, or the one of a store."""
 
     def __init__(
         self,
@@ -214,7 +211,7 @@ class Follower:
         settings, generation = self.settings, store.open(generation_id)
         try:
             if self.model is None:
-                self.model = ServedModel(settings.model, lambda: self._make_embedder(settings), self._ran, self.cache)
+                self.model = ServedModel(settings.model, lambda: self._make_embedder(settings), self.cache)
             if self.reranker is None and (reranker := self._make_reranker(settings)):
                 self.reranker = RerankQueue(reranker)
             retriever = self._retriever_of(generation, self.model)
@@ -235,8 +232,8 @@ class Follower:
 
     def _retriever_of(self, generation: Searchable, model: ServedModel) -> Retriever:
         settings, queue = self.settings, self.reranker
-        embedder, batcher, synonyms, close = model.embedder, model.batcher, settings.synonyms, settings.close
-        return Retriever(generation, embedder, batcher=batcher, reranker=queue, synonyms=synonyms, close=close)
+        embedder, encoder, synonyms, close = model.embedder, model.encoder, settings.synonyms, settings.close
+        return Retriever(generation, embedder, encoder=encoder, reranker=queue, synonyms=synonyms, close=close)
 
     def joint(self, members: Mapping[str, Retriever]) -> Retriever:
         """Return the retriever of one or several collections, which is cached while these generations are served."""
@@ -251,10 +248,6 @@ class Follower:
             retriever = self._retriever_of(joint, self.model)
             self._joints = dict([*self._joints.items(), (key, retriever)][-_MOST_JOINTS:])
         return retriever
-
-    def _ran(self, texts: int, waiting: int) -> None:
-        if self.on_run:
-            self.on_run(texts, waiting)
 
     def _note(self, name: str, served: ServedCollection, reason: str) -> None:
         if reason != served.reason:

@@ -26,9 +26,9 @@ from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of
 from rag.query.results import Answer, Suggestion, count_facets
 from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
-from rag.query.served_model import QueryEmbedding, ServedModel
 from rag.serving.access import EVERYTHING, Scope
 from rag.serving.follower import LOADING, Follower, facts_of
+from rag.serving.served_model import QueryEmbedding, ServedModel
 
 Matches = Callable[[bytes], object]  # whether a text, or one of several texts with line breaks between them, matches
 

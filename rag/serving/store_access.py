@@ -16,7 +16,7 @@ from indexer.publish.publish import Check, list_collections, verify, writer_lock
 from indexer.stores.store import FolderStore, Store
 from rag import deadline
 from rag.errors import NotPublished, SettingsError
-from rag.query.served_model import check_fingerprint
+from rag.query.fingerprint import check_fingerprint
 from rag.settings import Settings
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def _measure(server: BenchmarkServer, clients: int, script: Path) -> Row:
     }
     if shutil.which("py-spy"):
         found["lock of the interpreter, by sampling with py-spy"] = _sample_lock(server, clients, script)
-    return found | {"texts a run of the model": row.get("texts_a_run", ""), "answers a second": row["per_second"]}
+    return found | {"answers a second": row["per_second"]}
 
 
 def _calls(server: BenchmarkServer, script: Path) -> str:

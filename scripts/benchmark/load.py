@@ -1,4 +1,4 @@
-"""Load on a server by the program wrk: answers a second, latencies, time of the processor, texts a run of the model."""
+"""Load on a server by the program wrk: answers a second, latencies, time of the processor."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ function init(args) turn, repeats = tonumber(args[1]), tonumber(args[2]) end
 function request()
   turn = turn + 1
   local query = repeats == 0 and queries[turn % #queries + 1] .. "%20" .. turn or queries[turn % repeats + 1]
-  return wrk.format("GET", "/api/v1/search?k=10&q=" .. query)
+  return wrk.format("GET", "ROUTE" .. query)
 end
 function response(status) codes[status] = (codes[status] or 0) + 1 end
 function done(summary, latency, requests)
@@ -39,19 +39,21 @@ end
 """
 
 
-def write_script(queries: Sequence[str], path: Path) -> None:
-    """Write the program for wrk that asks these queries."""
+def write_script(queries: Sequence[str], path: Path, route: str = "/api/v1/search?k=10&q=") -> None:
+    """Write the program for wrk that sends these queries to a route."""
     lines = ", ".join(json.dumps(quote(query)) for query in queries)
-    path.write_text(_SCRIPT.replace("QUERIES", lines), encoding="utf-8")
+    path.write_text(_SCRIPT.replace("QUERIES", lines).replace("ROUTE", route), encoding="utf-8")
 
 
 @contextmanager
-def warm(line: list[str], script: Path, environ: Mapping[str, str] | None = None) -> Iterator[BenchmarkServer]:
+def warm(
+    line: list[str], script: Path, environ: Mapping[str, str] | None = None, ready_path: str = "/readyz"
+) -> Iterator[BenchmarkServer]:
     """Start a server as `running` does, and ask it until everything is loaded and compiled."""
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
     with running(line, environ) as server:
-        server.await_workers()
+        server.await_workers(ready_path)
         hammer(server, 16, 3, script)
         yield server
 
@@ -60,21 +62,19 @@ def hammer(server: BenchmarkServer, clients: int, seconds: int, script: Path, re
     """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses.
 
     No query is asked twice, in no run either, but so many `repeated` ones again and again. Rows have besides the
-    processor's ms an answer, and of ours the texts that a run of the model had.
+    processor's ms an answer.
     """
     line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script)]
     line += [f"http://127.0.0.1:{server.port}", "--", str(next(_RUNS) * _MOST_ANSWERS), str(repeated)]
-    cpu_before, batches = sum(server.cpu_seconds()), server.batches()
+    cpu_before = sum(server.cpu_seconds())
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     cpu_s = sum(server.cpu_seconds()) - cpu_before
-    texts, runs = (after - before for after, before in zip(server.batches(), batches, strict=True))
     found: dict[str, Any] = json.loads(done.stderr)
     answers, answered = sum(found["statuses"].values()), found["statuses"].get("200", 0)
     return {
         "per_second": round(answered / found["seconds"], 1),
         **{key: round(found[key], 2) for key in TIMES},
         "cpu_ms": round(cpu_s * 1000 / max(1, answers), 2),
-        **({"texts_a_run": round(texts / runs, 2)} if runs else {}),
         "runs": answers,
         "failed": answers - answered - found["statuses"].get("503", 0) + found["broken"],
         "statuses": found["statuses"],

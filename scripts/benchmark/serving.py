@@ -54,7 +54,7 @@ class BenchmarkServer:
             time.sleep(_POLL_SECONDS)
         raise RuntimeError(f"the server on port {self.port} gave no answer: run pilotlight serve to see why")
 
-    def await_workers(self) -> None:
+    def await_workers(self, ready_path: str = "/readyz") -> None:
         """Wait until every worker can be expected to be warm.
 
         Raises RuntimeError if the server ends or takes too long.
@@ -62,7 +62,7 @@ class BenchmarkServer:
         end = time.monotonic() + _START_SECONDS
         streak = 0
         while streak < _STREAK:  # answers of several workers, each of which loads by itself
-            streak = streak + 1 if self.get("/readyz")[0] == 200 else 0
+            streak = streak + 1 if self.get(ready_path)[0] == 200 else 0
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
             time.sleep(0.1)  # another process's readiness can only be asked for
@@ -82,19 +82,15 @@ class BenchmarkServer:
         user, system = zip(*(map(int, stat.split()[11:13]) for stat in stats), strict=True)
         return sum(user) / _TICKS, sum(system) / _TICKS
 
-    def batches(self) -> tuple[float, float]:
-        """Return texts that the model has embedded for queries, and its runs, from /metrics; 0 where there is none."""
-        lines = self.get("/metrics")[1].decode().splitlines()
-        values = dict(line.split(" ", 1) for line in lines if line.startswith("pilotlight_model_batch_texts_"))
-        texts, runs = (float(values.get(f"pilotlight_model_batch_texts_{name}", 0)) for name in ("sum", "count"))
-        return texts, runs
-
 
 def serving(index: Path) -> AbstractContextManager[BenchmarkServer]:
     """Start `pilotlight serve` with one worker on an index, and stop it in the end."""
-    return running(
-        [sys.executable, "-m", "rag.commands.cli", "serve", "--index", str(index), "--workers", "1", "--port", "{port}"]
-    )
+    return running(pilotlight("serve", "--index", str(index), "--workers", "1", "--port", "{port}"))
+
+
+def pilotlight(*arguments: str) -> list[str]:
+    """Return a command line of Pilotlight."""
+    return [sys.executable, "-m", "rag.commands.cli", *arguments]
 
 
 @contextmanager
@@ -117,15 +113,3 @@ def megabytes(pid: int, file: str, *fields: str) -> float:
     """Return the sum of fields of a process's `status` or `smaps_rollup`."""
     lines = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(tuple(f"{each}:" for each in fields))) / 1024
-
-
-def mapped_megabytes(pid: int, name: str) -> tuple[float, float]:
-    """Return how much of a file of this name a process has in memory, and its share of what others have as well."""
-    sizes, is_meant = {"Rss:": 0, "Pss:": 0}, False
-    for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines():
-        field, *rest = line.split()
-        if not field.endswith(":"):
-            is_meant = line.endswith(f"/{name}")
-        elif is_meant and field in sizes:
-            sizes[field] += int(rest[0])
-    return sizes["Rss:"] / 1024, sizes["Pss:"] / 1024

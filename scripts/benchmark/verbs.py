@@ -14,7 +14,6 @@ from benchmark.corpus import QUERIES, read_chunks, short_passages, write_folder
 from benchmark.measure import OURS, Row, interleave, ratio, summarise
 from benchmark.overload import overload
 from benchmark.serving import serving
-from benchmark.workers import workers
 from embedder import Embeddings
 from embedder.config import locate
 from indexer.config import BuildConfig
@@ -124,5 +123,4 @@ VERBS: dict[str, tuple[Callable[..., list[Row]], int, int]] = {  # verb, its tur
     "search": (scale.search, 5, 10_000),
     "cold": (cold, 7, 10_000),
     "overload": (overload, 60, 10_000),  # --repeat is seconds
-    "workers": (workers, 6, 10_000),  # as well
 }

@@ -14,8 +14,8 @@ from indexer.generation.documents import DocumentFacts, document_id
 from rag.errors import CollectionMissing, JobConflict, JobMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Explanation, Hit, ScorePart, Step, Suggestion, count_facets
-from rag.query.served_model import QueryEmbedding
 from rag.serving.access import Scope
+from rag.serving.served_model import QueryEmbedding
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 
 MODEL = "all-MiniLM-L6-v2"

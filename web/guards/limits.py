@@ -24,7 +24,7 @@ from flask import Flask, current_app, g
 from werkzeug.exceptions import RequestEntityTooLarge, ServiceUnavailable, TooManyRequests
 
 from rag import deadline
-from rag.query.served_model import asker
+from rag.query.query_cache import caller_name
 from rag.settings import Settings
 from web.dispatch import BUSY
 from web.guards.caller import caller
@@ -128,7 +128,7 @@ def register(app: Flask, settings: Settings) -> None:
         # one key in a page serves all readers of a site, who are told apart by their addresses
         is_known = who.name and not who.is_shown
         name = f"key {who.name}" if is_known else f"address {network_of(asked.remote_addr)}"
-        asker.set(name)
+        caller_name.set(name)
         if buckets is None:
             return
         seconds = buckets.take(name)

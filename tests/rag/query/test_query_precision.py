@@ -9,8 +9,8 @@ from embedder.text_embedder import Embedder
 from indexer.generation.generation import Generation
 from rag.commands.models import as_built
 from rag.errors import FingerprintMismatch
+from rag.query.fingerprint import check_fingerprint
 from rag.query.request import SearchRequest
-from rag.query.served_model import check_fingerprint
 from rag.serving.follower import Follower
 from rag.serving.live import LiveRetriever
 from rag.settings import load

@@ -15,11 +15,11 @@ from indexer.generation.languages import Spoken
 from indexer.generation.rows import TermHits
 from indexer.pipeline.build import build, remove_sources
 from indexer.pipeline.progress import Progress
+from rag.query.model_queue import RerankQueue
 from rag.query.ranking import Choice, fuse
 from rag.query.request import SearchRequest
 from rag.query.results import Explanation, as_text, explain, in_words
 from rag.query.retriever import Retriever
-from rag.query.served_model import RerankQueue
 from rag.query.weighting import SIGNALS, CollectionFacts, QueryFacts, describe, share_of_code, trust_in_meaning, weigh
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import Site

@@ -1,8 +1,7 @@
-"""The queues of the models: queries that wait share a run, and a cross-encoder reads as much as there is time for."""
+"""The queues of the models: callers take turns, and a cross-encoder reads as much as there is time for."""
 
 import queue
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial
@@ -15,10 +14,10 @@ from embedder.errors import EmbedderError
 from indexer.generation.generation import Generation
 from rag import deadline
 from rag.errors import DeadlinePassed, NotConfigured
-from rag.query import served_model
+from rag.query.model_queue import FairLock, QueryEncoder, RerankQueue
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
-from rag.query.served_model import QueryBatcher, RerankQueue, ServedModel
+from rag.serving.served_model import ServedModel
 from tests.dummy import DummyCrossEncoder, DummyEmbedder
 from tests.rag.conftest import wait_for
 
@@ -26,32 +25,28 @@ DEADLINE_S = 30
 
 
 class Gated(DummyEmbedder):
-    """An embedder each of whose runs waits to be let through; it records the runs and refuses the texts in `bad`."""
+    """An embedder each of whose runs waits to be let through; it records the runs."""
 
-    def __init__(self, bad: Sequence[str] = ()) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.runs: list[list[str]] = []
-        self.started: queue.Queue[list[str]] = queue.Queue()
+        self.runs: list[str] = []
+        self.started: queue.Queue[str] = queue.Queue()
         self.gate = threading.Semaphore(0)
-        self.bad = set(bad)
 
     def encode_ids(self, rows, **options):
-        texts = texts_of(rows)
-        self.runs.append(texts)
-        self.started.put(texts)
+        text = text_of(rows)
+        self.runs.append(text)
+        self.started.put(text)
         assert self.gate.acquire(timeout=DEADLINE_S)
-        for text in texts:
-            if text in self.bad:
-                raise EmbedderError(f"cannot embed {text}")
+        if text.startswith("bad"):
+            raise EmbedderError(f"cannot embed {text}")
+        if text == "interrupted":
+            raise SystemExit
         return super().encode_ids(rows, **options)
 
-    def open(self) -> None:
-        for _ in range(1000):
-            self.gate.release()
 
-
-def texts_of(rows):
-    return [" ".join(row[1:-1]) for row in rows]
+def text_of(rows):
+    return " ".join(rows[0][1:-1])
 
 
 def vector_of(text):
@@ -61,25 +56,29 @@ def vector_of(text):
 class Callers:
     """Threads that each embed one query; `add` returns once the query waits behind those before it."""
 
-    def __init__(self, batcher: QueryBatcher) -> None:
-        self.batcher = batcher
+    def __init__(self, embedder: Gated) -> None:
+        self.encoder = QueryEncoder(embedder)
         self.pool = ThreadPoolExecutor(64)
         self.results = {}
 
-    def encode(self, text: str):
-        return self.batcher.encode([text])[0]
+    def waiting(self):
+        return waiting(self.encoder._lock)
 
-    def add(self, text: str) -> None:
-        expected = len(self.batcher._waiting) + 1
-        self.results[text] = self.pool.submit(self.encode, text)
-        wait_for(lambda: len(self.batcher._waiting) == expected)
+    def add(self, text: str, seconds: float = DEADLINE_S) -> None:
+        expected = self.waiting() + 1
+        self.results[text] = self.pool.submit(within, seconds, self.encoder.encode, [text])
+        wait_for(lambda: self.waiting() == expected)
 
     def lead(self, text: str, embedder: Gated) -> None:
-        self.results[text] = self.pool.submit(self.encode, text)
-        assert embedder.started.get(timeout=DEADLINE_S) == [text]
+        self.results[text] = self.pool.submit(self.encoder.encode, [text])
+        assert embedder.started.get(timeout=DEADLINE_S) == text
 
     def vector(self, text: str):
-        return self.results[text].result(timeout=DEADLINE_S)
+        return self.results[text].result(timeout=DEADLINE_S)[0]
+
+
+def waiting(lock: FairLock) -> int:
+    return sum(map(len, lock._queues))
 
 
 def within(seconds, work, *arguments):
@@ -94,101 +93,25 @@ def embedder():
 
 
 @pytest.fixture
-def callers(embedder, monkeypatch):
-    monkeypatch.setattr(served_model, "MAX_TEXTS", 4)
-    monkeypatch.setattr(served_model, "MAX_TOKENS", 60)
-    made = Callers(QueryBatcher(embedder))
-    yield made
-    embedder.open()
-    made.pool.shutdown()
+def callers(embedder):
+    callers = Callers(embedder)
+    yield callers
+    embedder.gate.release(1000)
+    callers.pool.shutdown()
 
 
-def test_a_run_is_bounded_in_texts_and_tokens(callers, embedder):
-    long, too_long = " ".join(["word"] * 52), " ".join(["x"] * 100)  # 54 and 102 tokens
-    callers.lead("first", embedder)
-    waiting = ["a", "b", "c", "d", "e", long, "f", too_long, "g"]
-    for text in waiting:
+def test_queries_run_in_the_order_in_which_they_came_and_each_fails_alone(callers, embedder):
+    texts = ["first", "a", "bad", "interrupted", "b"]
+    callers.lead(texts[0], embedder)
+    for text in texts[1:]:
         callers.add(text)
-    embedder.open()
-    for text in waiting:
+    embedder.gate.release(1000)
+    for text in ("first", "a", "b"):
         assert np.array_equal(callers.vector(text), vector_of(text))
-    # an over-long text still runs, alone
-    assert embedder.runs == [["first"], ["a", "b", "c", "d"], ["e", long, "f"], [too_long], ["g"]]
-
-
-def test_no_thread_wakes_but_the_next_to_lead_and_those_that_are_answered(callers, embedder, monkeypatch):
-    class Counted:
-        """A lock that counts the threads that it has kept waiting."""
-
-        waits, wakes = [], []
-
-        def __init__(self):
-            self.lock = threading.Lock()
-
-        def acquire(self, **timeout):
-            if not timeout:
-                return self.lock.acquire()
-            self.waits.append(self)
-            got = self.lock.acquire(**timeout)
-            self.wakes.append(self)
-            return got
-
-        def release(self):
-            self.lock.release()
-
-    ticket = served_model._Ticket
-    monkeypatch.setattr(served_model, "_Ticket", lambda *fields: ticket(*fields[:-1], Counted()))
-    callers.lead("first", embedder)
-    embedder.gate.release()
-    callers.vector("first")
-    assert not Counted.waits  # a lone query
-    callers.lead("second", embedder)
-    texts = "abcdefghij"
-    for text in texts:
-        callers.add(text)
-    # each run: the thread that leads it, then the others of the run, of four texts, and the next one to lead
-    for awake, batch in [(1, "abcd"), (5, "efgh"), (9, "ij")]:
-        embedder.gate.release()
-        assert embedder.started.get(timeout=DEADLINE_S) == list(batch)
-        wait_for(lambda awake=awake: len(Counted.wakes) == awake)
-    embedder.gate.release()
-    for text in texts:
-        assert np.array_equal(callers.vector(text), vector_of(text))
-    assert len(Counted.wakes) == len(set(Counted.wakes)) == len(Counted.waits) == len(texts)
-
-
-def test_a_bad_query_fails_alone(callers, embedder):
-    embedder.bad = {"bad", "worse"}
-    callers.lead("first", embedder)
-    for text in ("good", "bad", "fine", "worse"):
-        callers.add(text)
-    embedder.open()
-    for text in ("good", "fine"):
-        assert np.array_equal(callers.vector(text), vector_of(text))
-    for text in ("bad", "worse"):
-        with pytest.raises(EmbedderError, match=f"cannot embed {text}$"):
+    for text, error in (("bad", EmbedderError), ("interrupted", SystemExit)):
+        with pytest.raises(error):
             callers.vector(text)
-    assert embedder.runs[1:] == [["good", "bad", "fine", "worse"], ["good"], ["bad"], ["fine"], ["worse"]]
-
-
-def test_a_thread_that_is_interrupted_leaves_the_others_to_the_next(callers, embedder):
-    encode, texts = embedder.encode_ids, ("beta", "gamma", "delta")
-
-    def interrupted(rows, **options):
-        result = encode(rows, **options)
-        if texts_of(rows) == list(texts):
-            raise SystemExit
-        return result
-
-    embedder.encode_ids = interrupted
-    callers.lead("alpha", embedder)
-    for text in texts:
-        callers.add(text)
-    embedder.open()
-    ended = [callers.results[text].exception(DEADLINE_S) for text in texts]
-    assert [type(error) for error in ended if error] == [SystemExit]
-    for text, error in zip(texts, ended, strict=True):
-        assert error or np.array_equal(callers.vector(text), vector_of(text))
+    assert embedder.runs == texts
 
 
 def test_every_one_of_many_callers_gets_its_own_vector():
@@ -201,14 +124,13 @@ def test_every_one_of_many_callers_gets_its_own_vector():
             assert self.running.acquire(blocking=False)
             try:
                 threading.Event().wait(0.0005)  # lets the interpreter go, as a real model does
-                for text in texts_of(rows):
-                    if text.endswith("7"):
-                        raise EmbedderError(text)
+                if text_of(rows).endswith("7"):
+                    raise EmbedderError(text_of(rows))
                 return super().encode_ids(rows, **options)
             finally:
                 self.running.release()
 
-    batcher = QueryBatcher(Busy())
+    encoder = QueryEncoder(Busy())
     together = threading.Barrier(32)
 
     def ask(caller):
@@ -217,45 +139,55 @@ def test_every_one_of_many_callers_gets_its_own_vector():
             text = f"caller{caller} turn{turn}"
             if text.endswith("7"):
                 with pytest.raises(EmbedderError, match=text):
-                    batcher.encode([text])[0]
+                    encoder.encode([text])
             else:
-                assert np.array_equal(batcher.encode([text])[0], vector_of(text))
+                assert np.array_equal(encoder.encode([text])[0], vector_of(text))
         return caller
 
     with ThreadPoolExecutor(32) as pool:
         assert list(pool.map(ask, range(32), timeout=DEADLINE_S * 4)) == list(range(32))
-    assert not batcher._waiting
+    assert not waiting(encoder._lock)
+    assert not encoder._lock._is_taken
 
 
 def test_a_query_that_waits_past_its_deadline_leaves_the_queue(callers, embedder):
     callers.lead("alpha", embedder)
     callers.add("beta")
-    gone = callers.pool.submit(within, 0.05, callers.batcher.encode, ["gamma", "delta"])
-    callers.results["epsilon"] = callers.pool.submit(callers.encode, "epsilon")
+    gone = callers.pool.submit(within, 0.05, callers.encoder.encode, ["gamma"])
     with pytest.raises(DeadlinePassed):
         gone.result(DEADLINE_S)
-    wait_for(lambda: len(callers.batcher._waiting) == 2)
-    embedder.open()
-    for text in ("alpha", "beta", "epsilon"):
+    callers.add("delta")
+    embedder.gate.release(1000)
+    for text in ("alpha", "beta", "delta"):
         assert np.array_equal(callers.vector(text), vector_of(text))
     with pytest.raises(DeadlinePassed):
-        within(0, callers.batcher.encode, ["never run"])
-    assert embedder.runs == [["alpha"], ["beta", "epsilon"]]
+        within(0, callers.encoder.encode, ["never run"])
+    assert embedder.runs == ["alpha", "beta", "delta"]
 
 
-def test_a_wait_that_ends_a_moment_early_is_over(callers, embedder, monkeypatch):
-    class Early:
+def test_a_turn_that_comes_just_after_the_deadline_goes_to_the_next(monkeypatch):
+    """The lock is handed over between the end of the wait and the caller's leave."""
+    lock, seen, real_lock = FairLock(), [], threading.Lock
+
+    class Late:
+        def __init__(self):
+            self.lock = real_lock()
+
         def acquire(self, timeout=None):
-            return timeout is None
+            if timeout is None:
+                return self.lock.acquire()
+            lock._pass_on()
+            return False
 
-        release = acquire
+        def release(self):
+            seen.append(self)
 
-    ticket = served_model._Ticket
-    callers.lead("alpha", embedder)
-    monkeypatch.setattr(served_model, "_Ticket", lambda *fields: ticket(*fields[:-1], Early()))
-    with pytest.raises(DeadlinePassed):
-        within(DEADLINE_S, callers.batcher.encode, ["beta"])
-    assert not callers.batcher._waiting
+    with lock.turn(float("inf")):
+        monkeypatch.setattr("rag.query.model_queue.threading.Lock", Late)
+        with pytest.raises(DeadlinePassed), lock.turn(float("inf")):
+            pass
+    assert len(seen) == 1
+    assert not lock._is_taken
 
 
 def test_a_large_batch_keeps_no_query_waiting():
@@ -273,7 +205,7 @@ def test_a_large_batch_keeps_no_query_waiting():
     with ThreadPoolExecutor(1) as pool:
         batch = pool.submit(model.embed, ["a text", "another"] * 200, "document")
         assert inside.wait(DEADLINE_S)
-        assert np.array_equal(model.batcher.encode(["query"])[0], vector_of("query"))
+        assert np.array_equal(model.encoder.encode(["query"])[0], vector_of("query"))
         assert not batch.done()
         gate.set()
         assert np.array_equal(batch.result(DEADLINE_S).vectors[399], vector_of("another"))
@@ -301,7 +233,7 @@ def test_searches_go_before_those_who_can_wait(monkeypatch):
     threads += [threading.Thread(target=queue.score_best, args=("a", ["b"] * 3))]
     threads[1].start()
     threads[2].start()
-    wait_for(lambda: queue._urgent)
+    wait_for(lambda: waiting(queue._lock) == 2)
     gate.set()
     for thread in threads:
         thread.join(30)
@@ -364,7 +296,7 @@ def test_no_more_than_the_depth_is_read_and_the_rest_follows(retriever, monkeypa
 def test_short_of_time_fewer_are_read_and_that_is_said(retriever, model, monkeypatch):
     begun, logits = [], model.logits
     monkeypatch.setattr(model, "logits", lambda rows: begun.append(rows) or logits(rows))
-    monkeypatch.setattr("rag.query.served_model.time.monotonic", lambda: 100.0 + 50 * len(begun))
+    monkeypatch.setattr("rag.query.model_queue.time.monotonic", lambda: 100.0 + 50 * len(begun))
     answer = within(60, partial(asked, retriever, per_document=0))
     assert 0 < answer.reranked.scored < answer.reranked.candidates
     assert sum(hit.scores["rerank"] is not None for hit in answer.hits) == answer.reranked.scored

@@ -1,0 +1,150 @@
+"""The queues in which threads share a model: one run at a time, first come first served, never past a deadline."""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from embedder.config import Role
+from embedder.late_interaction import Floats, QueryTokens
+from embedder.model.tokenizer import TokenizedText
+from embedder.text_embedder import CrossEncoder, Embedder
+from rag import deadline
+from rag.errors import DeadlinePassed
+from rag.query.query_cache import QueryCache
+
+WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
+_MAX_RUN_TOKENS = 256  # some tens of milliseconds, which a query may have to wait
+_RERANK_SHARE = 0.7  # of the time left; hits are still to be fetched and sent
+
+Vector = npt.NDArray[np.float32]
+
+
+class FairLock:
+    """A lock that its waiters get in the order in which they came, urgent ones before the others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_taken = False
+        self._queues: tuple[deque[threading.Lock], ...] = (deque(), deque())  # urgent, and not
+
+    @contextmanager
+    def turn(self, end: float, *, urgent: bool = True) -> Iterator[None]:
+        """Hold the lock. Raises DeadlinePassed if it is not free before `end`, by time.monotonic."""
+        if time.monotonic() >= end:
+            raise DeadlinePassed
+        with self._lock:
+            wakeup = threading.Lock() if self._is_taken else None
+            self._is_taken = True
+            if wakeup:
+                wakeup.acquire()
+                self._queues[not urgent].append(wakeup)
+        if wakeup:
+            self._wait(wakeup, self._queues[not urgent], end)
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _wait(self, wakeup: threading.Lock, queue: deque[threading.Lock], end: float) -> None:
+        has_turn = False
+        try:
+            has_turn = wakeup.acquire(timeout=-1 if math.isinf(end) else max(0.0, end - time.monotonic()))
+        finally:
+            if not has_turn:
+                with self._lock:
+                    is_waiting = wakeup in queue
+                    if is_waiting:
+                        queue.remove(wakeup)
+                if not is_waiting:  # the turn came just after the deadline
+                    self._pass_on()
+        if not has_turn:
+            raise DeadlinePassed
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            queue = next(filter(None, self._queues), None)
+            self._is_taken = queue is not None
+            if queue:
+                queue.popleft().release()
+
+
+class QueryEncoder:
+    """An embedder for many threads."""
+
+    def __init__(self, embedder: Embedder, cache: QueryCache | None = None) -> None:
+        self.embedder = embedder
+        self._cache = cache or QueryCache(0)
+        self._lock = FairLock()
+
+    def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
+        """Embed texts in one run, float32 (n, dim). Raises DeadlinePassed, and what the embedder raises."""
+        return self._run(self.embedder.tokenize(texts, role=role), role)[0]
+
+    def encode_tokens(self, queries: Sequence[TokenizedText]) -> list[QueryTokens]:
+        """Embed queries with their tokens, in one run. Raises as `encode` does."""
+        vectors, tokens = self._run([query.ids for query in queries], "query", with_tokens=True)
+        return [QueryTokens(*each) for each in zip(vectors, tokens, (query.broken for query in queries), strict=True)]
+
+    def embed_query(self, query: str, *, with_tokens: bool) -> QueryTokens:
+        """Embed a query, with its tokens if wanted, unless the cache has it. Raises as `encode` does."""
+        result: QueryTokens | None = self._cache.get("vectors", query, with_tokens)
+        if result is None:
+            ids, broken = self.embedder.tokenize_query(query)
+            vectors, tokens = self._run([ids], "query", with_tokens=with_tokens)
+            result = QueryTokens(vectors[0], tokens[0] if with_tokens else np.empty((0, 0), np.float32), broken)
+            self._cache.put(result, result.vector.nbytes + result.tokens.nbytes, "vectors", query, with_tokens)
+        return result
+
+    def _run(
+        self, rows: Sequence[list[int]], role: Role, *, with_tokens: bool = False
+    ) -> tuple[Floats, Sequence[Floats]]:
+        with self._lock.turn(deadline.end()):
+            return self.embedder.encode_ids(rows, role=role, tokens=with_tokens)
+
+
+class RerankQueue:
+    """A cross-encoder for many threads; searches go before requests that can wait."""
+
+    def __init__(self, model: CrossEncoder) -> None:
+        self.model = model
+        self._lock = FairLock()
+
+    def score_best(self, query: str, texts: Sequence[str]) -> Vector:
+        """Return the logits of as many texts as there is time for, from the first one on, float32 (m,)."""
+        end = time.monotonic() + _RERANK_SHARE * deadline.remaining()
+        return self._score(self.model.pairs(query, texts), end, urgent=True)
+
+    def score(self, rows: Sequence[list[int]]) -> Vector:
+        """Return the logits of pairs, float32 (n,), behind all searches. Raises DeadlinePassed."""
+        logits = self._score(rows, deadline.end(), urgent=False)
+        if len(logits) < len(rows):
+            raise DeadlinePassed
+        return logits
+
+    def _score(self, rows: Sequence[list[int]], end: float, *, urgent: bool) -> Vector:
+        logits = [np.empty(0, np.float32)]
+        for run in split_runs([len(row) for row in rows]):
+            try:
+                with self._lock.turn(end, urgent=urgent):
+                    logits.append(self.model.logits(rows[run]))
+            except DeadlinePassed:
+                break
+        return np.concatenate(logits)
+
+
+def split_runs(sizes: Sequence[int]) -> Iterator[slice]:
+    """Yield slices of texts of so many tokens each, short enough for a query to wait for one of them."""
+    start = tokens = 0
+    for place, size in enumerate(sizes):
+        if place > start and tokens + size > _MAX_RUN_TOKENS:
+            yield slice(start, place)
+            start, tokens = place, 0
+        tokens += size
+    if sizes:
+        yield slice(start, len(sizes))
