@@ -1,4 +1,4 @@
-"""Read subject, sender, recipients and text of e-mail, and find what comes with it."""
+"""Read subject, sender, recipients and text of e-mail, and list its attachments."""
 
 import mimetypes
 import re
@@ -29,10 +29,10 @@ _NOT_READ = frozenset({"css", "calendar", "x-amp-html", "watch-html", "vcard", "
 _MARKED_UP = frozenset({"html", "xhtml", "enriched", "richtext"})
 _SIGNATURES = frozenset({"pgp-signature", "pkcs7-signature", "x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"pgp-encrypted", "pkcs7-mime", "x-pkcs7-mime"})
-_RICHER = 1.3  # times the characters of the plain text that HTML must have to be read instead
-_ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)  # to the end of a text
-_LONGEST_PARSED = 1_000  # characters of a header that says what a part is
-_TROUBLE = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # what headers make the parser trip over
+_MIN_LENGTH_RATIO = 1.3  # characters of HTML to those of plain text, to read the HTML instead
+_ARMOUR = re.compile(r"^-----BEGIN PGP (?:SIGNATURE|(MESSAGE))-----", re.MULTILINE)
+_MAX_HEADER_CHARS = 1_000
+_HEADER_ERRORS = (ValueError, TypeError, IndexError, AttributeError, LookupError)  # raised by the parser
 
 
 class _Policy(EmailPolicy):
@@ -40,7 +40,7 @@ class _Policy(EmailPolicy):
 
     def header_fetch_parse(self, name: str, value: Any) -> Any:
         """Return a header as an object."""
-        return super().header_fetch_parse(name, value[:_LONGEST_PARSED])
+        return super().header_fetch_parse(name, value[:_MAX_HEADER_CHARS])
 
 
 _PARSER = BytesParser(policy=_Policy(refold_source="none"))  # folding a long parameter again may never end
@@ -56,63 +56,63 @@ def read(body: bytes, charset: str | None) -> Extraction:
     return Extraction(subject or None, filled, Declared(date=day_of(_header(message, "Date"))))
 
 
-def _is_shown(part: Message) -> bool:
+def _is_shown(entity: Message) -> bool:
     try:
-        name, is_file = part.get_filename(), part.get_content_disposition() == "attachment"
-    except _TROUBLE:
+        name, is_file = entity.get_filename(), entity.get_content_disposition() == "attachment"
+    except _HEADER_ERRORS:
         return False
-    is_text = part.get_content_maintype() == "text" and part.get_content_subtype() not in _NOT_READ
+    is_text = entity.get_content_maintype() == "text" and entity.get_content_subtype() not in _NOT_READ
     return is_text and not is_file and (not name or content_type_of(name) is None)
 
 
-def _parts_of(part: Message) -> list[Message]:
-    parts = part.get_payload()
-    return cast(list[Message], parts) if isinstance(parts, list) else []
+def _parts_of(entity: Message) -> list[Message]:
+    entities = entity.get_payload()
+    return cast(list[Message], entities) if isinstance(entities, list) else []
 
 
-def _content_of(part: Message) -> bytes:
-    """Return what a part has, decoded. Raises one of several errors where it is damaged."""
-    content = part.get_payload(decode=True)
+def _content_of(entity: Message) -> bytes:
+    """Return the decoded content of an entity. Raises one of `_HEADER_ERRORS` if it is damaged."""
+    content = entity.get_payload(decode=True)
     return content if isinstance(content, bytes) else b""
 
 
-def _sections(part: Message, main: Message | None, depth: int = 0) -> list[Section]:
-    """Return the text of a part and of all within it, in order; the main text may look like a file."""
+def _sections(entity: Message, main: Message | None, depth: int = 0) -> list[Section]:
+    """Return the text of an entity and of all within it, in order; `main` is text even if it looks like a file."""
     if depth > _DEEPEST:
         raise ParseError(f"more than {_DEEPEST} parts of a message in one another")
-    main_type, kind = part.get_content_maintype(), part.get_content_subtype()
+    main_type, kind = entity.get_content_maintype(), entity.get_content_subtype()
     if main_type == "multipart":
         if kind == "encrypted":
             reader_notes.add("a part of a mail was not read: it is encrypted")
             return []
-        found = [_sections(inner, main, depth + 1) for inner in _parts_of(part)]
+        versions = [_sections(inner, main, depth + 1) for inner in _parts_of(entity)]
         if kind != "alternative":
-            return [one for inner in found for one in inner]
+            return [one for inner in versions for one in inner]
         best: list[Section] = []  # the first version of a text, or a later one that says notably more
-        most = 0.0  # letters and digits, which differ less between plain text and HTML than white space and rules do
-        for version in found:
+        longest = 0.0  # letters and digits, which differ less between plain text and HTML than white space and rules do
+        for version in versions:
             length = sum(sum(map(str.isalnum, section.text)) for section in version)
-            if length > most:
-                best, most = version, _RICHER * length
+            if length > longest:
+                best, longest = version, _MIN_LENGTH_RATIO * length
         return best
-    if part is main or _is_shown(part):
-        return _text(part)
+    if entity is main or _is_shown(entity):
+        return _text(entity)
     if kind in _ENCRYPTED:
         reader_notes.add("a part of a mail was not read: it is encrypted or signed")
-    elif kind not in _SIGNATURES and not part.get_filename() and part.get_content_type() != _FORWARDED:
+    elif kind not in _SIGNATURES and not entity.get_filename() and entity.get_content_type() != _FORWARDED:
         reader_notes.add(f"a part of a mail was not read: {kind if main_type == 'text' else main_type}")
     return []
 
 
-def _text(part: Message) -> list[Section]:
+def _text(entity: Message) -> list[Section]:
     try:
-        content, charset = _content_of(part), part.get_content_charset()
-    except _TROUBLE:
+        content, charset = _content_of(entity), entity.get_content_charset()
+    except _HEADER_ERRORS:
         reader_notes.add("a part of a mail was not read: it is damaged")
         return []
-    if part.get_content_subtype() in _MARKED_UP:
-        found = extract(decode(content, charset, markup=True)).sections
-        return [Section(section.path, None, section.text, (), section.blocks) for section in found]
+    if entity.get_content_subtype() in _MARKED_UP:
+        sections = extract(decode(content, charset, markup=True)).sections
+        return [Section(section.path, None, section.text, (), section.blocks) for section in sections]
     text = decode(content, charset).replace("\r\n", "\n")
     if (armour := _ARMOUR.search(text)) and armour[1]:
         reader_notes.add("a part of a mail was not read: it is encrypted")
@@ -131,7 +131,7 @@ def _header(message: Message, name: str) -> str:
             else:  # bytes outside of encoded words are decoded as those of a text are
                 text = word.decode("raw_unicode_escape", "replace") if isinstance(word, bytes) else word
                 pieces.append(decode(text.encode("utf-8", "surrogateescape"), None))
-    except _TROUBLE:
+    except _HEADER_ERRORS:
         pieces = [unfolded.encode("utf-8", "replace").decode()]
     return " ".join("".join(pieces).split())[:_LONGEST_HEADER]
 
@@ -144,21 +144,21 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
     """
     budget, names = UnpackBudget(len(body)), Counter[str]()
     message = _PARSER.parsebytes(body)
-    has_list = any(closed_paths([_file_name(part)]) for part in message.walk())
+    has_list = any(closed_paths([_file_name(entity)]) for entity in message.walk())
     todo: list[tuple[Message, str]] = [(message, "")]
     while todo:
         outer, folder = todo.pop()
-        for part in _attached(outer):
+        for entity in _attached(outer):
             budget.member()
-            name = f"{folder}{_file_name(part)}"
+            name = f"{folder}{_file_name(entity)}"
             names[name] += 1
             if names[name] > 1:
                 path = PurePosixPath(name)
                 name = str(path.with_name(f"{path.stem}-{names[name]}{path.suffix}"))
-            inner = _forwarded(part)
+            inner = _forwarded(entity)
             try:
-                data = inner.as_bytes() if inner is not None else _content_of(part)
-            except _TROUBLE:
+                data = inner.as_bytes() if inner is not None else _content_of(entity)
+            except _HEADER_ERRORS:
                 yield Member(name, failed="damaged in the message")
                 continue
             budget.spend(len(data))
@@ -175,38 +175,38 @@ def attachments(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]
 
 
 def _attached(message: Message) -> Iterator[Message]:
-    """Yield parts that are neither text of the message, nor parts of another one in it, nor signatures."""
+    """Yield the attached files of a message, but no files of messages within it and no signatures."""
     shown = message.get_body(("plain", "html")) if isinstance(message, EmailMessage) else None
     todo: list[Message] = [message]
     while todo:
-        part = todo.pop()
-        if part.get_content_maintype() == "multipart":
-            todo.extend(reversed(_parts_of(part)))
-        elif part is shown or _is_shown(part) or part.get_content_subtype() in _SIGNATURES:
+        entity = todo.pop()
+        if entity.get_content_maintype() == "multipart":
+            todo.extend(reversed(_parts_of(entity)))
+        elif entity is shown or _is_shown(entity) or entity.get_content_subtype() in _SIGNATURES:
             continue
-        elif _file_name(part):
-            yield part
+        elif _file_name(entity):
+            yield entity
 
 
-def _forwarded(part: Message) -> Message | None:
-    """Return the message that a part is, also where it was packed like a file, against the rules."""
-    parts = _parts_of(part) if part.get_content_type() == _FORWARDED else []
-    if not parts:
+def _forwarded(entity: Message) -> Message | None:
+    """Return a forwarded message, even if it was encoded like a file, against the standard."""
+    entities = _parts_of(entity) if entity.get_content_type() == _FORWARDED else []
+    if not entities:
         return None
-    packing = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
-    if packing in ("base64", "quoted-printable") and not parts[0].keys():
-        parts[0]["Content-Transfer-Encoding"] = packing
-        return _PARSER.parsebytes(_content_of(parts[0]))
-    return parts[0]
+    packing = str(entity.get("Content-Transfer-Encoding", "")).strip().lower()
+    if packing in ("base64", "quoted-printable") and not entities[0].keys():
+        entities[0]["Content-Transfer-Encoding"] = packing
+        return _PARSER.parsebytes(_content_of(entities[0]))
+    return entities[0]
 
 
-def _file_name(part: Message) -> str:
-    """Name of the file that a part is; one without a name gets that of its kind, and what is no file has none."""
-    kind = part.get_content_type()
+def _file_name(entity: Message) -> str:
+    """Return the file name of an attachment, made up from its type if it has none; empty for other entities."""
+    kind = entity.get_content_type()
     try:
-        name = PurePosixPath((part.get_filename() or "").replace("\\", "/")).name
-        is_file = kind == _FORWARDED or part.get_content_disposition() == "attachment"
-    except _TROUBLE:
+        name = PurePosixPath((entity.get_filename() or "").replace("\\", "/")).name
+        is_file = kind == _FORWARDED or entity.get_content_disposition() == "attachment"
+    except _HEADER_ERRORS:
         name, is_file = "", True
     if kind == _FORWARDED:
         return f"{name.removesuffix('.eml') or 'message'}.eml"

@@ -1,6 +1,6 @@
 """Read OpenAPI documents of versions 2 and 3, in JSON or YAML: a section for each operation, in their order.
 
-References within a document are followed as deep as a limit; no other document is asked for.
+References within a document are followed to a limited depth; other documents are not fetched.
 """
 
 import json
@@ -18,10 +18,10 @@ from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
 _METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
-_DEEPEST = 4  # objects in one another whose fields are written
-_MAX_FIELDS = 100  # of one request or response
+_MAX_DEPTH = 4  # nested objects
+_MAX_FIELDS = 100  # per request or response
 _MAX_HOPS = 8  # references that lead to references
-_MAX_STEPS = 2_000_000  # schemas looked at in one document
+_MAX_STEPS = 2_000_000  # visited schemas
 _MARKS = re.compile(r"!?\[([^\[\]]{1,300})\]\([^()\s]{0,500}\)|[`*]+(?=\S)|(?<=\S)[`*]+|</?\w[^<>]{0,200}>")
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # constructs nothing but texts; aliases share one object
 
@@ -55,7 +55,7 @@ class _Reader:
     def _rendered(
         self, path: Iterable[str], anchor: str | None, description: object, before: str = "", *after: str
     ) -> Iterator[Section]:
-        """Yield the sections of a description in Markdown, the first or only one between texts."""
+        """Yield the sections of a description in Markdown; the first one stands between `before` and `after`."""
         path = tuple(filter(None, (self.title, *path)))
         first, *rest = render(_text(description)).extraction().sections or (Section((), None, ""),)
         text = "\n\n".join(filter(None, (before, first.text, *after)))
@@ -109,15 +109,15 @@ class _Reader:
 
     def _fields(self, schema: object, prefix: str = "", depth: int = 0) -> Iterator[str]:
         """Yield a line for each field of a schema and of the objects in it."""
-        found = self._resolved(schema)
-        if depth < _DEEPEST:
-            for name, value in _dict(found.get("properties")).items():
+        resolved = self._resolved(schema)
+        if depth < _MAX_DEPTH:
+            for name, value in _dict(resolved.get("properties")).items():
                 inner = self._resolved(value)
-                yield self._entry(f"{prefix}{name}", inner, "", name in _list(found.get("required")))
+                yield self._entry(f"{prefix}{name}", inner, "", name in _list(resolved.get("required")))
                 yield from self._fields(inner, f"{prefix}{name}.", depth + 1)
-            for one in chain(*(_list(found.get(word)) for word in ("allOf", "oneOf", "anyOf"))):
+            for one in chain(*(_list(resolved.get(word)) for word in ("allOf", "oneOf", "anyOf"))):
                 yield from self._fields(one, prefix, depth + 1)
-            yield from self._fields(found.get("items"), f"{prefix.removesuffix('.')}[].", depth + 1)
+            yield from self._fields(resolved.get("items"), f"{prefix.removesuffix('.')}[].", depth + 1)
 
     def _entry(self, name: str, schema: dict[str, Any], place: str, required: object) -> str:
         words = (place, self._kind(schema), "required" * (required in (True, "true")))

@@ -1,4 +1,4 @@
-"""Read plain text, source code, notebooks, and tables as rows in which each says the names of its columns."""
+"""Read plain text, source code, notebooks, and tables whose rows repeat the names of the columns."""
 
 import csv
 import io
@@ -21,9 +21,9 @@ from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
 _BULLETS = frozenset("- * + • ◦ ▪ ‣".split())  # alone on a line: an empty list item
-_TITLE_LENGTH = 100  # characters
-_TITLE_WITHIN = 2_000  # characters
-_FRAME = " \t#=-*~_+|/"  # signs around a title, above and below it
+_MAX_TITLE_CHARS = 100
+_MAX_CHARS_BEFORE_TITLE = 2_000
+_FRAME = " \t#=-*~_+|/"  # signs around a title
 
 
 def read_plain(body: bytes, charset: str | None) -> Extraction:
@@ -37,13 +37,13 @@ def read_plain(body: bytes, charset: str | None) -> Extraction:
 
 
 def _title_of(text: str) -> str | None:
-    """Return the first line of words if it is a title: one that no paragraph, list or program begins with."""
-    lines = text[:_TITLE_WITHIN].split("\n")
+    """Return the first line of words if it is a title rather than the beginning of a paragraph, list or program."""
+    lines = text[:_MAX_CHARS_BEFORE_TITLE].split("\n")
     place = next((place for place, line in enumerate(lines) if line.strip(_FRAME)), 0)
     first, below = lines[place].strip(_FRAME), "".join(lines[place + 1 : place + 2])
     is_indented = len(below) - len(below.lstrip()) > len(lines[place]) - len(lines[place].lstrip())
     is_apart = (is_indented or not below.strip(_FRAME)) and not first.endswith((",", ";", ":", "{"))
-    return first if is_apart and len(first) <= _TITLE_LENGTH and re.match(r"\w", first) else None
+    return first if is_apart and len(first) <= _MAX_TITLE_CHARS and re.match(r"\w", first) else None
 
 
 _DEFINES = re.compile(
@@ -60,22 +60,22 @@ _C_FUNCTION = re.compile(
     r"(?![ \t]|return|else|typedef)(?:[A-Za-z_][\w:<>,]*[ \t*&]+){1,6}(?P<name>[A-Za-z_~][\w:~]*)\("
 )
 _ABOVE = re.compile(r"[ \t]*(?:#(?!include|define|if|endif)|//|/\*|\*|--|@|\"\"\")")
-_LONGEST_LINE = 500  # characters; a longer one is data, or was made by a program
+_MAX_LINE_CHARS = 500  # longer lines are data or generated
 _TAB_WIDTH = 4  # columns
 
 
 def read_source_code(body: bytes, charset: str | None) -> Extraction:
     """Cut a source file at its definitions."""
     lines = decode(body, charset, markup=False).replace("\r\n", "\n").split("\n")
-    lines = [line[:_LONGEST_LINE] for line in lines]
+    lines = [line[:_MAX_LINE_CHARS] for line in lines]
     starts: list[tuple[int, tuple[str, ...]]] = [(0, ())]
     outline: list[tuple[int, str]] = []
     end_of_last = 0
     for number, line in enumerate(lines):
-        if found := _DEFINES.match(line):
-            indent, name = len(found["indent"].expandtabs(_TAB_WIDTH)), found["name"] or found["sql"] or found["shell"]
-        elif (found := _C_FUNCTION.match(line)) and not line.rstrip().endswith(";"):
-            indent, name = 0, found["name"]
+        if match := _DEFINES.match(line):
+            indent, name = len(match["indent"].expandtabs(_TAB_WIDTH)), match["name"] or match["sql"] or match["shell"]
+        elif (match := _C_FUNCTION.match(line)) and not line.rstrip().endswith(";"):
+            indent, name = 0, match["name"]
         else:
             continue
         while outline and outline[-1][0] >= indent:
@@ -93,10 +93,10 @@ def read_source_code(body: bytes, charset: str | None) -> Extraction:
     return Extraction(None, tuple(section for section in sections if section.text.strip()))
 
 
-_LONGEST_OUTPUT = 2_000  # characters of the output of one cell
+_MAX_OUTPUT_CHARS = 2_000  # per cell
 _TICKS = re.compile("`+")
 _ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # colours of a terminal
-_REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")  # of objects without a text
+_REPR = re.compile(r"(?:<(?!class )[^<>\n]*>|array\(|dtype=object|[\s\[\](){},])+")  # objects without a text
 _EMPTY_LINE = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n")
 _OLD_TYPES = {  # media types, by their names in formats 2 and 3
@@ -105,13 +105,13 @@ _OLD_TYPES = {  # media types, by their names in formats 2 and 3
 
 
 def read_notebook(body: bytes, charset: str | None) -> Extraction:
-    """Read a notebook of format 2 to 4, which may begin with front matter as Quarto has it; raises ParseError."""
+    """Read a notebook of format 2 to 4, with Quarto's front matter; raises ParseError."""
     try:
         notebook = json.loads(decode(body, charset, markup=False))
     except ValueError as error:
         raise ParseError("not JSON, as a notebook is") from error
-    blocks: list[str] = []  # of Markdown
-    sheets = _dicts(notebook, "worksheets")  # of formats 2 and 3
+    blocks: list[str] = []  # Markdown
+    sheets = _dicts(notebook, "worksheets")  # formats 2 and 3
     for cell in chain(_dicts(notebook, "cells"), *(_dicts(sheet, "cells") for sheet in sheets)):
         kind, source = cell.get("cell_type"), _text(cell.get("source") or cell.get("input"))
         if kind == "heading":
@@ -133,8 +133,8 @@ def _is_markup(cell: dict[str, Any], source: str, blocks: list[str]) -> bool:
 
 
 def _outputs(cell: dict[str, Any]) -> Iterator[str]:
-    """Yield the outputs of a cell as blocks of Markdown: visible texts, not names of pictures and widgets."""
-    room = _LONGEST_OUTPUT
+    """Yield the visible texts of a cell's outputs as Markdown, without pictures and widgets."""
+    room = _MAX_OUTPUT_CHARS
     for output in _dicts(cell, "outputs"):
         data = output.get("data")
         if not isinstance(data, dict):  # a stream, and all outputs of formats 2 and 3
@@ -143,14 +143,14 @@ def _outputs(cell: dict[str, Any]) -> Iterator[str]:
         if output.get("output_type") in ("error", "pyerr"):
             message = f"{_text(output.get('ename'))}: {_text(output.get('evalue'))}"
             trace = _ESCAPES.sub("", "\n".join(_strings(output.get("traceback"))))
-            yield _fenced(trace[-_LONGEST_OUTPUT:] if message in trace else message[:_LONGEST_OUTPUT])
+            yield _fenced(trace[-_MAX_OUTPUT_CHARS:] if message in trace else message[:_MAX_OUTPUT_CHARS])
         elif markdown := _text(data.get("text/markdown")):
             yield markdown
         elif latex := _text(data.get("text/latex")):
             yield f"$$\n{_EMPTY_LINE.sub(' ', latex.strip('$ '))}\n$$"
         elif _is_shown(text, html, data):
             lines = _ESCAPES.sub("", text[: 2 * room]).split("\n")
-            last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)  # of progress bars
+            last_states = (line.rstrip("\r").rpartition("\r")[2] for line in lines)  # progress bars
             shown = "\n".join(last_states)[:room]
             room -= len(shown)
             yield _fenced(shown)
@@ -179,34 +179,35 @@ def _strings(value: object) -> list[str]:
 
 
 def _dicts(value: object, name: str) -> list[dict[str, Any]]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    values = value.get(name) if isinstance(value, dict) else None
+    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
 
 
-_LONGEST_TABLE = 20_000_000  # characters of one table
-_LONGEST_CELL = 10_000
-_MOST_COLUMNS = 16_384  # as a workbook may have
-_SAMPLE = 30  # rows among which the names of the columns are looked for, or the delimiter
-_MOST_TABLES = 100  # below each other, with names of their own
-_SNIFFED = 20_000  # characters
-_DELIMITERS = "\t;|,"  # of two that part all rows alike, the first: a comma may be that of a number
-_LONGEST_FIELD = 10_000_000  # characters
-_DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)  # as Excel writes it
+_MAX_TABLE_CHARS = 20_000_000
+_MAX_CELL_CHARS = 10_000
+_MAX_COLUMNS = 16_384  # the limit of a workbook
+_SAMPLE_ROWS = 30  # searched for column names and the delimiter
+_MAX_TABLES = 100  # tables below each other in one file
+_SAMPLE_CHARS = 20_000
+_DELIMITERS = "\t;|,"  # the first wins a tie: a comma may belong to numbers
+_MAX_FIELD_CHARS = 10_000_000
+# Excel's first line that names the delimiter
+_DIALECT = re.compile(r'\A"?sep=([^\w\s"]|\t)"?[^\S\n\r]{0,9}(?:\r\n|\n|\r|\Z)', re.IGNORECASE)
 
-csv.field_size_limit(_LONGEST_FIELD)
+csv.field_size_limit(_MAX_FIELD_CHARS)
 
 
 def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
-    """Return a line for each row that is not empty, as `name: value | name: value` below rows that name the columns.
+    """Return each non-empty row as a line such as `name: value | name: value`, named by the rows with column names.
 
-    Titles and remarks above these are lines of their own, and so are the names of columns without a value. Below an
-    empty row, a table with other names may begin.
+    Titles, remarks, and the names of columns without values become separate lines. Below an empty row, a table with
+    other names may begin.
 
     Raises:
         ParseError: the table is too long or too wide.
     """
     rest = _clean(rows)
-    ahead = list(islice(rest, _SAMPLE))
+    ahead = list(islice(rest, _SAMPLE_ROWS))
     lines: list[str] = []
     names: list[str] = []
     empty: dict[int, str] = {}
@@ -214,8 +215,8 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
     tables = length = 0
     while ahead:
         may_begin = not tables or not ahead[0]
-        if may_begin and tables < _MOST_TABLES:
-            places = [place for place, row in enumerate(ahead[:_SAMPLE]) if row]
+        if may_begin and tables < _MAX_TABLES:
+            places = [place for place, row in enumerate(ahead[:_SAMPLE_ROWS]) if row]
             sample = [ahead[place] for place in places]
             begin, end = find_head(sample, by_numbers=tables > 0)
             if end > begin or not tables:
@@ -226,31 +227,31 @@ def rows_to_text(rows: Iterable[Sequence[str]]) -> str:
                 lines.append("")
                 ahead = ahead[places[end - 1] + 1 :] if end else ahead
             tables += 1
-        if len(ahead) < _SAMPLE:
-            ahead += islice(rest, _SAMPLE)
+        if len(ahead) < _SAMPLE_ROWS:
+            ahead += islice(rest, _SAMPLE_ROWS)
         if ahead and (cells := ahead.pop(0)):
-            named = zip(cells, chain(names, [""] * len(cells)), strict=False)
-            lines.append(COLUMNS.join(f"{name}: {cell}" if name else cell for cell, name in named if cell))
+            named_cells = zip(cells, chain(names, [""] * len(cells)), strict=False)
+            lines.append(COLUMNS.join(f"{name}: {cell}" if name else cell for cell, name in named_cells if cell))
             for column in [column for column in empty if column < len(cells) and cells[column]]:
                 del empty[column]
             length += len(lines[-1])
-            if length > _LONGEST_TABLE:
-                raise ParseError(f"more than {_LONGEST_TABLE:,} characters in a table")
+            if length > _MAX_TABLE_CHARS:
+                raise ParseError(f"more than {_MAX_TABLE_CHARS:,} characters in a table")
     for line, empty in heads:
         lines[line] = COLUMNS.join(empty.values())
     return "\n".join(filter(None, lines))
 
 
 def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the rows with each cell on one line; several empty rows as one without cells."""
+    """Yield rows with each cell on one line; consecutive empty rows become one without cells."""
     is_gap = True
     for row in rows:
-        if len(row) > _MOST_COLUMNS:
-            raise ParseError(f"more than {_MOST_COLUMNS:,} columns in a table")
+        if len(row) > _MAX_COLUMNS:
+            raise ParseError(f"more than {_MAX_COLUMNS:,} columns in a table")
         cells = [" ".join(cell.split()) for cell in row]
-        if max(map(len, cells), default=0) > _LONGEST_CELL:
+        if max(map(len, cells), default=0) > _MAX_CELL_CHARS:
             reader_notes.add("a long cell of a table was cut off")
-            cells = [cell[:_LONGEST_CELL] for cell in cells]
+            cells = [cell[:_MAX_CELL_CHARS] for cell in cells]
         is_empty = not any(cells)
         if not is_empty:
             yield cells
@@ -262,9 +263,9 @@ def _clean(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
 def read_csv(body: bytes, charset: str | None) -> Extraction:
     """Read a table of separated values; raises ParseError."""
     text = decode(body, charset, markup=False).replace("\x00", "")
-    named = _DIALECT.match(text)
-    text = text[named.end() :] if named else text
-    sample = text[:_SNIFFED]
+    sep_line = _DIALECT.match(text)
+    text = text[sep_line.end() :] if sep_line else text
+    sample = text[:_SAMPLE_CHARS]
     escape = "\\" if '\\"' in sample and '""' not in sample else None
 
     def rows(text: str, delimiter: str) -> Iterator[list[str]]:
@@ -272,12 +273,12 @@ def read_csv(body: bytes, charset: str | None) -> Extraction:
         return csv.reader(file, delimiter=delimiter, escapechar=escape, skipinitialspace=True)
 
     def consistency(delimiter: str) -> int:
-        """Return how many of the first rows a delimiter parts into the same number of cells, more than one."""
-        counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE) if len(row) > 1)
+        """Return how many of the first rows a delimiter splits into the same number of cells, more than one."""
+        counts = Counter(len(row) for row in islice(rows(sample, delimiter), _SAMPLE_ROWS) if len(row) > 1)
         return max(counts.values(), default=0)
 
     try:
-        found = rows_to_text(rows(text, named[1] if named else max(_DELIMITERS, key=consistency)))
+        rows_text = rows_to_text(rows(text, sep_line[1] if sep_line else max(_DELIMITERS, key=consistency)))
     except csv.Error as error:
         raise ParseError(f"not a table of separated values: {error}") from error
-    return Extraction(None, (Section((), None, found),))
+    return Extraction(None, (Section((), None, rows_text),))

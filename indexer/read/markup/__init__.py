@@ -1,3 +1,3 @@
-"""Markup that people write by hand, to HTML and from there to text: Markdown in its dialects, reStructuredText.
+"""Readers of hand-written markup, by way of HTML: Markdown in its dialects, reStructuredText, AsciiDoc.
 
-May import `html` and what stands beside this room."""
+May import `html` and the modules of `indexer.read`."""

@@ -19,7 +19,7 @@ _MAX_EXPANSION = 1_000_000  # characters that references to attributes may put i
 _MAX_SPAN = 100  # columns or rows of a cell
 _MACRO = re.compile(r"([A-Za-z][\w-]*)::([^\s\[]*)\[(.*)\]$")
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ ]+(\S.{0,500}?)(?:(?<!\s)[ ]++\1)?(?:(?<!\s)[ ]*+\[\[([\w:.-]+)\]\])?$")
-_UNDERLINES = "=-~^+"  # of titles, by level
+_TITLE_UNDERLINES = "=-~^+"  # titles by level
 _UNDERLINE = re.compile(r"={2,}|-{2,}|~{2,}|\^{2,}|\+{2,}")
 _DELIMITER = re.compile(r"(?:-{4,}|\.{4,}|\+{4,}|={4,}|\*{4,}|_{4,}|/{4,}|--|```|[|,!]={3,})$|```\w+$")
 _META = re.compile(  # lines above a block: its id, its attributes and its label
@@ -34,7 +34,7 @@ _CELL = r"(?<!\S)(?:(\d*)(?:\.(\d+))?([+*]))?[<^>]?(?:\.[<^>])?([adehlmsv]?)\%s|
 _CELLS = {sign: re.compile(_CELL % (sign, sign)) for sign in "|!"}
 _COLUMN = re.compile(r"(?:^|[,;])[ ]*(?:(\d+)\*)?[^,;a-z]*([a-z]?)")
 _COLUMNS = re.compile(r"\bcols=(?:\"([^\"]*)\"|([^,]*))")
-_INLINE = re.compile(  # in a text with &, < and > escaped
+_INLINE = re.compile(  # text is HTML-escaped
     r"""\\(?P<escaped>\{|[*_`\#+~^]{1,2}|&lt;&lt;|\[\[)
     |\+\+\+(?P<raw>.{1,1000}?)\+\+\+|pass:[a-z,]*\[(?P<passed>[^\]]{0,1000})\]
     |\$\$(?P<dollars>.{1,1000}?)\$\$|\+\+(?P<pluses>.{1,1000}?)\+\+|(?<![\w`])`\+(?P<literal>.{1,300}?)\+`(?!\w)
@@ -75,7 +75,7 @@ def read(body: bytes, charset: str | None) -> Extraction:
 class _Reader:
     def __init__(self) -> None:
         self.attributes: dict[str, str] = {}
-        self.titles: dict[str, str] = {}  # by id
+        self.titles: dict[str, str] = {}  # id → title
         self.is_old = False  # whether 'a text' is marked, as before Asciidoctor
         self._room = _MAX_EXPANSION
 
@@ -90,10 +90,10 @@ class _Reader:
     def heading(self, lines: list[str], place: int) -> tuple[int, str, int, str] | None:
         """Return level and text of a title, the place after it, and its id if it names one; None if there is none."""
         line, below = lines[place], lines[place + 1] if place + 1 < len(lines) else ""
-        if found := _HEADING.match(line):
-            return len(found[1]), found[2], place + 1, found[3] or ""
+        if match := _HEADING.match(line):
+            return len(match[1]), match[2], place + 1, match[3] or ""
         if _UNDERLINE.fullmatch(below) and abs(len(line) - len(below)) < 2 and re.match(r"[\[{`'\"<(]*\w", line):
-            return _UNDERLINES.index(below[0]) + 1, line, place + 2, ""
+            return _TITLE_UNDERLINES.index(below[0]) + 1, line, place + 2, ""
         return None
 
     def _block(self, lines: list[str], place: int, depth: int, *, is_in_list: bool = False) -> tuple[str, int]:
@@ -104,11 +104,11 @@ class _Reader:
             if entry := ENTRY.match(line):
                 place = self._define(entry, lines, place)
             elif line:
-                found = _META.match(line)
-                if found is None or _DELIMITER.match(line):
+                attributes = _META.match(line)
+                if attributes is None or _DELIMITER.match(line):
                     break
-                options, label = found["options"] or options, found["label"] or label
-                anchor = found["id"] or next((one or other for one, other in _ID.findall(options)), anchor)
+                options, label = attributes["options"] or options, attributes["label"] or label
+                anchor = attributes["id"] or next((one or other for one, other in _ID.findall(options)), anchor)
             place += 1
         else:
             return "", place
@@ -117,8 +117,8 @@ class _Reader:
             return self._section(*heading[:2], heading[3] or anchor), heading[2]
         if _DELIMITER.match(line):
             html, place = self._delimited(lines, place, style, options, depth)
-        elif found := _MACRO.match(line):
-            html, place = self._block_macro(found), place + 1
+        elif attributes := _MACRO.match(line):
+            html, place = self._block_macro(attributes), place + 1
         elif line in ("'''", "***", "---", "<<<", "+"):
             html, place = "", place + 1
         elif _ITEM.match(line) or _TERM.match(line):
@@ -145,12 +145,12 @@ class _Reader:
         return place
 
     def _replaced(self, text: str) -> str:
-        """Return a text with the values of attributes, as far as there is room; unknown ones stay."""
+        """Replace attributes by their values, up to a limit of characters; unknown ones stay."""
 
-        def value_of(found: re.Match[str]) -> str:
-            value = self.attributes.get(found[1].lower(), found[0])
+        def value_of(match: re.Match[str]) -> str:
+            value = self.attributes.get(match[1].lower(), match[0])
             self._room -= len(value)
-            return value if self._room > 0 else found[0]
+            return value if self._room > 0 else match[0]
 
         return re.sub(r"(?<!\\)\{(\w[\w-]*)\}", value_of, text)
 
@@ -163,9 +163,9 @@ class _Reader:
         self.titles.setdefault(anchor, html)
         return f'<h{level} id="{escape(anchor)}">{html}</h{level}>'
 
-    def _block_macro(self, found: re.Match[str]) -> str:
-        text = self._inline(_OPTION.sub("", found[3]).partition(",")[0].strip('"'))
-        return "" if found[1] == "toc" else f'<img src="#" alt="{text}">' if found[1] == "image" else f"<p>{text}</p>"
+    def _block_macro(self, match: re.Match[str]) -> str:
+        text = self._inline(_OPTION.sub("", match[3]).partition(",")[0].strip('"'))
+        return "" if match[1] == "toc" else f'<img src="#" alt="{text}">' if match[1] == "image" else f"<p>{text}</p>"
 
     def _delimited(self, lines: list[str], place: int, style: str, options: str, depth: int) -> tuple[str, int]:
         sign, fence = lines[place][0], lines[place][:3] if lines[place][0] == "`" else lines[place]
@@ -230,8 +230,8 @@ class _Reader:
 
     def _ends_text(self, lines: list[str], place: int, *, is_in_list: bool = True) -> bool:
         """Return whether a line begins something else than the text of a paragraph, or of an item of a list."""
-        line, found = lines[place], _META.match(lines[place])
-        is_block = line == "+" or bool(_DELIMITER.match(line)) or (found is not None and not found["label"])
+        line, match = lines[place], _META.match(lines[place])
+        is_block = line == "+" or bool(_DELIMITER.match(line)) or (match is not None and not match["label"])
         return (is_block and line[:2] != "//") or (is_in_list and self._is_item(lines, place))
 
     def _table(self, lines: list[str], options: str, sign: str, depth: int) -> str:
@@ -271,14 +271,14 @@ class _Reader:
         return self._unmarked(escape(self._replaced(text), quote=False), 0)
 
     def _unmarked(self, text: str, depth: int) -> str:
-        return _INLINE.sub(lambda found: self._shown(found, depth + 1), text) if depth < _DEEPEST else text
+        return _INLINE.sub(lambda match: self._shown(match, depth + 1), text) if depth < _DEEPEST else text
 
-    def _shown(self, found: re.Match[str], depth: int) -> str:
-        kind = found.lastgroup or ""
-        text = found[kind] if kind else ""
+    def _shown(self, match: re.Match[str], depth: int) -> str:
+        kind = match.lastgroup or ""
+        text = match[kind] if kind else ""
         if kind == "attribute":
-            return escape(INTRINSIC.get(text, found[0]), quote=False)
-        if kind in ("escaped", "literal", "entry", "dollars", "pluses") or found["mark"] == "+":
+            return escape(INTRINSIC.get(text, match[0]), quote=False)
+        if kind in ("escaped", "literal", "entry", "dollars", "pluses") or match["mark"] == "+":
             return text
         if kind in ("raw", "passed"):
             return _TAG.sub("", text)
@@ -287,9 +287,9 @@ class _Reader:
         if kind == "target":
             return f"\0{text}\0"
         if kind == "words":
-            return self._macro(found["macro"], found["of"] or "", text, depth)
+            return self._macro(match["macro"], match["of"] or "", text, depth)
         unmarked = self._unmarked(text, depth)
-        return f"'{unmarked}'" if found["mark"] == "'" and not self.is_old else unmarked
+        return f"'{unmarked}'" if match["mark"] == "'" and not self.is_old else unmarked
 
     def _macro(self, name: str, target: str, words: str, depth: int) -> str:
         if name in ("stem", "latexmath", "asciimath", "kbd", "btn"):

@@ -101,7 +101,7 @@ def _push_text(state: StateBlock, text: str, *, is_literal: bool = False, is_hid
 
 
 def _push_blocks(state: StateBlock, text: str) -> None:
-    """Write a text of its own as the blocks that it has."""
+    """Parse a separate text into blocks."""
     inner = StateBlock(text, state.md, state.env, state.tokens)
     inner.level = state.level + 1
     state.md.block.tokenize(inner, 0, inner.lineMax)
@@ -126,7 +126,7 @@ def _push_table(state: StateBlock, rows: Iterable[tuple[str, Iterable[Any]]]) ->
 
 
 def _tokenize_lines(state: StateBlock, start: int, end: int, indent: int = 0) -> None:
-    """Parse lines as blocks of their own; those of a box may be indented."""
+    """Parse lines as separate blocks; the lines of a box may be indented."""
     line_max, state.lineMax = state.lineMax, end
     state.level += 1
     state.blkIndent += indent
@@ -211,8 +211,8 @@ def read_colons(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     state.line = start + 1
     while directive and state.line < end and OPTION.match(_line_at(state, state.line)):
         state.line += 1
-    named = _COLON_NAME.match(rest) if signs[0] != "@tab" else None
-    title = rest[named.end() if named else 0 :].strip(" |\t").partition("{")[0].strip()
+    name_match = _COLON_NAME.match(rest) if signs[0] != "@tab" else None
+    title = rest[name_match.end() if name_match else 0 :].strip(" |\t").partition("{")[0].strip()
     if title.startswith("["):
         title = title[1:].rpartition("]")[0]
     _push_text(state, shown_words(rest) if '="' in rest else title)
@@ -293,7 +293,7 @@ def _go_past(state: StateBlock, start: int, place: int, end: int) -> None:
 
 
 def read_tags(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read lines of nothing but tags, which may span empty lines."""
+    """Read lines that consist of tags, which may span empty lines."""
     place, limit = state.bMarks[start] + state.tShift[start], state.eMarks[end - 1]
     texts: list[str] = []
     if not _line_at(state, start, "{<%"):
@@ -368,7 +368,7 @@ def read_grid(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if width * len(lines) > _MAX_GRID:
         return False
     heads = [place for place, text in enumerate(lines) if text.startswith("+=")]
-    for place in heads if heads[:1] == [0] else heads[1:]:  # without names of columns, or with a foot
+    for place in heads if heads[:1] == [0] else heads[1:]:  # no column names, or a footer
         lines[place] = lines[place].replace("=", "-")
     try:
         _, head, body = GridTableParser().parse(StringList([text.ljust(width) for text in lines]))

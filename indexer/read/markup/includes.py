@@ -17,8 +17,8 @@ from indexer.text.charsets import decode
 
 MAX_VALUE_LENGTH = 1_000  # characters of an attribute
 _MAX_DEPTH = 20
-_MAX_INCLUDES = 1_000  # in one document
-_MAX_RANGES = 20  # of lines, in one directive
+_MAX_INCLUDES = 1_000  # per document
+_MAX_RANGES = 20  # line ranges per directive
 INTRINSIC = {
     **{"nbsp": " ", "sp": " ", "empty": "", "blank": "", "zwsp": "", "wj": "", "lt": "<", "gt": ">", "amp": "&"},
     **{"asterisk": "*", "plus": "+", "caret": "^", "tilde": "~", "backtick": "`", "startsb": "[", "endsb": "]"},
@@ -33,7 +33,7 @@ _REFERENCE = re.compile(r"\{(\w[\w-]*)\}")
 _OPTION = re.compile(r"(\w+)=(?:\"([^\"]*)\"|([^,]*))")
 _RANGE = re.compile(r"(\d{1,9})(?:(\.\.)(-?\d{0,9}))?")
 _TAG = re.compile(r"(?<!\w)(tag|end)::([^\s\[\]]+)\[\](?!\S)")
-_RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")  # of Antora
+_RESOURCE = re.compile(r"(?:(?:[\w.@-]+:)?([\w-]+):)?(partial|page|example)\$(.+)")  # an Antora resource
 _TITLE = re.compile(r"\s*(?:=[ ]\S.*\n|(\S.*)\n(={2,})[ ]*\n)")
 _SIGNS = re.compile(  # lines and macros that other texts do not have
     r"^(?:\[\[[\w:.-]+\]\]|\[(?:source|verse|quote|NOTE|TIP|WARNING|CAUTION|IMPORTANT)\b[^\]\n]*\]|\|===|={2,5} \S.*|"
@@ -84,12 +84,12 @@ class Includes:
         self.files, self.load, self.max_bytes = files, load, max_bytes
         paths = files if documents is None else documents
         self._targets = {path: targets for path in paths if (targets := self._targets_of(path))}
-        self._parts = set[str]()  # files that are no documents
+        self._included = set[str]()  # files that are no documents
         nested = set[str]().union(*self._targets.values())
         # the second round is for files that include each other
         for path in [*(path for path in self._targets if path not in nested), *self._targets]:
-            if path not in self._parts:
-                self._parts |= self._targets[path] - {path}
+            if path not in self._included:
+                self._included |= self._targets[path] - {path}
 
     def _targets_of(self, path: str) -> set[str]:
         is_text = _reader_of(path) in (ASCIIDOC, PLAIN)
@@ -97,17 +97,17 @@ class Includes:
 
     def involve(self, path: str) -> bool:
         """Return whether a file includes others, or is included."""
-        return path in self._targets or path in self._parts
+        return path in self._targets or path in self._included
 
     def resolve(self, path: str, page: Page) -> Page | Skip:
-        """Return the page of a file with all that it includes, or a skip if it is part of another document."""
-        if path in self._parts:
+        """Return the page of a file with its includes, or a skip if another document includes the file."""
+        if path in self._included:
             return Skip(page.url, "included in another document")
         body, _ = self.expand(path, page.body)
         return page if body is page.body else replace(page, body=body, charset="utf-8", content_hash="")
 
     def expand(self, path: str, body: bytes) -> tuple[bytes, set[str]]:
-        """Insert the files that a document includes; return it with the paths of those that it includes whole."""
+        """Insert included files into a document; return it with the paths of files that are included whole."""
         if b"include::" not in body or (_reader_of(path) == PLAIN and not is_asciidoc(decode(body, None))):
             return body, set()
         document = _Document(self, path)
@@ -126,7 +126,7 @@ class _Document:
         self._attributes = INTRINSIC | {"docdir": f"/{dirname(path)}"}
 
     def lines(self, lines: Sequence[str], paths: tuple[str, ...]) -> Iterator[str]:
-        """Yield the lines of a file whose conditions hold; `paths` are of this file and those that include it."""
+        """Yield the lines of a file whose conditions hold; `paths` are this file and its including files."""
         hidden = list[bool]()
         for line in lines:
             if condition := _CONDITION.match(line):
@@ -217,8 +217,8 @@ def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
         spans = [(int(first), end) for (first, *_), end in zip(ranges, ends, strict=True)]
         lines = [line for number, line in enumerate(lines, 1) if any(start <= number <= end for start, end in spans)]
     names = re.split("[;,]", options.get("tags") or options.get("tag") or "**")
-    wanted = {name.lstrip("!"): name[:1] != "!" for name in names}
-    is_selected = wanted.get("**", not any(wanted.values()))
+    is_included = {name.lstrip("!"): name[:1] != "!" for name in names}
+    is_selected = is_included.get("**", not any(is_included.values()))
     selected, tags = [], list[tuple[str, bool]]()  # open tags, and whether lines before them are selected
     for line in lines:
         tag = _TAG.search(line)
@@ -226,7 +226,7 @@ def _select(lines: list[str], options: Mapping[str, str]) -> list[str]:
             selected += [line] if is_selected else []
         elif tag[1] == "tag":
             tags.append((tag[2], is_selected))
-            is_selected = wanted.get(tag[2], wanted.get("*", is_selected))
+            is_selected = is_included.get(tag[2], is_included.get("*", is_selected))
         elif tags and tags[-1][0] == tag[2]:
             is_selected = tags.pop()[1]
     return selected

@@ -1,4 +1,4 @@
-"""Read reStructuredText, with the text of what Sphinx adds; no file it names is included, nothing raw passed on."""
+"""Read reStructuredText with Sphinx's directives and roles; include no files and pass on no raw HTML."""
 
 import re
 from itertools import takewhile
@@ -16,13 +16,13 @@ from indexer.records import Extraction
 from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
-CODE = frozenset(  # directives, and engines of notebooks, whose content is code
+CODE = frozenset(  # directives and notebook engines with code
     "code code-block sourcecode code-cell code-example highlight-block prompt doctest testcode testoutput "
     "productionlist parsed-literal literal mermaid graphviz digraph uml plantuml plot ipython r python bash sh zsh sql "
     "julia js ojs rcpp stan css scss dot java c cpp go rust ruby perl octave stata sas node powershell console "
     "math latex".split()
 )
-NOT_HERE = frozenset(  # directives that say what other files, or generated lists, have
+NOT_HERE = frozenset(  # directives that insert other files or generated lists
     "include literalinclude image toctree tableofcontents contents index raw bibliography highlight meta "
     "currentmodule tabularcolumns default-role".split()
 )
@@ -42,7 +42,7 @@ _METADATA = re.compile(  # fields before everything but comments, which Sphinx s
 _CAPTION = re.compile(r"^\s{0,20}:caption:[ \t]+(\S.*)", re.MULTILINE)
 _SETTINGS = {
     "file_insertion_enabled": False, "raw_enabled": False,
-    "_disable_config": True,  # or a docutils.conf in some folder would have its say
+    "_disable_config": True,  # ignore docutils.conf
     "report_level": 5, "halt_level": 5, "warning_stream": "", "embed_stylesheet": False, "stylesheet_path": "",
     "syntax_highlight": "none", "math_output": "LaTeX", "initial_header_level": 2, "doctitle_xform": True,
     "input_encoding": "unicode", "toc_backlinks": False,
@@ -50,7 +50,7 @@ _SETTINGS = {
 
 
 class _Unknown(Directive):
-    """A directive that docutils does not know: what it says is text, or code, or nothing where other files have it."""
+    """A directive that docutils does not know; its content is read as text or code, or left out by `NOT_HERE`."""
 
     has_content = True
     optional_arguments = 1
@@ -86,7 +86,7 @@ class _Unknown(Directive):
 
 
 def change_of(directive: str, argument: str) -> str:
-    """Return the sentence that a directive begins with whose name is a change of a program; empty if it is none.
+    """Return the opening sentence of a directive that names a change of a program; empty for other directives.
 
     The argument is the version of each change in the name, then perhaps a text.
     """
@@ -101,7 +101,7 @@ def change_of(directive: str, argument: str) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Return what a reference shows: of `title <target>` the title, of `~package.name` the name."""
+    """Return the visible text of a reference: the title of `title <target>`, the name of `~package.name`."""
     title = text.rpartition("<")[0].strip() if text.endswith(">") else text
     return (title.rpartition(".")[2] if title.startswith("~") else title.lstrip("!")) or text
 
@@ -119,7 +119,7 @@ for _name in ("code-block", "sourcecode", "class"):
 
 
 class _Options(dict[str, Any]):
-    """Options of a directive, with those that docutils does not know: it would drop the whole directive for one."""
+    """Options of a directive that accept unknown names, for which docutils would drop the whole directive."""
 
     def __missing__(self, name: str) -> Any:
         """Return the check of an option that docutils does not know."""
@@ -133,7 +133,7 @@ for _name in en.directives.values():
 
 
 class _Writer(html5_polyglot.Writer):
-    """Writes what is within a page, and so reads no template of one: a reader may open no file."""
+    """Writes the body of a page without reading a template file, because reader processes may not open files."""
 
     def apply_template(self) -> str:
         """Put nothing around it."""
@@ -143,12 +143,12 @@ class _Writer(html5_polyglot.Writer):
 def read(body: bytes, charset: str | None) -> Extraction:
     """Read a text in reStructuredText."""
     text = _METADATA.sub(r"\1", decode(body, charset, markup=False).replace("\r\n", "\n"))
-    found = extract(f"<body><main>{to_html(text)}</main></body>")
-    return Extraction(found.title, found.sections)
+    extraction = extract(f"<body><main>{to_html(text)}</main></body>")
+    return Extraction(extraction.title, extraction.sections)
 
 
 def to_html(text: str) -> str:
-    """Return what a page of this text shows between the tags of its body."""
+    """Convert reStructuredText to the HTML of a page's body."""
     for name in {*_NAMED_DIRECTIVE.findall(text)} - _learned - {*en.directives}:
         if len(_learned) < _MOST_NAMES:
             directives.register_directive(name, _Unknown)
@@ -157,5 +157,5 @@ def to_html(text: str) -> str:
         if len(_learned) < _MOST_NAMES and f":{name}:" not in _learned:
             roles.register_local_role(name, _role)
             _learned.add(f":{name}:")
-    parts = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
-    return str(parts["html_body"])
+    document = publish_parts(text, writer=_Writer(), settings_overrides=_SETTINGS)
+    return str(document["html_body"])

@@ -11,12 +11,12 @@ from typing import Any
 IS_MDX = "is_mdx"  # key of the parser's environment: whether braces hold expressions
 _MAX_TAG = 4_000  # characters
 _MAX_COMMENT = 20_000  # characters
-_BUDGET = 20_000_000  # characters that one document may have searched in vain
+_MAX_UNSUCCESSFUL_CHARS = 20_000_000  # searched without a match, per document
 _SHOWN = frozenset(
     "title subtitle label header heading headline caption cap summary desc description question answer alt alt_text "
     "text content message tooltip term name children tabName filename file".split()
 )
-_TITLES = _SHOWN - {"name", "header"}  # the other two name fields, too
+_TITLES = _SHOWN - {"name", "header"}  # these two also name fields
 _MACHINE = re.compile(  # names of arguments for the browser or the build
     r"(?:.*(?:id|key|class|className|style|colou?r|icon|href|src|source|url|link|width|height|size|lang|language|value)"
     r"|to|as|is|ref|rel|variant|theme|mode|slot|method|role|align|target|cols?|position)",
@@ -42,13 +42,13 @@ _ESCAPED = re.compile(r"\{\{([<%])/\*([^{}]*)\*/([>%])\}\}|\\(\{\{#)")
 _PLAIN_ATTRIBUTE = re.compile(r"\s[\w:-]+=(?:\"[^\"]*\"|'[^']*')")
 
 Environment = MutableMapping[str, Any]
-Tag = tuple[int, str]  # end of the tag, and the words in it that a reader sees
+Tag = tuple[int, str]  # end of the tag, and its visible words
 
 
 def tag_at(source: str, start: int, end: int, environment: Environment) -> Tag | None:
     """Return the tag, comment or expression that begins at `start` and ends before `end`, or None.
 
-    `environment` is the parser's; it counts the characters searched in vain, so that hostile texts take linear time.
+    The parser's `environment` counts characters searched without success, so that hostile texts take linear time.
     """
     opening = source[start : start + 3]
     if opening.startswith("{{"):
@@ -110,7 +110,7 @@ def element_at(source: str, start: int, end: int, environment: Environment) -> T
 
 
 def shown_words(inside: str, *, is_positional: bool = False) -> str:
-    """Return the arguments of a tag that a reader sees.
+    """Return the visible arguments of a tag.
 
     Args:
         inside: the tag without the signs around it.
@@ -138,7 +138,7 @@ def shown_words(inside: str, *, is_positional: bool = False) -> str:
 
 
 def _field_words(inside: str, arguments: list[re.Match[str]]) -> Iterator[str]:
-    """Yield the name of a field, its type, and what else a tag says of it."""
+    """Yield the name of a field, its type and its other properties."""
     is_named = False
     for argument in arguments:
         name, value = argument["name"], _value(argument)
@@ -167,7 +167,7 @@ def is_text(name: str, value: str) -> bool:
 
 
 def unescaped(code: str) -> str:
-    """Return code in which escaped tags are written as a reader sees them."""
+    """Return code with escaped tags in their visible form."""
     return _ESCAPED.sub(lambda tag: tag[4] or f"{{{{{tag[1]}{tag[2]}{tag[3]}}}}}", code) if "{{" in code else code
 
 
@@ -196,7 +196,7 @@ def _balanced(source: str, start: int, end: int, environment: Environment) -> in
 
 
 def _spend(environment: Environment, characters: int) -> bool:
-    environment["budget"] = environment.get("budget", _BUDGET) - characters
+    environment["budget"] = environment.get("budget", _MAX_UNSUCCESSFUL_CHARS) - characters
     return bool(environment["budget"] >= 0)
 
 
