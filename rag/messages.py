@@ -207,6 +207,68 @@ class Verification(Struct):
     end: Annotated[int, Meta(ge=0, description="character up to which the text was checked: its first 1,000 sentences")]
 
 
+class Edit(Struct, frozen=True):
+    """A sentence that differs, before and after."""
+
+    old: Annotated[str | None, Meta(description="null where it was added")]
+    new: Annotated[str | None, Meta(description="null where it was removed")]
+
+
+class SectionChange(Struct, frozen=True):
+    """The change of a section."""
+
+    kind: Literal["added", "removed", "rewritten", "moved", "renamed"]
+    section: Annotated[str, Meta(description="headings joined with ` › `, below the title")]
+    url: str
+    edits: Annotated[tuple[Edit, ...], Meta(description="sentences that differ")]
+    old_section: Annotated[str | None, Meta(description="where it was moved or renamed from")] = None
+    old_url: str | None = None
+
+
+class DocumentChange(Struct, frozen=True):
+    """The changes of a document."""
+
+    kind: Literal["added", "removed", "changed", "moved", "renamed"]
+    url: str
+    title: str
+    sections: list[SectionChange]
+    old_url: str | None = None
+    old_title: str | None = None
+
+
+class Snapshot(Struct, frozen=True):
+    """Documents as a generation or a version has them."""
+
+    generation: str
+    created_at: Annotated[str, Meta(description="ISO 8601, UTC")]
+    version: Annotated[str | None, Meta(description="of the manual, where two versions are compared")] = None
+
+
+_Moment = Annotated[str, Meta(max_length=100)]
+_MOMENTS = "a day, a number of days such as `30d`, a generation, or a version"
+
+
+class ChangesRequest(Request):
+    """The snapshots to compare."""
+
+    since: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: the generation before")] = None
+    until: Annotated[_Moment | None, Meta(description=f"{_MOMENTS}; default: live, or the newest version")] = None
+    collection: Collection = DEFAULT_COLLECTION
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="most documents to list")] = 1_000
+
+
+class Changes(Struct, frozen=True):
+    """The differences between two snapshots of a collection."""
+
+    collection: str
+    since: Snapshot
+    until: Snapshot
+    counts: Annotated[dict[str, Count], Meta(description="sections by kind of change; `documents` that have any")]
+    noise: Annotated[int, Meta(ge=0, description="sections that differ only by dates, counters or navigation")]
+    documents: list[DocumentChange]
+    available: Annotated[list[Snapshot], Meta(description="generations that can be compared, newest first")]
+
+
 _HitId = Annotated[str, Meta(min_length=1, max_length=200)]
 _FEEDBACK = (
     "`opened`: a hit was followed; `good`, `bad`, `none`: a judgement of it, or none any more; "

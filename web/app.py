@@ -26,7 +26,7 @@ from web.api import documents, mcp, openai, search
 from web.api.requests import retriever as visible_retriever
 from web.guards import access, limits
 from web.openapi import Operation
-from web.pages import document_page, operator_pages, search_page
+from web.pages import changes_page, document_page, operator_pages, search_page
 from web.problems import SECURITY_HEADERS, problem, respond
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -45,6 +45,7 @@ BLUEPRINTS = (
     documents.jobs,
     mcp.blueprint,
     document_page.blueprint,
+    changes_page.blueprint,
 )
 
 YEAR_S = 365 * 24 * 3600

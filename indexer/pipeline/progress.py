@@ -31,7 +31,7 @@ WITHOUT = "the index has none; --tokens yes embeds every passage again"
 STAGES = ("fetch", "read", "model", "chunk", "embed", "write", "publish")
 _FIELDS = (
     "generation published documents chunks languages unknown tokens fetched unchanged kept embedded carried skipped "
-    "notes failed ocr"
+    "notes failed sections ocr"
 ).split()
 
 
@@ -196,6 +196,7 @@ class BuildReport:
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
         self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
+        self.sections: dict[str, int] = {}  # that changed since the generation before, by kind of change
         self.ocr = {"pages": 0, "lines": 0, "left_out": 0}  # of the documents that were read this time
         self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; fetching and reading run at the same time
         self._started = time.perf_counter()
@@ -297,6 +298,9 @@ class BuildReport:
             f"{tally.reason:<13}{tally.count:,}{f', such as {tally.examples[0]}' if tally.count else ''}"
             for tally in (self.new, self.changed, self.gone)
         ]
+        if self.sections:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in self.sections.items())
+            lines.append(f"sections     {kinds}; pilotlight compare --documents shows them")
         if self.kept:
             lines += _failures("kept", self.kept)
         for name, groups in (("skipped", self.skipped), ("noted", self.notes)):

@@ -22,6 +22,7 @@ from rag.answer.prompt import delimited, neutralise
 from rag.answer.verify import verify
 from rag.decoding import decode, quoted, refuse_unknown
 from rag.errors import CollectionMissing, FieldError, NotConfigured, NotThere
+from rag.messages import DocumentChange
 from rag.query.request import ALL, MAX_K, Filter, Query, SearchRequest, names_of
 from rag.query.results import Answer, section_within
 from rag.serving.live import LiveRetriever, StoredChunk
@@ -33,6 +34,7 @@ _CHARACTERS_PER_TOKEN = 8  # more than any text has on average
 # Of the budget: what the best passages may take before sections are completed, then these, then the other passages.
 _BEST, _WHOLE = 0.6, 0.85
 _LISTED = 0.96  # of the budget, with the headings of what is left out
+_MAX_EDITS = 10  # of a section
 _MAX_SENTENCE = 500  # characters
 _SAID = 60  # tokens of what is said before the passages
 _SHOWN_KEYS = ("type", "description", "default", "items")  # of a schema: others cost tokens and tell a model little
@@ -72,7 +74,7 @@ class GrepCall(Struct, forbid_unknown_fields=True):
 
 
 class VerifyCall(Struct, forbid_unknown_fields=True):
-    """Check quotations, numbers and names of a text, such as your answer, against the documents."""
+    """Check the quotations and facts of a text against the documents."""
 
     text: Annotated[str, Meta(min_length=1, max_length=100_000)]
     collections: Names = []
@@ -80,15 +82,25 @@ class VerifyCall(Struct, forbid_unknown_fields=True):
     max_tokens: Tokens = 2000
 
 
+class ChangesCall(Struct, forbid_unknown_fields=True):
+    """Show changed sections."""
+
+    since: Annotated[str, Meta(description="day, version")] = ""
+    collections: Names = []
+    filter: dict[str, Any] = {}
+    max_tokens: Tokens = 4000
+
+
 class CollectionsCall(Struct, forbid_unknown_fields=True):
-    """List the collections: sources, number of documents, languages, versions, when they were read."""
+    """List collections: sources, documents, languages, versions, age."""
 
 
 KINDS: Mapping[str, type[Struct]] = {
-    "search": SearchCall, "read": ReadCall, "grep": GrepCall, "verify": VerifyCall, "collections": CollectionsCall
+    "search": SearchCall, "read": ReadCall, "grep": GrepCall, "verify": VerifyCall, "changes": ChangesCall,
+    "collections": CollectionsCall,
 }  # fmt: skip
 _UNLISTED = ("limit", "shown")  # arguments that are understood, but not offered
-_SHORT = ("verify",)  # tools that offer only their first argument
+_OFFERED = {"grep": ("pattern", "collections", "filter"), "verify": ("text",), "changes": ("since",)}  # to save tokens
 _SYNONYMS = {  # names that models give to arguments, in small letters without _ and -
     "query": ("q", "question", "text", "prompt", "input", "querytext", "searchquery"),
     "text": ("answer", "query", "q", "claim", "quote", "input"),
@@ -97,6 +109,7 @@ _SYNONYMS = {  # names that models give to arguments, in small letters without _
     "collections": ("collection", "index", "indexes", "library"),
     "filter": ("filters", "where"),
     "max_tokens": ("tokens", "budget", "tokenbudget", "tokenlimit"),
+    "since": ("from", "date", "version", "start", "generation"),
     "limit": ("topk", "k", "n", "count", "numresults", "maxresults", "size", "topn"),
     "cursor": ("offset", "start", "nextcursor"),
 }
@@ -113,9 +126,9 @@ def describe_tools() -> list[dict[str, Any]]:
         properties = {
             field: {key: value for key, value in of.items() if key in _SHOWN_KEYS and value not in ([], {}, "")}
             for field, of in schema["properties"].items()
-            if field not in _UNLISTED and (name not in _SHORT or field in schema["required"])
+            if field not in _UNLISTED and field in _OFFERED.get(name, kind.__struct_fields__)
         }
-        required = {"required": schema["required"]} if properties else {}
+        required = {"required": schema["required"]} if schema.get("required") else {}
         input_schema = {"type": "object", "properties": properties, **required}
         found.append({"name": name, "description": schema["description"], "inputSchema": input_schema})
     return found
@@ -275,6 +288,28 @@ class Tools:
                 blocks.append(block)
         return "\n\n".join([said, DATA, *blocks]), ()
 
+    def changes(self, asked: ChangesCall) -> Reply:
+        """Show the changes of documents, as many as the budget has room for."""
+        said: list[str] = []
+        blocks: list[str] = []
+        room = asked.max_tokens - count_tokens(DATA) - _SAID
+        for name in self._names(asked.collections):
+            try:
+                found = self.retriever.changes(asked.since or None, None, name, Filter.parse(asked.filter) or None)
+            except FieldError as error:
+                said.append(f"{name}: {error}")
+                continue
+            counts = ", ".join(f"{number} {kind}" for kind, number in found.counts.items())
+            since = found.since.version or found.since.created_at
+            said.append(f"{name} since {neutralise(since)}: {counts}.")
+            for document in found.documents:
+                block = _change_block(len(blocks) + 1, document)
+                if (room := room - count_tokens(block)) < 0:
+                    said.append("Not all fit: raise max_tokens.")
+                    break
+                blocks.append(block)
+        return "\n\n".join(["\n".join(said), DATA, *blocks]), ()
+
     def collections(self, asked: CollectionsCall) -> Reply:
         """List the collections that the caller sees, with counts of the documents that it sees."""
         lines = []
@@ -308,6 +343,18 @@ class Tools:
                 if found := self._open(each if is_document_id(each) else document_id(each), name):
                     return found
         raise NotThere("there is no document at this address: search gives addresses")
+
+
+def _change_block(number: int, document: DocumentChange) -> str:
+    """Return the changes of a document between marks, a section a heading."""
+    lines = []
+    for section in document.sections:
+        origin = f" from {section.old_section}" if section.old_section else ""
+        lines.append(f"{section.kind}: {section.section or 'beginning'}{origin}")
+        for edit in section.edits[:_MAX_EDITS]:
+            lines += [f"{sign} {text}" for sign, text in (("-", edit.old), ("+", edit.new)) if text is not None]
+    about = {"Document": document.title, "Url": document.url, "Change": document.kind, "Was": document.old_url or ""}
+    return delimited(number, about, "\n".join(lines))
 
 
 def _renamed(kind: type[Struct], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from indexer.generation.lexical.analysis import STOP_WORDS, is_stop_word, words
 from rag.answer.evidence import Evidence, Match, join, key_of, tokens_of
-from rag.answer.sentences import Piece, Sentence, SentenceSplitter
+from rag.answer.sentences import Excerpt, Sentence, SentenceSplitter
 from rag.errors import RagError
 from rag.messages import Proof
 from rag.query.results import Hit, Span
@@ -78,7 +78,7 @@ class Prover:
     def _cited(self, numbers: Iterable[int]) -> list[Evidence]:
         return [self._evidence[number - 1] for number in dict.fromkeys(numbers) if 0 < number <= len(self._evidence)]
 
-    def _check_quote(self, quote: Piece, cited: Sequence[Evidence], *, is_cited: bool) -> Proof:
+    def _check_quote(self, quote: Excerpt, cited: Sequence[Evidence], *, is_cited: bool) -> Proof:
         parts = [tokens_of(part.strip(_EDGES)) for part in _ELLIPSIS.split(_MARKUP.sub("", quote.text))]
         parts = [part for part in parts if any(token[0].isalnum() for token in part)]
         tokens = [token for part in parts for token in part]
@@ -187,12 +187,12 @@ def citations_after(sentence: Sentence, end: int) -> list[int]:
     return numbers
 
 
-def facts_of(sentence: Sentence, language: str | None) -> list[Piece]:
+def facts_of(sentence: Sentence, language: str | None) -> list[Excerpt]:
     """Return the code, addresses, numbers and names of a sentence."""
     facts = [piece for piece in sentence.code if any(map(str.isalnum, piece.text))]
     prose = sentence.prose
     for match in _ADDRESS.finditer(prose):
-        facts.append(Piece(match[0], sentence.start + match.start()))
+        facts.append(Excerpt(match[0], sentence.start + match.start()))
         prose = prose[: match.start()] + " " * len(match[0]) + prose[match.end() :]
     for match in words(prose).finditer(prose):
         word, before = match[0], match.start()
@@ -203,11 +203,11 @@ def facts_of(sentence: Sentence, language: str | None) -> list[Piece]:
         is_capitalised = word[0].isupper() and not is_first and language not in _CAPITALISING
         is_name = bool(_NAME.fullmatch(word)) or is_capitalised or key_of(word, language).isdecimal()
         if is_name and not is_item and word.lower() not in STOP_WORDS:
-            facts.append(Piece(word, sentence.start + match.start()))
+            facts.append(Excerpt(word, sentence.start + match.start()))
     return facts
 
 
-def _has(passage: Evidence, fact: Piece, sentence: Sentence) -> bool:
+def _has(passage: Evidence, fact: Excerpt, sentence: Sentence) -> bool:
     """Return whether a passage has a fact: code and addresses as they are written, words by their terms."""
     if fact in sentence.code or _ADDRESS.fullmatch(fact.text):
         return passage.has_text(fact.text.rstrip("/"))
@@ -233,7 +233,7 @@ def _find_altered(parts: Sequence[Sequence[str]], passages: Iterable[Evidence]) 
     return next(filter(None, (each.find_altered(parts[0]) for each in passages)), None) if len(parts) == 1 else None
 
 
-def _spans_of(quote: Piece, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
+def _spans_of(quote: Excerpt, tokens: Sequence[str], numbers: Sequence[int]) -> list[Span]:
     """Return the characters of some tokens of a quotation in the answer."""
     spans, at = list[Span](), 0
     for number, token in enumerate(tokens):
@@ -252,12 +252,12 @@ def _names(passages: Sequence[Evidence]) -> str:
     return f"passages {', '.join(numbers)}" if numbers else "any passage"
 
 
-def _listed(facts: Sequence[Piece]) -> str:
+def _listed(facts: Sequence[Excerpt]) -> str:
     text = ", ".join(dict.fromkeys(fact.text for fact in facts))
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
 
 
-def _spans(pieces: Sequence[Piece]) -> list[Span]:
+def _spans(pieces: Sequence[Excerpt]) -> list[Span]:
     return [(piece.start, piece.end) for piece in pieces]
 
 

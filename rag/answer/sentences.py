@@ -29,7 +29,7 @@ _GOES_ON = re.compile(r"[^\S\n]+[a-z0-9]")
 _FOLLOWED = re.compile(r"[ \t]*(?:[^\s\[]|\n|\[(?:\D|\d{1,3}[^\d\]]))")  # by no citation
 
 
-class Piece(NamedTuple):
+class Excerpt(NamedTuple):
     """A quotation or a piece of code without its marks, by its characters in the answer."""
 
     text: str
@@ -47,8 +47,8 @@ class Sentence(NamedTuple):
     start: int
     end: int
     prose: str  # with spaces in place of quotations, code and citations
-    quotes: Sequence[Piece]
-    code: Sequence[Piece]
+    quotes: Sequence[Excerpt]
+    code: Sequence[Excerpt]
     citations: Sequence[tuple[int, int]]  # place and number
 
 
@@ -112,7 +112,7 @@ def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
 def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: int) -> Sentence:
     """Return the sentence at an offset of the answer, whose pieces were matched `start` characters before."""
     lead = len(text) - len(text.lstrip())
-    prose, quotes, code = list[str](), list[Piece](), list[Piece]()
+    prose, quotes, code = list[str](), list[Excerpt](), list[Excerpt]()
     last = 0
     for match in matches:
         at = match.start() - start
@@ -120,12 +120,12 @@ def _sentence(text: str, offset: int, matches: Sequence[re.Match[str]], start: i
         last, body = match.end() - start, match[0]
         if match["fence"]:
             for line in body.splitlines(keepends=True)[:-1]:
-                code.append(Piece(line.strip(), offset + at + len(line) - len(line.lstrip())))
+                code.append(Excerpt(line.strip(), offset + at + len(line) - len(line.lstrip())))
                 at += len(line)
             code.pop(0)  # the mark and the language
         elif not match["citation"]:
             inner = _CITATION.split(body)[0].strip(f" \t>{_MARKS}")
-            (code if match["code"] else quotes).append(Piece(inner, offset + at + body.index(inner)))
+            (code if match["code"] else quotes).append(Excerpt(inner, offset + at + body.index(inner)))
     citations = [(offset + match.start(), int(match[1])) for match in _CITATION.finditer(text)]
     prose_text = "".join([*prose, text[last:]])[lead:].rstrip()
     return Sentence(offset + lead, offset + len(text.rstrip()), prose_text, quotes, code, citations)

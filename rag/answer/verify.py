@@ -56,5 +56,5 @@ def verify(text: str, search: Search, scope: SearchRequest) -> Verification:
         bare = sentence._replace(citations=())
         prover = Prover(look_up(text[sentence.start : sentence.end]), lookup=look_up, are_numbered=False)
         proofs.append(prover.check(bare))
-    counts = Counter(proof.verdict for proof in proofs)
-    return Verification(proofs, dict(counts), proofs[-1].end if proofs else 0)
+    counts = Counter(str(proof.verdict) for proof in proofs)
+    return Verification(proofs, counts, proofs[-1].end if proofs else 0)

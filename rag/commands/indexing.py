@@ -22,6 +22,7 @@ from indexer.pipeline.progress import BuildReport, Progress
 from indexer.publish.publish import disk_errors, list_collections, live_id, prepare
 from indexer.sources.addresses import address_kind, full_name, refuse_secret
 from indexer.sources.folder import Watcher
+from rag.changes.snapshots import count_changes
 from rag.commands import models
 from rag.commands.models import published
 from rag.commands.verb import Result
@@ -129,6 +130,8 @@ class SourceBuilds:
         named = [source for source in self.sources if source in refresh or source in live]
         named += [source for source in live if source not in self.sources] if keeps_others else []
         report = build(named, folder, self.embedder, config, progress=self.progress(), cluster=self.cluster)
+        if report.published:
+            report.sections = count_changes(folder)
         if self.on_published:
             self.on_published(folder)
         return report

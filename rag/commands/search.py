@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from indexer.errors import FilterError, IndexMissing
+from indexer.errors import FilterError, IndexMissing, counted
 from indexer.filter import Filter
 from indexer.publish.publish import list_collections
 from rag.commands import models
 from rag.commands.verb import PATH, Result, verb
 from rag.errors import DatasetError, InsightsError, SettingsError
-from rag.insights.report import judged_questions, write_dataset
+from rag.insights.report import MOST_DAYS as MAX_DAYS
+from rag.insights.report import judged_questions, report, write_dataset
 from rag.query.request import DAYS, KEYS, LISTS, METADATA, MODES, SearchRequest, fields_of, key_of, names_of
 from rag.settings import Settings, did_you_mean
 
@@ -182,17 +184,29 @@ def _write_dataset(settings: Settings, folder: Path, *, from_index: bool) -> dic
 
 
 @verb("index", "store", "embedder", "rerank", "synonyms")
-@click.argument("a", help="live or the id of a generation, and settings after it, such as live,mode=dense")
-@click.argument("b", help="what is compared with it, written likewise")
+@click.argument(
+    "a",
+    required=False,
+    help="live or the id of a generation, and settings after it, such as live,mode=dense; with --documents also a day, "
+    "30d for the last 30 days, or a version of the manual (default: the generation before the live one)",
+)
+@click.argument("b", required=False, help="what is compared with it, written likewise")
 @click.option(
     "--queries",
     type=PATH,
-    required=True,
     metavar="DIR",
     help="BEIR folder with the questions and their answers; corpus-id is the address of a document",
 )
-def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
-    """Say which of two generations or settings answers judged queries better, and which queries."""
+@click.option("--documents", is_flag=True, help="show the sections that differ; with --queries the questions that do")
+@click.option("--asked", is_flag=True, help="with --documents, also show which of the most asked questions differ")
+def compare(
+    settings: Settings, *, a: str | None, b: str | None, queries: Path | None, documents: bool, asked: bool
+) -> Result:
+    """Say which of two generations or settings answers judged queries better, or which sections differ."""
+    if documents:
+        return _compare_documents(settings, a, b, queries, asked=asked)
+    if a is None or b is None or queries is None:
+        raise SettingsError("compare needs A, B and --queries DIR; or --documents, to show the sections that differ")
     evaluation = _evaluation("compare")
     sides = [evaluation.read_side(text, settings, name) for name, text in (("A", a), ("B", b))]
     texts, judgements = evaluation.read_questions(queries)
@@ -200,6 +214,40 @@ def compare(settings: Settings, *, a: str, b: str, queries: Path) -> Result:
     (first, run_a), (second, run_b) = searched
     found = {"a": first, "b": second, **evaluation.compare(texts, evaluation.by_document(judgements), run_a, run_b)}
     return found, evaluation.as_text(found)
+
+
+def _compare_documents(
+    settings: Settings, since: str | None, until: str | None, queries: Path | None, *, asked: bool
+) -> Result:
+    from rag.changes.questions import find_changed_answers
+    from rag.changes.snapshots import changes_as_text, find_changes
+
+    folder = models.published(settings)
+    changes = find_changes(folder, settings.collection, since, until)
+    result, text = msgspec.to_builtins(changes), changes_as_text(changes)
+    questions: list[str] = []
+    if asked:
+        questions += [question for question, _ in report(settings.insights_folder, MAX_DAYS, settings.collection).asked]
+    if queries is not None:
+        questions += _evaluation("compare --queries").read_questions(queries)[0].values()
+    if questions:
+        if changes.since.version is not None:
+            raise SettingsError("questions are asked of generations: give two of these, and no versions")
+        from rag.query.retriever import Retriever
+        from rag.serving.follower import load_embedder
+
+        settings = models.as_built(settings)
+        plan, *_ = models.plans(settings)
+        models.prepare(plan.queries)
+        embedder, store = load_embedder(settings), models.published_store(settings)
+        with closing(store.open(changes.since.generation)) as old, closing(store.open(changes.until.generation)) as new:
+            retrievers = [Retriever(each, embedder, synonyms=settings.synonyms) for each in (old, new)]
+            answers = find_changed_answers(dict.fromkeys(questions), changes, *retrievers)
+        result["questions"] = msgspec.to_builtins(answers)
+        text = "\n".join(
+            [text, *(each.line() for each in answers), f"{counted(len(answers), 'question')} answered differently"]
+        )
+    return result, text
 
 
 def _search_index(

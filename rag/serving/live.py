@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from indexer.errors import IndexCorrupt, IndexMissing, StoreError
 from indexer.filter import EachFilter, Filter
 from indexer.generation.documents import DocumentEntry
 from indexer.generation.documents import StoredChunk as StoredChunk  # for packages that may not look below this one
-from indexer.generation.manifest import DEFAULT
+from indexer.generation.manifest import DEFAULT, collection_dir
 from indexer.stores.store import Searchable
 from indexer.versions import edition_at
 from rag import deadline
@@ -29,6 +29,9 @@ from rag.query.retriever import FEWEST_TYPED, MOST_TYPED, Retriever, suggestions
 from rag.serving.access import EVERYTHING, Scope
 from rag.serving.follower import LOADING, Follower, facts_of
 from rag.serving.served_model import QueryEmbedding, ServedModel
+
+if TYPE_CHECKING:
+    from rag.messages import Changes
 
 Matches = Callable[[bytes], object]  # whether a text, or one of several texts with line breaks between them, matches
 
@@ -220,6 +223,20 @@ class LiveRetriever:
         except Exception as error:
             self._note_failure(error, [collection])
             raise
+
+    def changes(
+        self, since: str | None, until: str | None = None, collection: str = DEFAULT, filter: Filter | None = None
+    ) -> "Changes":
+        """Compare two snapshots of the documents that a filter allows; see `find_changes`. Raises as `search` does."""
+        from rag.changes.snapshots import find_changes  # few servers are asked for it
+
+        settings = self.follower.settings
+        if settings.store:
+            raise NotConfigured("changes are those of an index folder, and this server answers from Milvus")
+        only = self.scope.narrowed(collection, filter)
+        with self._reading(collection, filter):
+            folder = collection_dir(settings.index_dir, collection)
+            return find_changes(folder, collection, since, until, lambda manifest: in_force(only, manifest))
 
     @contextmanager
     def _reading(self, collection: str, requested: Filter | None = None) -> Iterator[tuple[Searchable, Filter | None]]:

@@ -132,6 +132,10 @@ def build(root: Path, *, lists: bool = False) -> Site:
         for word, text in pages.items():
             place(site, word).write_text(page(word, text, team, lists=lists), encoding="utf-8")
     site.build()
+    for team, pages in PAGES.items():  # so that there are changes, of which the caller may see a part
+        for word, text in pages.items():
+            place(site, word).write_text(page(word, f"{text} {word} is new.", team, lists=lists), encoding="utf-8")
+    site.build()
     site.build(collection="twin")
     kept = site.source.rename(root / "kept")
     site.source.mkdir()
@@ -196,7 +200,7 @@ HISTORY = [{"question": "What does the blue team say of bluegamma?", "answer": "
 # what is asked of every operation; each must be here
 PLAIN = (
     "/api/v1/changes /api/v1/documents /api/v1/documents/{id} /api/v1/insights.csv /document/{id} "
-    "/insights /livez /llms.txt /metrics /openapi.json /readyz /status /v1/models"
+    "/changes /insights /livez /llms.txt /metrics /openapi.json /readyz /status /v1/models"
 ).split()
 CASES: dict[str, Callable[[Site], Asked]] = {f"GET {path}": addresses(path) for path in PLAIN} | {
     "GET /": typed("/", "open=x", "meta.team=blue", "path=/"),
@@ -257,6 +261,7 @@ def calls(site: Site) -> Asked:
     given += [("grep", {"pattern": each}) for each in ("blue", "(?i)SAYS .*", "More, bluegamma", "[", "", ".", "zzz")]
     given += [("grep", {"pattern": "team", "collections": [name]}) for name in COLLECTIONS]
     given += [("verify", {"text": f"{BLUE} of bluegamma.", "collections": [name]}) for name in COLLECTIONS]
+    given += [("changes", {"since": since, "collections": [name]}) for since in ("", "30d") for name in COLLECTIONS]
     given += [("collections", {}), ("search", {"query": "index", "colour": "blue"}), ("bluegamma", {})]
     params = [{"name": name, "arguments": arguments} for name, arguments in given]
     return [("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": each}) for each in params]
@@ -268,7 +273,7 @@ CASES["POST /mcp"] = calls
 def answers(one: World, requests: Asked) -> list[tuple[int, str]]:
     found = []
     for method, address, body in requests:
-        headers = {"Accept": "application/json"} if address in ("/api/v1/answer", "/mcp") else {}
+        headers = {"Accept": "application/json"} if re.match("/(api/v1/answer|mcp|changes)", address) else {}
         reply = one.client.open(address, method=method, json=body, headers=headers)
         found.append((reply.status_code, reply.get_data(as_text=True)))
     return found
@@ -310,6 +315,8 @@ def test_no_answer_shows_what_is_outside(sites: dict[bool, Site], tmp_path: Path
     listed = next(each for each in (result["content"][0]["text"] for result in told) if each.count("default: "))
     assert f"default: {len(READS[name])} document" in listed
     assert "hidden" not in listed
+    changes = json.loads(found["GET /changes"][0][1])
+    assert len(changes["documents"]) == changes["counts"]["documents"] == len(READS[name])
     text = found["GET /api/v1/documents"][0][1]
     assert {word for word in WORDS if word in text} == READS[name]
     known = [status for status, _ in found["GET /api/v1/documents/{id}"]]
@@ -409,6 +416,7 @@ CALLS: dict[str, Callable[[LiveRetriever], object]] = {  # each names what is ou
     "open_around": lambda view: view.open_around("x", "default"),
     "questions": lambda view: view.questions("default"),
     "suggest": lambda view: view.suggest("ind", "default"),
+    "changes": lambda view: view.changes(None),
     "suggest nothing": lambda view: view.suggest("", "default"),
     "grep": lambda view: view.grep(lambda text: True, "default"),
     "overview": lambda view: view.overview("default"),

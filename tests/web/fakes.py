@@ -12,6 +12,7 @@ from embedder.config import Role
 from embedder.late_interaction import QueryTokens
 from indexer.generation.documents import DocumentFacts, document_id
 from rag.errors import CollectionMissing, JobConflict, JobMissing, NotConfigured, NotReady, NotThere
+from rag.messages import Changes, DocumentChange, Edit, SectionChange, Snapshot
 from rag.query.request import Filter, SearchRequest
 from rag.query.results import Answer, Explanation, Hit, ScorePart, Step, Suggestion, count_facets
 from rag.serving.access import Scope
@@ -77,6 +78,39 @@ def document_of(hit: Hit) -> dict[str, Any]:
 IDLE = ("lexical", "fuse", "rerank")  # stages that take no time here
 
 
+CHANGES = Changes(
+    collection="default",
+    since=Snapshot("g0", "2026-11-20T04:00:00+00:00"),
+    until=Snapshot("g1", "2026-11-27T04:00:00+00:00"),
+    counts={"documents": 2, "rewritten": 1, "renamed": 1},
+    noise=3,
+    documents=[
+        DocumentChange(
+            "changed",
+            "https://docs.example/set.html",
+            "Settings",
+            [
+                SectionChange(
+                    "rewritten", "Memory", "https://docs.example/set.html#m", (Edit("It is 4 MB.", "It is 8 <b>."),)
+                )
+            ],
+        ),
+        DocumentChange(
+            "moved",
+            "https://docs.example/new.html",
+            "",
+            [
+                SectionChange(
+                    "renamed", "Uno", "https://docs.example/new.html#u", (), "One", "https://docs.example/old.html#o"
+                )
+            ],
+            "https://docs.example/old.html",
+        ),
+    ],
+    available=[Snapshot("g1", "2026-11-27T04:00:00+00:00"), Snapshot("g0", "2026-11-20T04:00:00+00:00")],
+)
+
+
 class FakeRetriever:
     """Stands in for `LiveRetriever`; set `hits`, `error` or `ready` to steer it.
 
@@ -99,6 +133,7 @@ class FakeRetriever:
         self.suggestions: list[Suggestion] = []
         self.typed: list[tuple[str, str, Filter | None, int]] = []
         self.did_you_mean: str | None = None
+        self.found_changes = CHANGES
 
     def within(self, scope: Scope) -> "FakeRetriever":
         """Return a view of the collections of a scope."""
@@ -160,6 +195,12 @@ class FakeRetriever:
             "report": {},
             "fingerprint": {},
         }
+
+    def changes(
+        self, since: str | None, until: str | None = None, collection: str = "default", filter: Filter | None = None
+    ) -> Changes:
+        self._check(collection)
+        return self.found_changes
 
     def embed(self, texts: Sequence[str], role: Role = "document", model: str = "") -> QueryEmbedding:
         self._check("default")

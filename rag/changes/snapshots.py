@@ -1,0 +1,211 @@
+"""Snapshots to compare: generations of an index folder, or versions of a manual within one of them."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from indexer.errors import IndexerError, counted
+from indexer.filter import Filter
+from indexer.generation.documents import Database, select_rows
+from indexer.generation.manifest import (
+    DOCUMENTS,
+    GENERATIONS,
+    Manifest,
+    current_id,
+    generation_folder,
+    is_generation_id,
+    read_manifest,
+)
+from indexer.publish.publish import list_generations
+from indexer.versions import edition_at, order
+from rag.changes.compare import DocumentText, compare
+from rag.errors import FieldError
+from rag.messages import Changes, DocumentChange, Snapshot
+
+_DAYS = re.compile(r"(\d{1,5})d")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DOCUMENTS = "SELECT id, url, source, title, first_row, chunks FROM documents ORDER BY id"
+_HASHES = "SELECT document, content_hash FROM chunks ORDER BY row"
+_SECTIONS = "SELECT section, url, text FROM chunks WHERE row >= ? AND row < ? ORDER BY row"
+
+Narrow = Callable[[Manifest], Filter | None]
+"""Returns the filter of a caller as a generation applies it."""
+
+
+class Side(NamedTuple):
+    """One of the snapshots of a comparison."""
+
+    manifest: Manifest
+    version: str | None = None
+
+    def describe(self) -> Snapshot:
+        """Return the snapshot for people and programs."""
+        return Snapshot(self.manifest.id, self.manifest.created_at, self.version)
+
+
+def find_changes(
+    folder: Path, collection: str, since: str | None, until: str | None, narrow: Narrow = lambda _: None
+) -> Changes:
+    """Compare two snapshots of a collection in its index folder.
+
+    Args:
+        folder: the folder of the collection.
+        collection: its name.
+        since: a day, a number of days such as `30d`, a generation or a version; None for the generation before.
+        until: the same; None for the live generation, or with a version for its newest version.
+        narrow: gives the filter of the caller.
+
+    Raises:
+        FieldError: there is no such snapshot.
+        IndexMissing: nothing is published.
+        IndexCorrupt: a generation cannot be read.
+    """
+    manifests = [read_manifest(folder / GENERATIONS / each.id) for each in list_generations(folder) if not each.problem]
+    live = read_manifest(folder / GENERATIONS / current_id(folder))
+    old, new = _choose(since, until, live, manifests)
+    views = (_View(side.manifest.id, side.version, narrow(side.manifest)) for side in (old, new))
+    documents, noise = _compare(folder, *views)
+    counts = Counter(section.kind for document in documents for section in document.sections)
+    available = [Side(each).describe() for each in manifests]
+    totals = {"documents": len(documents)} | {str(kind): number for kind, number in counts.items()}
+    return Changes(collection, old.describe(), new.describe(), totals, noise, documents, available)
+
+
+def count_changes(folder: Path) -> dict[str, int]:
+    """Return how many sections differ between the live generation and the one before, by kind; none without it."""
+    try:
+        changes = find_changes(folder, "", None, None)
+    except (FieldError, IndexerError):
+        return {}
+    return {kind: count for kind, count in changes.counts.items() if kind != "documents"}
+
+
+def changes_as_text(changes: Changes) -> str:
+    """Lay out changes for a terminal."""
+    since, until = (each.version or each.created_at for each in (changes.since, changes.until))
+    lines = []
+    for document in changes.documents:
+        origin = f" from {document.old_url}" if document.kind == "moved" else ""
+        lines += [f"{document.title or document.url}: {document.kind}{origin}", f"  {document.url}"]
+        for section in document.sections:
+            origin = f" from {section.old_section or 'beginning'}" if section.old_section is not None else ""
+            lines.append(f"  {section.kind:<9}  {section.section or 'beginning'}{origin}")
+            for edit in section.edits:
+                lines += [f"    {sign} {text}" for sign, text in (("-", edit.old), ("+", edit.new)) if text is not None]
+        lines.append("")
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in changes.counts.items() if kind != "documents")
+    documents = counted(changes.counts["documents"], "document")
+    lines.append(f"from {since} to {until}: {counts or 'no section'} in {documents}")
+    lines += [f"can be compared: {', '.join(each.generation for each in changes.available)}"]
+    return "\n".join(lines)
+
+
+def _choose(since: str | None, until: str | None, live: Manifest, manifests: list[Manifest]) -> tuple[Side, Side]:
+    versions = sorted({version for _, version in live.versions.values()}, key=order)
+    if since in versions:
+        newer = until or versions[-1]
+        if newer not in versions or newer == since:
+            raise FieldError("until", f"until must be another version than {since}; there are: {', '.join(versions)}.")
+        return Side(live, since), Side(live, newer)
+    new = _find("until", until, manifests) if until else live
+    older = [each for each in manifests if each.id < new.id]
+    if since is None and not older:
+        raise FieldError("since", "since: there is only one generation; the next build keeps this one to compare.")
+    return Side(_find("since", since, manifests) if since else older[0]), Side(new)
+
+
+def _find(field: str, text: str, manifests: list[Manifest]) -> Manifest:
+    """Return the generation of this id, or the one that was live on a day; the oldest for an earlier day."""
+    if is_generation_id(text):
+        found = next((each for each in manifests if each.id == text), None)
+    elif days := _DAYS.fullmatch(text):
+        day = f"{datetime.now(UTC) - timedelta(days=int(days[1])):%Y-%m-%d}"
+        found = next((each for each in manifests if each.created_at[:10] <= day), manifests[-1])
+    elif _DAY.fullmatch(text):
+        found = next((each for each in manifests if each.created_at[:10] <= text), manifests[-1])
+    else:
+        found = next((each for each in manifests if text == "live"), None)
+    if found is None:
+        ids = ", ".join(each.id for each in manifests)
+        raise FieldError(field, f"{field} must be a day, a number of days such as 30d, a version, or one of {ids}.")
+    return found
+
+
+class _View(NamedTuple):
+    """The documents of a snapshot that a caller sees."""
+
+    generation: str
+    version: str | None
+    only: Filter | None
+
+
+class _Record(NamedTuple):
+    """A document whose texts have not been read yet."""
+
+    url: str
+    title: str
+    rows: tuple[int, int]
+    hashes: tuple[str, ...]  # of its passages with their headings
+
+
+@lru_cache(8)
+def _compare(folder: Path, old: _View, new: _View) -> tuple[list[DocumentChange], int]:
+    """Compare two snapshots as a caller sees them."""
+    with closing(_Reader(folder, old)) as before, closing(_Reader(folder, new)) as after:
+        earlier, later = before.records(), after.records()
+        differing = {
+            key
+            for key in {**earlier, **later}
+            if key not in earlier or key not in later or earlier[key].hashes != later[key].hashes
+        }
+        old_texts, new_texts = before.read(earlier, differing), after.read(later, differing)
+    return compare(old_texts, new_texts, max(len(earlier), len(later)))
+
+
+class _Reader:
+    """Reads a snapshot from the database of its generation."""
+
+    def __init__(self, folder: Path, view: _View) -> None:
+        self._view = view
+        generation = generation_folder(folder, view.generation)
+        self._manifest = read_manifest(generation)
+        self._database = Database(generation / DOCUMENTS)
+        self.close = self._database.close
+
+    def records(self) -> dict[str, _Record]:
+        """Return the documents by their address, or by what it is in all versions of a manual."""
+        view, database = self._view, self._database
+        rows = None
+        if view.only is not None:
+            with database as connection:
+                rows = select_rows(view.only, connection, self._manifest.counts.chunks)
+        grouped = groupby(database.rows(_HASHES), key=itemgetter(0))
+        hashes = {number: tuple(content_hash for _, content_hash in group) for number, group in grouped}
+        records: dict[str, _Record] = {}
+        for number, url, source, title, first, count in database.rows(_DOCUMENTS):
+            key = url
+            if view.version is not None:
+                edition = edition_at(url, source, self._manifest.versions)
+                if edition is None or edition.version != view.version:
+                    continue
+                key = "\n".join(edition.page)
+            if rows is None or first in rows:
+                records[key] = _Record(url, title, (first, first + count), hashes.get(number, ()))
+        return records
+
+    def read(self, records: Mapping[str, _Record], keys: Collection[str]) -> dict[str, DocumentText]:
+        """Read the texts of some documents."""
+        documents: dict[str, DocumentText] = {}
+        for key, record in records.items():
+            if key in keys:
+                documents[key] = document = DocumentText(key, record.url, record.title, self._view.version or "")
+                for headings, url, text in self._database.rows(_SECTIONS, *record.rows):
+                    document.add_passage(headings, url, text)
+        return documents
