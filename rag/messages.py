@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, field
 from indexer.filter import MOST_CHARACTERS, MOST_VALUES
 from indexer.read.access_list import MAX_NAME_LENGTH as LONGEST_READER
 from indexer.read.access_list import MAX_NAMES as MOST_READERS
-from indexer.read.extraction import LONGEST_NAME, LONGEST_VALUE
+from indexer.read.extraction import MAX_NAME_LENGTH, MAX_VALUE_LENGTH
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import TextBlock
 from rag.decoding import NOT_ONLY_SPACE, SOMETHING
@@ -389,8 +389,8 @@ class DocumentListing(Struct, frozen=True):
 
 _Reader = Annotated[str, Meta(min_length=1, max_length=LONGEST_READER, pattern=SOMETHING)]
 _Readers = Annotated[list[_Reader], Meta(max_length=MOST_READERS // 2)]
-_MetaName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=SOMETHING)]
-_MetaValue = Annotated[str, Meta(min_length=1, max_length=LONGEST_VALUE, extra_json_schema={"pattern": SOMETHING})]
+_MetaName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=SOMETHING)]
+_MetaValue = Annotated[str, Meta(min_length=1, max_length=MAX_VALUE_LENGTH, extra_json_schema={"pattern": SOMETHING})]
 _MetaValues = _MetaValue | Annotated[list[_MetaValue], Meta(min_length=1, max_length=MOST_VALUES)]
 
 

@@ -1,3 +1,3 @@
-"""A site in, its pages out, as bytes with their headers: what may be asked, how, and how fast.
+"""A site in, its pages out, as bytes with headers: rules of robots.txt, limits, rendering, sessions.
 
-May import `read` for links and formats, and `generation` for what was there before."""
+May import `read` for links and formats, and `generation` for the previous build."""

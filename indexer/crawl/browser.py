@@ -33,11 +33,16 @@ if TYPE_CHECKING:  # slow to load
 
 _PACKAGE = "playwright"
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
-_LAUNCHER = Path(__file__).with_name("chromium.sh")  # without network, with a memory limit
+_LAUNCHER = Path(__file__).with_name("chromium.sh")  # runs it without network and with a memory limit
 _FLAGS = [
     line for line in Path(__file__).with_name("chromium.flags").read_text("utf-8").splitlines() if line.startswith("-")
 ]
-_ERROR_MARKS = ("FATAL", "No usable sandbox", "error while loading", "not permitted")  # in Chromium's log
+_ERROR_MARKS = (
+    "FATAL",
+    "No usable sandbox",
+    "error while loading",
+    "not permitted",
+)  # marks of errors in Chromium's log
 _MAX_FOLDER_LENGTH = 48  # characters: Chromium has sockets below the temporary folder
 _START_TIMEOUT = 60.0  # seconds, on a busy machine
 _GRACE = 10.0  # seconds to take a late document, or to end
@@ -46,8 +51,8 @@ _POLL_INTERVAL = 0.2  # seconds between checks of the stop event
 _LOADED_TYPES = frozenset({"script", "xhr", "fetch"})
 _MAX_REQUESTS = 200  # per document
 _MAX_MOVES = 20
-_QUIET_MS = 300  # without a change, after which a document is complete
-_MAX_RESTLESS_MS = 2_000  # after the last response, in which it may change
+_QUIET_MS = 300  # milliseconds after which a document is complete
+_MAX_RESTLESS_MS = 2_000  # milliseconds after the last response
 _CLOSE_TIMEOUT = 3.0  # seconds to read a late document, or to close its page
 _STORAGE_BYTES = 10_000_000  # per site
 _DOCUMENTS_PER_PAGE = 50  # leaks of a page do not add up
@@ -72,7 +77,7 @@ class RenderJob:
     """A document to render."""
 
     url: str
-    content_type: str  # with its charset, if there is one
+    content_type: str  # includes the charset
     body: bytes = field(repr=False)
     timeout: float  # seconds
     delay: float  # seconds that the crawler waits before each request, not part of the timeout
@@ -250,7 +255,7 @@ class _Tab:
         self._running = running
         self._context: BrowserContext | None = None
         self._job: RenderJob | None = None
-        self._documents_left = 0  # before the page is replaced
+        self._documents_left = 0
 
     async def render(self, job: RenderJob) -> RenderedDocument:
         """Render a document. Raises PageUnavailable, an error of `load`, or an error of Playwright."""

@@ -25,7 +25,7 @@ from indexer.read.formats import CONTENT_TYPES
 from indexer.records import CarriedPage, Failure, Item, Page, Skip
 from indexer.source_context import SourceContext
 
-_MAX_ADDRESSES, _MAX_ADDRESSES_PER_PAGE = 100_000, 4  # of a site; the second for each of `max_pages`
+_MAX_ADDRESSES, _MAX_ADDRESSES_PER_PAGE = 100_000, 4  # per site, per page of `max_pages`
 _AHEAD = 8  # pages fetched ahead, per fetcher thread
 _MAX_MOVES = 3  # sites that start pages redirect to
 _COLLECTION = "/llms-full.txt"  # read last: it may repeat all pages
@@ -79,7 +79,7 @@ class _Frontier:
         self._context, self._reader = context, reader
         self._queue: deque[_Due] = deque()
         self._collections: deque[_Due] = deque()  # taken when nothing else is due
-        self._seen: set[str] = set()  # addresses enqueued or refused
+        self._enqueued: set[str] = set()  # addresses enqueued or refused
         self._max_seen = _MAX_ADDRESSES + _MAX_ADDRESSES_PER_PAGE * context.limits.max_pages
         self.follows_links = True  # False: only sitemaps
         self.requested = 0
@@ -95,22 +95,22 @@ class _Frontier:
 
     def mark_seen(self, urls: Iterable[str]) -> None:
         """Never enqueue these addresses."""
-        self._seen.update(urls)
+        self._enqueued.update(urls)
 
     def remaining(self) -> list[str]:
         """Return the addresses that are still due."""
         return [due.url for due in (*self._queue, *self._collections)]
 
     def enqueue(self, links: Iterable[str], depth: int, referrer: str = "") -> list[Skip]:
-        """Add new addresses; return those that are left out."""
+        """Add new addresses; return the skips of the others."""
         limits, skips = self._context.limits, list[Skip]()
         for url in links if self.follows_links or depth == 0 else ():
-            if url in self._seen:
+            if url in self._enqueued:
                 continue
-            if len(self._seen) >= self._max_seen:
+            if len(self._enqueued) >= self._max_seen:
                 skips.append(Skip(url, f"over the limit of {self._max_seen:,} addresses of a site"))
                 continue
-            self._seen.add(url)
+            self._enqueued.add(url)
             if (refusal := self._reader.refusal(url)) is not None:
                 skips.append(Skip(url, refusal))
             elif depth > limits.max_depth:
@@ -131,7 +131,7 @@ class _CanonicalReader:
     def __init__(self, reader: PageReader, texts: SiteTexts, yielded: Collection[str]) -> None:
         self._reader, self._texts, self._yielded = reader, texts, yielded
         self._doubted: set[str] = set()  # addresses of pages that name another and are yielded themselves
-        self._visits: dict[str, Future[Visit]] = {}  # by canonical address: under way, or not yet yielded
+        self._visits: dict[str, Future[Visit]] = {}  # those under way, and those not yet yielded
         self._lock = Lock()
 
     def read(self, url: str, types: Collection[str] = CONTENT_TYPES) -> _Result:
@@ -152,7 +152,7 @@ class _CanonicalReader:
         except FetchError:
             return _Result((mistaken,))
         if target.page.url != canonical or target.canonical is not None:
-            self._doubted.add(page.url)  # before it is yielded, so that a page that names it stays too
+            self._doubted.add(page.url)  # early, so that a page that names it stays too
             self.forget(canonical)
             return _Result((visit,))
         if not (is_within(visit.text, target.text) if target.text else self._texts.has_text(canonical, visit.text)):
@@ -192,16 +192,16 @@ class _Crawl:
         self._fetches: deque[tuple[_Due, Future[_Result]]] = deque()
         self._unread_views: list[Skip] = []
         self._followed: set[str] = set()  # hashes of pages whose links are enqueued
-        self._bytes = 0  # of the pages yielded
+        self._bytes = 0
 
     def close(self) -> None:
-        """Stop all that is being fetched or read."""
+        """Stop all fetches and readers."""
         self._reader.abort()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._reader.close()
 
     def fetch_start(self, start: str) -> list[Item]:
-        """Read robots.txt and the start page; if it is a list of pages, only those that it lists are read."""
+        """Read robots.txt and the start page; if that is a sitemap, only its pages are read."""
         reader, url, moves = self._reader, start, 0
         try:
             while True:
@@ -319,7 +319,7 @@ class _Crawl:
             self._yielded.add(page.url)
             self._bytes += len(page.body) if isinstance(page, Page) else 0
             items += [*self._follow(page, due), page]
-        self.submit_fetches()  # before others use this page
+        self.submit_fetches()
         return items
 
     def _repeats(self, due: _Due, visit: Visit, page: Page) -> str:

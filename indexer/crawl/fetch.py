@@ -37,7 +37,7 @@ MAX_REDIRECTS = 5
 MAX_PAUSE = 60.0  # seconds; a longer Retry-After is not waited for
 _ATTEMPTS = 3
 _CONNECT_TIMEOUT = 10.0  # seconds
-_MAX_FAILED_SECONDS = 7_200.0  # of failed requests, after which no more are sent
+_MAX_FAILED_SECONDS = 7_200.0  # seconds
 _BACKOFF = 0.3  # seconds before the second attempt; doubles
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _NOT_MODIFIED = 304
@@ -54,7 +54,7 @@ class PageRequest:
     validators: Callable[[str], Mapping[str, str]] = lambda _: {}  # headers of each hop, such as If-None-Match
     long_types: Collection[str] | None = ()  # media types that may be as long as a sitemap; None: any
     headers: Mapping[str, str] = field(default_factory=dict)  # replace the usual ones
-    is_anonymous: bool = False  # without the credentials of the origin
+    is_anonymous: bool = False  # sends no credentials
 
 
 ANY_PAGE = PageRequest()
@@ -65,7 +65,7 @@ class Fetcher:
 
     def __init__(self, limits: CrawlLimits, sessions: Mapping[str, Session] | None = None) -> None:
         self._limits = limits
-        self._sessions = sessions or {}  # by origin
+        self._sessions = sessions or {}
         self._backend = GuardedBackend(allow_private=limits.allow_private)
         self._proxy_backend = GuardedBackend(allow_private=True, deadline=self._backend.deadline)
         self._tls, self._pools_lock = tls_context(), threading.Lock()
@@ -79,7 +79,7 @@ class Fetcher:
             "Connection": "keep-alive",
         }
         self.pacer = RequestPacer(limits.delay)
-        self.failed_seconds = 0.0  # of all threads
+        self.failed_seconds = 0.0
 
     def abort(self) -> None:
         """End all requests of all threads."""
@@ -94,10 +94,10 @@ class Fetcher:
 
     def leave_site(self, site: str) -> None:
         """Follow a redirect to another host: if the site is public, private addresses are not allowed any more."""
-        parts = urlsplit(site)
+        url_parts = urlsplit(site)
         if self._backend.allow_private is True:
             with suppress(OSError, UnicodeError):
-                addresses = resolve_checked(parts.hostname or "", parts.port or 443, allow_private=True)
+                addresses = resolve_checked(url_parts.hostname or "", url_parts.port or 443, allow_private=True)
                 self._backend.allow_private = not all(map(is_public, map(ipaddress.ip_address, addresses)))
 
     def session(self, url: str) -> Session | None:
@@ -175,13 +175,15 @@ class Fetcher:
     @contextmanager
     def _connected(self, url: str, headers: Mapping[str, str], *, has_secrets: bool) -> Iterator[httpcore.Response]:
         """Send a GET request and yield its response. Raises FetchError."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https"):
-            raise NotWanted(f"{parts.scheme}: is not supported, use http or https")
-        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        url_parts = urlsplit(url)
+        if url_parts.scheme not in ("http", "https"):
+            raise NotWanted(f"{url_parts.scheme}: is not supported, use http or https")
+        target = f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path
         # by its components, as httpcore drops everything after a semicolon
-        address = httpcore.URL(scheme=parts.scheme, host=parts.hostname or "", port=parts.port, target=target)
-        all_headers = [("Host", parts.netloc), *headers.items()]
+        address = httpcore.URL(
+            scheme=url_parts.scheme, host=url_parts.hostname or "", port=url_parts.port, target=target
+        )
+        all_headers = [("Host", url_parts.netloc), *headers.items()]
         pool, hint = self._pool_for(url), unused_proxy(url, self._limits.http_proxy)
         try:
             with pool.stream("GET", address, headers=all_headers, extensions={"timeout": self._timeouts}) as response:
@@ -202,13 +204,13 @@ class Fetcher:
 
     def _pool_for(self, url: str) -> httpcore.ConnectionPool:
         """Return the connection pool for an address. Raises NotWanted if a proxy would fetch a private one."""
-        proxy, parts = proxy_for(url, self._limits.http_proxy), urlsplit(url)
+        proxy, url_parts = proxy_for(url, self._limits.http_proxy), urlsplit(url)
         allowed = self._backend.allow_private
         if proxy is not None and allowed is not True:
             try:
-                resolve_checked(parts.hostname or "", parts.port or 443, allow_private=allowed)
+                resolve_checked(url_parts.hostname or "", url_parts.port or 443, allow_private=allowed)
             except (OSError, UnicodeError) as error:
-                problem = f"only the proxy can resolve {parts.hostname}, which may be private"
+                problem = f"only the proxy can resolve {url_parts.hostname}, which may be private"
                 raise NotWanted(f"{problem}; allow it with --allow-private") from error
         with self._pools_lock:
             if proxy not in self._pool_of_proxy:
@@ -218,11 +220,11 @@ class Fetcher:
     def _make_pool(self, proxy: str | None) -> httpcore.ConnectionPool:
         via, backend = None, self._backend
         if proxy is not None:
-            parts = urlsplit(proxy)
-            if parts.scheme not in ("http", "https"):
-                raise FetchError(f"a proxy with {parts.scheme}: is not supported, use http or https")
-            login = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
-            address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+            url_parts = urlsplit(proxy)
+            if url_parts.scheme not in ("http", "https"):
+                raise FetchError(f"a proxy with {url_parts.scheme}: is not supported, use http or https")
+            login = (unquote(url_parts.username), unquote(url_parts.password or "")) if url_parts.username else None
+            address = f"{url_parts.scheme}://{url_parts.netloc.rpartition('@')[2]}"
             via, backend = httpcore.Proxy(address, auth=login), self._proxy_backend
         limit = self._limits.concurrency + 1
         return httpcore.ConnectionPool(

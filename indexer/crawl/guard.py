@@ -20,26 +20,26 @@ import httpcore
 from indexer.errors import NotWanted
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
-# ranges that Python's is_global calls public, or that carry an IPv4 address inside
+# public by Python's is_global, or with an IPv4 address inside
 _NOT_PLAIN = [*map(ipaddress.ip_network, "192.88.99.0/24 2001::/23 2001:db8::/32 2002::/16 3fff::/20".split())]
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:
-    """Return whether an address is a plain public one."""
+    """Return whether an address is an ordinary public one."""
     if address.is_multicast or address.is_reserved or any(address in network for network in _NOT_PLAIN):
         return False
     return address.is_global and (isinstance(address, IPv4Address) or address in _GLOBAL_UNICAST)
 
 
 def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ...]) -> list[str]:
-    """Return the addresses of a host, all of them checked.
+    """Return the addresses of a host after checking all of them.
 
     Raises:
         NotWanted: one of them is neither public nor in a network that is allowed; True allows all, a tuple those named.
         OSError: the name does not resolve.
     """
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     if allow_private is True:
         return addresses
     networks = [ipaddress.ip_network(network) for network in allow_private or ()]
@@ -51,11 +51,11 @@ def resolve_checked(host: str, port: int, *, allow_private: bool | tuple[str, ..
 
 
 class _Deadline(threading.local):
-    at = float("inf")  # `time.monotonic` at which the requests of this thread end
+    at = float("inf")  # monotonic time at which the requests of this thread end
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """Opens TCP connections to checked addresses only, each bounded by the deadline of its thread."""
+    """Opens TCP connections to checked addresses only, limited by the deadline of each thread."""
 
     def __init__(self, *, allow_private: bool | tuple[str, ...], deadline: _Deadline | None = None) -> None:
         self.allow_private = allow_private
@@ -66,18 +66,18 @@ class GuardedBackend(httpcore.NetworkBackend):
         self._is_aborted = False
 
     def remaining(self, timeout: float | None = None) -> float:
-        """Return the seconds left to this thread, at most `timeout`. Raises httpcore.ReadTimeout if none are left."""
-        left = self.deadline.at - time.monotonic()
-        if left <= 0:
+        """Return the seconds that this thread has left, at most `timeout`. Raises httpcore.ReadTimeout if none."""
+        seconds = self.deadline.at - time.monotonic()
+        if seconds <= 0:
             raise httpcore.ReadTimeout("the page took too long")
-        return left if timeout is None else min(left, timeout)
+        return seconds if timeout is None else min(seconds, timeout)
 
     def abort(self) -> None:
-        """Wake every thread that waits on a connection, and open no more."""
+        """Wake every thread that waits on a connection, and open no more connections."""
         with self._lock:
             self._is_aborted = True
             for stream in self._open:
-                with suppress(OSError):  # the other side was faster
+                with suppress(OSError):  # already closed
                     stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
     def connect_tcp(
@@ -88,7 +88,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to a checked address of the host; the next is tried if one does not answer."""
+        """Connect to a checked address of the host, or to the next one if it does not answer."""
         try:
             addresses = resolve_checked(host, port, allow_private=self.allow_private)
         except OSError as error:
@@ -113,7 +113,7 @@ class GuardedBackend(httpcore.NetworkBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """A stream whose every wait also ends at the deadline of the request that waits."""
+    """A stream whose reads and writes end at the deadline of their thread."""
 
     def __init__(self, inner: httpcore.NetworkStream, backend: GuardedBackend) -> None:
         self._inner, self._backend = inner, backend
@@ -138,7 +138,7 @@ class _Stream(httpcore.NetworkStream):
 
 
 def _has_no_headers(record: logging.LogRecord) -> bool:
-    """Return whether a debug line of httpcore's log has no headers of an answer, such as cookies."""
+    """Return whether a line of httpcore's debug log has no response headers, which may have cookies."""
     text = record.getMessage()
     return not text.startswith("receive_response_headers.") or text.startswith("receive_response_headers.started")
 

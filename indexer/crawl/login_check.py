@@ -1,4 +1,4 @@
-"""Whether a session with a site is still alive, and which pages ask for a password."""
+"""Check that the session with a site is alive, and find pages that ask for a password."""
 
 from collections.abc import Callable
 

@@ -33,7 +33,7 @@ class Links:
     reading: PageReading | None = None  # text and blocks, if they were requested
 
 
-def read_links(page: Page, lend: Lend = borrowed, parts: PageParts = ONLY_LINKS) -> Links:
+def read_links(page: Page, lend: Lend = borrowed, requested: PageParts = ONLY_LINKS) -> Links:
     """Read the links of a page and the other parts that are requested.
 
     Raises FetchError: the markup cannot be read, or takes too much time or memory.
@@ -42,7 +42,7 @@ def read_links(page: Page, lend: Lend = borrowed, parts: PageParts = ONLY_LINKS)
         return Links(())
     try:
         with lend() as process:
-            fields, needs_rendering, reading = read_page_parts(page, replace(parts, links=True), process)
+            fields, needs_rendering, reading = read_page_parts(page, replace(requested, links=True), process)
         return replace(_checked_links(page, fields), needs_rendering=needs_rendering, reading=reading)
     except ParseError as error:
         raise FetchError(f"its links cannot be read: {error}") from error

@@ -66,7 +66,7 @@ class PageReader:
         self.site = ""  # scheme://host:port
         self.moved_from = ""  # site of the source, if its start page redirects to another host
         self.is_open = False  # whether the start page has been read
-        self.why_no_links: str | None = None  # of the start page; empty: it has some; None: not read
+        self.why_no_links: str | None = None  # the start page: empty if it has links, None if it was not read
         self._missing: frozenset[int] | None = None  # shingles of the response for an address that does not exist
         self._missing_lock = threading.Lock()
 
@@ -153,8 +153,8 @@ class PageReader:
         """Read a response; return the visit, or the address of a refresh, with the page added to `hops`."""
         noindex, nofollow = indexing_rules(x_robots_directives(response.headers))
         page = response.as_page(self._context.source, requested)
-        parts = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
-        links = read_links(page, self._readers.borrowed, parts)
+        selection = ONLY_LINKS if noindex else self._renderer.parts_of(page, self._context.parts_of(page))
+        links = read_links(page, self._readers.borrowed, selection)
         target = links.refresh or refresh_target(page.url, response.headers)
         if target is not None and target not in hops and len(hops) < MAX_REDIRECTS:
             if (refusal := self._refresh_refusal(target)) is None:
@@ -199,8 +199,8 @@ class PageReader:
     def _shingles_of_missing(self, url: str) -> frozenset[int]:
         response = self._fetcher.get(url, PageRequest(self._check_redirect))
         page = response.as_page(self._context.source, url)
-        parts = self._renderer.parts_of(page, self._context.parts_of(page))
-        links = read_links(page, self._readers.borrowed, parts)
+        requested = self._renderer.parts_of(page, self._context.parts_of(page))
+        links = read_links(page, self._readers.borrowed, requested)
         page, links = self._renderer.render_if_needed(page, links, self._context.parts_of)
         return shingles_without_address(replace(page, reading=links.reading))
 

@@ -24,8 +24,8 @@ from indexer.source_context import SourceContext
 
 _FORWARDED = {"accept": "Accept", "origin": "Origin"}  # headers of the browser's requests
 _RETURNED = ("access-control-allow-origin", "access-control-allow-credentials")
-_CACHE_BYTES = 32_000_000  # of scripts that several pages use
-_MAX_ORIGINS = 16  # with robots.txt in memory
+_CACHE_BYTES = 32_000_000  # scripts that several pages use
+_MAX_ORIGINS = 16
 _MAX_REFUSED = 100  # refusals in the report
 
 
@@ -46,10 +46,10 @@ class Renderer:
         self._limits, self._mode = limits, limits.render
         self._browser, self._stop, self._lock = browser, threading.Event(), threading.Lock()
         self._site = ""  # scheme://host:port; empty: nothing is rendered
-        self._robots: dict[str, Robots | FetchError] = {}  # by origin
-        self._scripts: dict[str, Resource] = {}  # by address
+        self._robots: dict[str, Robots | FetchError] = {}
+        self._scripts: dict[str, Resource] = {}
         self._cache_left = _CACHE_BYTES
-        self._refused: dict[str, Skip] = {}  # by address
+        self._refused: dict[str, Skip] = {}
         self.mode_changed = False  # since the previous build: even unchanged pages are read again
         if live is not None:
             before = live.settings.get("crawl", {})
@@ -59,31 +59,31 @@ class Renderer:
             check_installed()
             # permission for all private addresses is for the site only; permission for networks is for all sites
             private = limits.allow_private if isinstance(limits.allow_private, tuple) else False
-            self._others = Fetcher(replace(limits, allow_private=private))
+            self._resource_fetcher = Fetcher(replace(limits, allow_private=private))
 
     def enter_site(self, site: str, robots: Robots, fetcher: Fetcher, lend: Lend) -> None:
         """Take the site (`scheme://host:port`) with its rules and its fetcher, and a lender of reader processes."""
         if self._mode != "off":
             self._site, self._fetcher, self._lend = site, fetcher, lend
             self._robots[site] = robots
-            self._others.pacer = fetcher.pacer
+            self._resource_fetcher.pacer = fetcher.pacer
 
     def close(self) -> None:
         """Stop all rendering at once."""
         self._stop.set()
         if self._mode != "off":
-            self._others.abort()
-            self._others.close()
+            self._resource_fetcher.abort()
+            self._resource_fetcher.close()
 
     def refused_requests(self) -> list[Skip]:
         """Return the requests of scripts that were refused."""
         return [*self._refused.values()]
 
-    def parts_of(self, page: Page, parts: PageParts) -> PageParts:
+    def parts_of(self, page: Page, requested: PageParts) -> PageParts:
         """Return the parts to read of a page that may need rendering."""
         if not self._site or page.content_type not in MARKUP:
-            return parts
-        return PageParts() if self._mode == "on" else replace(parts, needs_rendering=_has_script(page))
+            return requested
+        return PageParts() if self._mode == "on" else replace(requested, needs_rendering=_has_script(page))
 
     def render_if_needed(self, page: Page, links: Links, parts_of: Callable[[Page], PageParts]) -> tuple[Page, Links]:
         """Return a page and its links, rendered if its links, read from the fetched page, say so.
@@ -114,8 +114,8 @@ class Renderer:
         rendered = replace(rendered, etag=None, last_modified=None)
         timeout = f"they took longer than {limits.render_timeout:g} s" if document.is_late else ""
         reason = budget.unavailable or timeout
-        parts = replace(parts_of(rendered), needs_rendering=bool(reason) and _has_script(rendered))
-        rendered_links = read_links(rendered, self._lend, parts)
+        requested = replace(parts_of(rendered), needs_rendering=bool(reason) and _has_script(rendered))
+        rendered_links = read_links(rendered, self._lend, requested)
         if rendered_links.needs_rendering:
             raise PageUnavailable(f"its scripts have not rendered it: {reason}")
         moves = (normalise(page.url, url) for url in document.moves)
@@ -168,7 +168,7 @@ class Renderer:
                 raise NotWanted("robots.txt disallows it")
 
         check(url)
-        fetcher = self._fetcher if site == self._site else self._others
+        fetcher = self._fetcher if site == self._site else self._resource_fetcher
         forwarded = {name: headers[key] for key, name in _FORWARDED.items() if key in headers}
         response = fetcher.get(url, PageRequest(check, types=None, headers=forwarded))
         kind = f"{response.content_type}; charset={response.charset}" if response.charset else response.content_type
@@ -180,7 +180,7 @@ class Renderer:
         rules = self._robots.get(site)
         if rules is None:
             try:
-                rules = fetch_robots(self._others, site, self._limits.user_agent)
+                rules = fetch_robots(self._resource_fetcher, site, self._limits.user_agent)
             except FetchError as error:
                 rules = error
             with self._lock:

@@ -26,7 +26,7 @@ class Robots:
         rules, sitemaps = _rules_for(product_token(user_agent), text)
         self.sitemaps = tuple(sitemaps)  # not normalised
         self.delay = 0.0  # seconds between requests
-        self._plain: dict[str, bool] = {}  # by prefix of a path: whether it is allowed
+        self._plain: dict[str, bool] = {}  # prefix of a path: whether it is allowed
         self._wild: list[tuple[int, bool, str]] = []  # length, whether it allows, pattern
         wildcards_left = _MAX_WILDCARDS
         for key, value in rules:
@@ -47,9 +47,9 @@ class Robots:
         self._wild.sort(reverse=True)
 
     def allows(self, url: str) -> bool:
-        """Return whether an address may be fetched: by its longest rule, or by one that allows if two are as long."""
-        parts = urlsplit(url)
-        path = one_spelling(f"{parts.path}?{parts.query}" if parts.query else parts.path)
+        """Return whether an address may be fetched. The longest rule wins, and `allow` among rules of equal length."""
+        url_parts = urlsplit(url)
+        path = one_spelling(f"{url_parts.path}?{url_parts.query}" if url_parts.query else url_parts.path)
         length = next((n for n in self._lengths if n <= len(path) and path[:n] in self._plain), 0)
         is_allowed = self._plain[path[:length]] if length else True
         for pattern_length, allows, pattern in self._wild:

@@ -1,8 +1,8 @@
-"""Pages of one site that have the same text: wrong canonical addresses, and other views of a page.
+"""Pages of one site with the same text: wrong canonical addresses, and other views of a page.
 
-Texts are compared by shingles of three words, of which a sample is kept for each page: the lowest hashes (A. Broder,
-"On the resemblance and containment of documents", 1997). A view of a page is its source, its print version, or the
-like. It is known by its text and by its address, which is made from that of the page in the same way on every page.
+Texts are compared by shingles of three words, of which each page has a sample: the lowest hashes (A. Broder, "On the
+resemblance and containment of documents", 1997). A view of a page is its source, its print version, or similar. It has
+the text of the page, and an address that is made from the page's address by a pattern that holds for all pages.
 """
 
 import re
@@ -19,23 +19,23 @@ from indexer.generation.previous import PreviousGeneration
 from indexer.read.formats import HTML, effective_type, reader_of
 from indexer.records import Extraction, Page
 
-_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # each Chinese sign is a word
-_MAX_CHARACTERS = 200_000  # compared of a text
-_SAMPLE = 128  # hashes
+_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]|[^\W_\u3040-\u9fff\uac00-\ud7a3]+")  # Chinese by character
+_MAX_CHARACTERS = 200_000
+_SAMPLE_SIZE = 128  # hashes
 _SCATTER = 0x9E3779B1  # CRC keeps neighbours together
-_SAME_TEXT, _SAME_LINKS = 0.8, 0.95  # shares that are in another page, if both are one document
-_MAX_OWN, _MAX_OWN_SHARE = 8, 0.25  # shingles in which two answers for missing pages may differ: they repeat addresses
-_SHORT_PATH = 3  # characters; shorter ones may be words
+_MIN_TEXT_SHARE, _MIN_LINK_SHARE = 0.8, 0.95  # shared by two views of one document
+_MAX_DIFFERENT, _MAX_DIFFERENT_SHARE = 8, 0.25  # shingles of responses for missing pages
+_MAX_SHORT_PATH = 3  # characters; may be a word
 _MIN_VOTES, _VOTE_AGAINST = 3, -2
 _SUFFIX, _SUFFIXES = re.compile(r"(?<=.)\.[A-Za-z]\w{0,9}$"), re.compile(r"(\.[A-Za-z]\w{0,9}){0,2}")
-_AS_WRITTEN = frozenset({"plain", "restructured"})  # readers of text that is compared with its marks
+_PLAIN_READERS = frozenset({"plain", "restructured"})
 
 
 def text_of(page: Page) -> str:
-    """Return the text of a page; empty if it has not been read."""
+    """Return the text of a page; empty if it was not read."""
     if page.reading is None:
         reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
-        return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _AS_WRITTEN else ""
+        return page.body[: 4 * _MAX_CHARACTERS].decode("utf-8", "replace") if reader in _PLAIN_READERS else ""
     content = page.reading.content
     if not isinstance(content, Extraction):
         return ""
@@ -44,7 +44,7 @@ def text_of(page: Page) -> str:
 
 
 def shingles(text: str) -> frozenset[int]:
-    """Return the hashes of all runs of three words, 32 bits each, without regard to case and punctuation."""
+    """Return the 32-bit hashes of all runs of three words, without case and punctuation."""
     words = _WORD.findall(text[:_MAX_CHARACTERS].casefold())
     triples = (f"{first} {second} {third}" for (first, second), (_, third) in pairwise(pairwise(words)))
     runs = triples if len(words) > 2 else words
@@ -52,21 +52,21 @@ def shingles(text: str) -> frozenset[int]:
 
 
 def shingles_without_address(page: Page) -> frozenset[int]:
-    """Return the shingles of a page without its own address, which answers for missing pages repeat."""
+    """Return the shingles of a page without its address, which responses for missing pages repeat."""
     text, path = text_of(page), urlsplit(page.requested).path
-    for name in (page.requested, path, path.strip("/")) if len(path) > _SHORT_PATH else ():
+    for name in (page.requested, path, path.strip("/")) if len(path) > _MAX_SHORT_PATH else ():
         text = text.replace(name, " ")
     return shingles(text)
 
 
 def is_same_answer(page: Collection[int], missing: Collection[int]) -> bool:
-    """Return whether the answer for a page is the one for an address that does not exist."""
-    own = len({*page}.difference(missing))
-    return bool(page) and own <= _MAX_OWN and own <= _MAX_OWN_SHARE * len(page)
+    """Return whether a response is the one for an address that does not exist, by the shingles of both."""
+    different = len({*page}.difference(missing))
+    return bool(page) and different <= _MAX_DIFFERENT and different <= _MAX_DIFFERENT_SHARE * len(page)
 
 
 def is_within(text: Collection[int], other: Collection[int]) -> bool:
-    """Return whether a text is all in another one, by the shingles of both; True if it is empty."""
+    """Return whether one text contains another, by their shingles; True if that is empty."""
     return _is_in(Sample.of(text), Sample.of(other))
 
 
@@ -79,17 +79,17 @@ class Sample:
 
     @classmethod
     def of(cls, hashes: Collection[int]) -> Self:
-        """Take the sample of a set of hashes of 32 bits."""
-        return cls(array("I", sorted(hashes)[:_SAMPLE]), len(hashes) <= _SAMPLE)
+        """Take the sample of a set of 32-bit hashes."""
+        return cls(array("I", sorted(hashes)[:_SAMPLE_SIZE]), len(hashes) <= _SAMPLE_SIZE)
 
     def share_in(self, other: "Sample") -> float | None:
-        """Estimate which share of this set is in another one; None where the samples cannot be compared."""
+        """Estimate the share of this set that is in another; None if the samples cannot be compared."""
         end = len(self.lowest) if other.is_all else bisect_right(self.lowest, other.lowest[-1])
         return len({*self.lowest[:end]}.intersection(other.lowest)) / end if end else None
 
 
 class SiteTexts:
-    """Samples of the texts of one site's pages, and the patterns that the addresses of their views have."""
+    """Samples of the texts of one site's pages, and the address patterns of their views."""
 
     def __init__(self, earlier: PreviousGeneration) -> None:
         self._earlier = earlier
@@ -97,26 +97,26 @@ class SiteTexts:
         self._links: dict[str, Sample] = {}
         self._url_by_name: dict[str, str] = {}
         self._votes: dict[str, int] = {}
-        self._view_patterns: set[str] = set()  # whose addresses are not fetched any more
+        self._view_patterns: set[str] = set()  # their addresses are not fetched
 
     def add(self, url: str, text: Collection[int], links: Collection[str]) -> None:
-        """Remember the shingles and links of a page that is indexed."""
+        """Add the shingles and links of an indexed page."""
         if text:
             self._texts[url] = Sample.of(text)
         self._links[url] = _sample_links(links)
         self._url_by_name.setdefault(_name(url), url)
 
     def has_text(self, url: str, text: Collection[int]) -> bool:
-        """Return whether a page has a text, by its shingles; True if either is not known."""
-        there = self._sample(url)
-        return there is None or _is_in(Sample.of(text), there)
+        """Return whether a page has a text, by its shingles; True if either is unknown."""
+        sample = self._sample(url)
+        return sample is None or _is_in(Sample.of(text), sample)
 
     def is_view(self, page: Page, text: Collection[int], referrer: str) -> bool:
         """Return whether a page is only another view of its referrer, or of a page with the same name."""
         if not text:
             return False
-        own, originals = Sample.of(text), {referrer, self._url_by_name.get(_name(page.url), "")} - {"", page.url}
-        is_same = any(self._is_view_of(page, own, original) for original in originals)
+        sample, originals = Sample.of(text), {referrer, self._url_by_name.get(_name(page.url), "")} - {"", page.url}
+        is_same = any(self._is_view_of(page, sample, original) for original in originals)
         pattern = view_pattern(referrer, page.url) if referrer else None
         if pattern is not None and (is_same or pattern in self._votes):
             self._votes[pattern] = self._votes.get(pattern, 0) + (1 if is_same else _VOTE_AGAINST)
@@ -124,31 +124,35 @@ class SiteTexts:
         return is_same
 
     def has_view_address(self, url: str, referrer: str) -> bool:
-        """Return whether an address is made from that of its referrer as the views of other pages are."""
+        """Return whether the address of a link follows the pattern of views."""
         return bool(self._view_patterns) and view_pattern(referrer, url) in self._view_patterns
 
     def is_collection(self, text: Collection[int]) -> bool:
-        """Return whether a text repeats those of most pages, as a file for language models does."""
-        whole = {*text}
+        """Return whether a text repeats those of most pages, like a file for language models."""
+        hashes = {*text}
         inside = sum(
-            len(whole.intersection(each.lowest)) >= _SAME_TEXT * len(each.lowest) for each in self._texts.values()
+            len(hashes.intersection(each.lowest)) >= _MIN_TEXT_SHARE * len(each.lowest) for each in self._texts.values()
         )
         return inside > 1 and 2 * inside >= len(self._texts)
 
-    def _is_view_of(self, page: Page, own: Sample, original: str) -> bool:
-        there = self._sample(original)
-        if there is None or not _is_in(own, there):
+    def _is_view_of(self, page: Page, sample: Sample, original: str) -> bool:
+        original_sample = self._sample(original)
+        if original_sample is None or not _is_in(sample, original_sample):
             return False
         if reader_of(page.content_type) != HTML:
             return True
-        if original not in self._links or view_pattern(original, page.url) is None or not _is_in(there, own):
+        if (
+            original not in self._links
+            or view_pattern(original, page.url) is None
+            or not _is_in(original_sample, sample)
+        ):
             return False
-        # a page in another version or language links to its siblings; a view links nowhere that its page does not
+        # pages in other versions and languages link to their siblings; a view only links where its page does
         share = _sample_links({*page.links} - {page.url, original}).share_in(self._links[original])
-        return share is None or share >= _SAME_LINKS
+        return share is None or share >= _MIN_LINK_SHARE
 
     def _sample(self, url: str) -> Sample | None:
-        """Return the sample of a page's text, in the build before if it has not been read again; None if unknown."""
+        """Return the sample of a page's text, read now or in the previous build; None if unknown."""
         if url not in self._texts and (record := self._earlier.page(url)) and record.outcome.is_indexed:
             _, chunks, _ = self._earlier.read(self._earlier.document(url)[0])
             self._texts[url] = Sample.of(shingles("\n".join(f"{chunk.section}\n{chunk.text}" for chunk in chunks)))
@@ -156,20 +160,20 @@ class SiteTexts:
 
 
 def view_pattern(page: str, link: str) -> str | None:
-    """Return how an address is made from that of the page that links to it; None if it is not.
+    """Return the pattern by which the address of a link is made from that of its page, or None.
 
     `>_sources/*.rst.txt` puts a folder before the name, `blob>raw/*` replaces one, `*/print` adds a step, `?plain`
     adds a query, and `/edit?page=*` has the name of the page in it.
     """
-    here, there = urlsplit(page), urlsplit(link)
-    query = parse_qsl(there.query, keep_blank_values=True)
-    if here.path == there.path:
-        return f"?{'&'.join(name for name, _ in query)}" if query and here.query != there.query else None
-    steps, paths = _steps(there.path), _page_paths(here.path)
-    names = {here.path.strip("/"), *("/".join(path) for path in paths)} - {""}
+    page_url, link_url = urlsplit(page), urlsplit(link)
+    query = parse_qsl(link_url.query, keep_blank_values=True)
+    if page_url.path == link_url.path:
+        return f"?{'&'.join(name for name, _ in query)}" if query and page_url.query != link_url.query else None
+    steps, paths = _steps(link_url.path), _page_paths(page_url.path)
+    names = {page_url.path.strip("/"), *("/".join(path) for path in paths)} - {""}
     if any(value.strip("/") in names for _, value in query):
         pairs = (f"{name}={'*' if value.strip('/') in names else value}" for name, value in query)
-        return f"{there.path}?{'&'.join(pairs)}"
+        return f"{link_url.path}?{'&'.join(pairs)}"
     for path in paths:
         if path and steps[:-1] == path:
             return f"*/{steps[-1]}"
@@ -190,21 +194,21 @@ def _steps(path: str) -> list[str]:
 
 
 def _page_paths(path: str) -> list[list[str]]:
-    """Return the steps of a path without its suffix, of a folder both with and without `index`."""
+    """Return the steps of a path without its suffix; for a folder with and without `index`."""
     *folder, last = [*_steps(path), *([""] if path.endswith("/") else [])]
     name = _SUFFIX.sub("", last) or "index"
     return [[*folder, name], folder] if name == "index" else [[*folder, name]]
 
 
 def _name(url: str) -> str:
-    """Return the path of an address without suffixes, and without `index`."""
+    """Return the path of an address without suffixes and without `index`."""
     folder, _, last = urlsplit(url).path.rpartition("/")
     name = _SUFFIX.sub("", _SUFFIX.sub("", last))
     return folder if name in ("", "index") else f"{folder}/{name}"
 
 
 def _is_in(text: Sample, other: Sample) -> bool:
-    return not text.lowest or (text.share_in(other) or 0) >= _SAME_TEXT
+    return not text.lowest or (text.share_in(other) or 0) >= _MIN_TEXT_SHARE
 
 
 def _sample_links(urls: Collection[str]) -> Sample:

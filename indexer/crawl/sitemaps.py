@@ -28,7 +28,7 @@ MAX_SITEMAPS = 1_000
 class SitemapPages:
     """The addresses in several sitemaps."""
 
-    urls: tuple[str, ...]  # on the same site
+    urls: tuple[str, ...]
     notes: tuple[Skip | Failure, ...]  # sitemaps that were not read, and pages on other sites
     unavailable: PageUnavailable | None  # the first error that may pass: pages may be missing
 
@@ -44,7 +44,7 @@ class SitemapReader:
     lend: Lend = borrowed
 
     def read(self, urls: Iterable[str], first: Page | None = None) -> SitemapPages:
-        """Read sitemaps and those that they refer to.
+        """Read sitemaps, and the sitemaps in them.
 
         Args:
             urls: addresses of sitemaps.

@@ -278,7 +278,8 @@ class PreviousGeneration:
 
 
 def _record(row: Any) -> PageRecord:
-    *fields, links, noindex, state, reasons = row
+    url, source, requested, etag, last_modified, content_hash, links, noindex, state, reasons = row
     state, _, text = state.partition(": ")  # older generations have the reason behind the state
     outcome = Outcome(PageState(state), tuple(json.loads(reasons)) or ((text,) if text else ()))
-    return PageRecord(*fields, tuple(json.loads(links)), bool(noindex), outcome)
+    facts = (url, source, requested, etag, last_modified, content_hash)
+    return PageRecord(*facts, tuple(json.loads(links)), bool(noindex), outcome)

@@ -1,4 +1,4 @@
-"""Undo content encodings of HTTP in bounded steps, so that no answer can be larger than what is asked for."""
+"""Undo content codings of HTTP in bounded steps, so that no body can be larger than its limit."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -6,88 +6,90 @@ from itertools import chain
 
 from indexer.errors import FetchError
 
-ACCEPTED = "gzip, deflate"  # as in Accept-Encoding
-_MOST_PACKINGS = 3
-_MOST_RATIO = 200  # decoded bytes for each byte received; text that people write stays below 50
-_RATIO_FROM = 1_000_000  # decoded bytes from which the ratio counts
+ACCEPTED = "gzip, deflate"  # value of Accept-Encoding
+_MAX_CODINGS = 3
+_MAX_RATIO = 200  # decoded to received bytes; below 50 for human text
+_MIN_RATIO_BYTES = 1_000_000  # decoded; the ratio of shorter bodies is not checked
 _STEP = 1 << 18  # bytes decoded at a time
-_SLICE = 1 << 14  # bytes given to the decoder at a time, which copies what it leaves
+_SLICE = 1 << 14  # bytes given to the decoder at a time
 GZIP = b"\x1f\x8b"
-_FILES = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # how files begin that are read and are no text
+_BINARY_SIGNATURES = (b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
-_TEXT = bytes({*range(0x20, 0x100), *b"\t\n\f\r\x1b"})  # as the MIME Sniffing Standard has it
-_LOOKED_AT = 512  # bytes that tell text from binary data
+_TEXT = bytes({*range(0x20, 0x100), *b"\t\n\f\r\x1b"})  # MIME Sniffing Standard
+_SAMPLE = 512  # bytes
 
 
 class CutShort(FetchError):
-    """A body that ends before its encoding does."""
+    """A body that is truncated."""
 
 
-def decoded(parts: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """Undo the encodings that a Content-Encoding header names, never making more than 256 KiB at a time.
+def decoded(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Undo the codings that a Content-Encoding header names, at most 256 KiB at a time.
 
-    A body that is not packed as its header says, or not at all, is told by its first bytes. Raises CutShort if the body
-    ends too early, FetchError if the encoding was not asked for, the body is damaged, or it grows more than 200-fold.
+    The first bytes show whether a body is really compressed as its header says. Raises CutShort if the body is
+    truncated, FetchError if the coding is unknown, the body is damaged, or it grows more than 200-fold.
     """
-    packings = [name for part in encoding.lower().split(",") if (name := part.strip()) not in ("", "identity")]
-    if len(packings) > _MOST_PACKINGS:
-        raise FetchError(f"more than {_MOST_PACKINGS} content encodings")
-    return _without(parts, packings)
+    names = [name for word in encoding.lower().split(",") if (name := word.strip()) not in ("", "identity")]
+    if len(names) > _MAX_CODINGS:
+        raise FetchError(f"more than {_MAX_CODINGS} content encodings")
+    return _without(pieces, names)
 
 
-def bounded(parts: Iterable[bytes], encoding: str, most: int) -> bytes:
-    """Return a decoded body of at most so many bytes. Raises FetchError for a longer one, and as `decoded` does."""
+def bounded(pieces: Iterable[bytes], encoding: str, max_length: int) -> bytes:
+    """Return a decoded body of at most `max_length` bytes. Raises FetchError, also for a longer one."""
     body = bytearray()
-    for piece in decoded(parts, encoding):
+    for piece in decoded(pieces, encoding):
         body += piece
-        if len(body) > most:
-            raise FetchError(f"larger than {most:,} bytes")
+        if len(body) > max_length:
+            raise FetchError(f"larger than {max_length:,} bytes")
     return bytes(body)
 
 
-def without_gzip(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Undo gzip that no header names, as far as the first bytes tell; raises as `decoded` does."""
-    return _without(parts, [""])
+def without_gzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Decode gzip that no header names, if the first bytes show it. Raises as `decoded` does."""
+    return _without(pieces, [""])
 
 
 def is_text(body: bytes) -> bool:
-    """Return whether the first bytes of a body are text rather than binary data."""
-    return body.startswith(_BOMS) or not body[:_LOOKED_AT].translate(None, _TEXT)
+    """Return whether a body is text rather than binary data, by its first bytes."""
+    return body.startswith(_BOMS) or not body[:_SAMPLE].translate(None, _TEXT)
 
 
-def _without(parts: Iterable[bytes], packings: list[str]) -> Iterator[bytes]:
+def _without(pieces: Iterable[bytes], names: list[str]) -> Iterator[bytes]:
     received = 0
 
-    def counted(parts: Iterable[bytes]) -> Iterator[bytes]:
+    def counted(pieces: Iterable[bytes]) -> Iterator[bytes]:
         nonlocal received
-        for part in parts:
-            received += len(part)
-            yield part
+        for piece in pieces:
+            received += len(piece)
+            yield piece
 
-    def bounded(parts: Iterable[bytes], name: str) -> Iterator[bytes]:
-        made = 0
-        for part in parts:
-            made += len(part)
-            if made > _RATIO_FROM and made > received * _MOST_RATIO:
-                raise FetchError(f"{name or 'gzip'} body grows more than {_MOST_RATIO}-fold")
-            yield part
+    def checked(pieces: Iterable[bytes], name: str) -> Iterator[bytes]:
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+            if size > _MIN_RATIO_BYTES and size > received * _MAX_RATIO:
+                raise FetchError(f"{name or 'gzip'} body grows more than {_MAX_RATIO}-fold")
+            yield piece
 
-    pieces = counted(parts)
-    for name in reversed(packings):
-        pieces = bounded(_unpacked(pieces, name), name)
-    return pieces
+    result = counted(pieces)
+    for name in reversed(names):
+        result = checked(_unpacked(result, name), name)
+    return result
 
 
-def _unpacked(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
+def _unpacked(stream: Iterator[bytes], name: str) -> Iterator[bytes]:
     head = b""
-    while len(head) < _LOOKED_AT and (part := next(parts, None)) is not None:
-        head += part
-    pieces = chain([head], parts)
-    is_plain = is_text(head) or head.startswith(_FILES)
+    while len(head) < _SAMPLE and (piece := next(stream, None)) is not None:
+        head += piece
+    pieces = chain([head], stream)
+    is_plain = is_text(head) or head.startswith(_BINARY_SIGNATURES)
     wbits = _wbits(name, head, is_plain)
     if wbits == 0:
         if name and not is_plain:
-            raise FetchError(f"damaged {name} body" if name in ("gzip", "x-gzip") else f"{name} was not asked for")
+            raise FetchError(
+                f"damaged {name} body" if name in ("gzip", "x-gzip") else f"content encoding {name} is not supported"
+            )
         yield from pieces
         return
     try:
@@ -99,27 +101,27 @@ def _unpacked(parts: Iterator[bytes], name: str) -> Iterator[bytes]:
 
 
 def _wbits(name: str, head: bytes, is_plain: bool) -> int:
-    """Return how zlib is told of the packing of a body that begins so; 0 where it is not packed, or not by zlib."""
+    """Return zlib's parameter for a body with this beginning, or 0 if it is not compressed or not by zlib."""
     if head.startswith(GZIP):
         return 31
     if is_plain or not name:
         return 0
     if head[0] & 0x8F == 8 and int.from_bytes(head[:2]) % 31 == 0:
         return 15
-    return -15 if name == "deflate" else 0  # bare, as some servers call by its name
+    return -15 if name == "deflate" else 0  # raw deflate, which some servers send
 
 
-def _inflated(parts: Iterator[bytes], wbits: int) -> Iterator[bytes]:
-    """Undo gzip, which may be several members with padding behind, zlib, or bare deflate."""
+def _inflated(pieces: Iterator[bytes], wbits: int) -> Iterator[bytes]:
+    """Decode gzip with several members or padding, zlib, or raw deflate."""
     decoder = zlib.decompressobj(wbits)
-    slices = (whole[at : at + _SLICE] for whole in parts for at in range(0, len(whole), _SLICE))
-    for part in slices:
-        while part:
+    slices = (piece[start : start + _SLICE] for piece in pieces for start in range(0, len(piece), _SLICE))
+    for data in slices:
+        while data:
             if decoder.eof:
-                if wbits != 31 or part[0] != GZIP[0]:  # padding
+                if wbits != 31 or data[0] != GZIP[0]:  # padding
                     return
                 decoder = zlib.decompressobj(wbits)
-            yield decoder.decompress(part, _STEP)
-            part = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
+            yield decoder.decompress(data, _STEP)
+            data = decoder.unused_data if decoder.eof else decoder.unconsumed_tail
     if not decoder.eof:
         raise EOFError

@@ -1,9 +1,9 @@
-"""Credentials of origins as a user describes them, and sessions with these origins for the length of a build.
+"""Credentials of origins as a user describes them, and sessions with these origins during a build.
 
-A credential says where each secret is. Secrets are read just before they are sent, and taken out of every answer.
+A credential says where each secret is. Secrets are read just before they are sent, and redacted from every response.
 
-One page cannot tell whether a session has ended: any may be for other users, or hold a form for a password. So a few
-that were read are kept as witnesses: one that strangers are refused, and the session is not, shows that it lives.
+One page cannot show whether a session has ended: it may be for other users, or have a password form. So a few pages are
+remembered as witnesses: one that can be read with the session, and not without, shows that the session is alive.
 """
 
 import base64
@@ -28,14 +28,14 @@ from urllib.request import Request
 from indexer.errors import ConfigError, CredentialsError
 from indexer.network.urls import has_user, is_loopback, normalise, origin
 
-_MAX_BYTES = 1_000_000  # of a file with a secret; a cookies.txt may be a whole browser's
-_MAX_COOKIES, _MAX_COOKIE = 180, 4_096  # cookies of an origin, and characters of one, as in browsers
+_MAX_BYTES = 1_000_000  # a cookies.txt may be that of a whole browser
+_MAX_COOKIES, _MAX_COOKIE = 180, 4_096  # cookies of an origin, characters of one: as in browsers
 _HTTP_ONLY = "#HttpOnly_"
-_COOKIE_FIELDS = 7  # domain, whether subdomains too, path, whether TLS only, expiry, name, value
+_COOKIE_FIELDS = 7  # domain, include subdomains, path, TLS only, expiry, name, value
 _HEADER_VALUE = re.compile(r"[\x20-\x7e\t]+")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
-_MIN_SECRET, _MIN_COOKIE = 8, 16  # characters; shorter secrets may be words, and are not searched in answers
-_MAX_VALUES = 200  # of cookies that are taken out of answers, the newest; some sites set a new one with each answer
+_MIN_SECRET, _MIN_COOKIE = 8, 16  # characters; shorter secrets may be words, and are not redacted
+_MAX_VALUES = 200  # redacted cookie values, the newest; some sites set a new one in each response
 _WITNESSES = 3
 # a step of a path, or a word of a query: logout, sign_out, Logout.action, Special:UserLogout
 _LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?:\.\w+)?", re.IGNORECASE)
@@ -43,7 +43,7 @@ _LOGOUT = re.compile(r"(?:special:)?(?:user)?[-_]?(?:log|sign)[-_]?(?:out|off)(?
 
 @dataclass(frozen=True, slots=True)
 class InEnvironment:
-    """A variable of the environment that holds a secret."""
+    """An environment variable with a secret."""
 
     name: str
 
@@ -60,7 +60,7 @@ class InEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class InFile:
-    """A file that holds a secret and that only its owner may read: this user, or root."""
+    """A file with a secret, which only its owner may read: this user, or root."""
 
     path: Path
 
@@ -104,16 +104,16 @@ class Basic:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Credentials of one origin; with nothing but the origin, only cookies that the site sets are sent back."""
+    """Credentials of one origin; if it has only the origin, only cookies that the site sets are sent back."""
 
-    origin: str  # as `indexer.network.urls.origin` returns it
+    origin: str  # see `indexer.network.urls.origin`
     bearer: SecretPlace | None = None
     basic: Basic | None = None
     headers: Mapping[str, SecretPlace] = field(default_factory=dict)
-    cookies: SecretPlace | None = None  # of a cookies.txt
+    cookies: SecretPlace | None = None  # a cookies.txt
 
     def kinds(self) -> tuple[str, ...]:
-        """Return the kinds of secrets in words, without a secret."""
+        """Return the kinds of secrets in words."""
         values = (self.bearer, self.basic, self.headers, self.cookies)
         names = ("bearer token", "user name and password", "headers", "cookies")
         return tuple(name for name, value in zip(names, values, strict=True) if value)
@@ -128,9 +128,9 @@ def credential_for(source: str, credentials: Iterable[Credential]) -> Credential
 
 
 def site_of(text: str) -> str:
-    """Return the origin that a user names.
+    """Return the origin that a user specifies.
 
-    Raises ConfigError unless it is https, or this machine, and no more than scheme, host and port.
+    Raises ConfigError unless it has only scheme, host and port, and uses https or is this machine.
     """
     url = normalise(text, "")
     if url is None or urlsplit(url).path != "/" or "?" in text or "#" in text or has_user(text):
@@ -150,13 +150,13 @@ class Session:
         self._headers: dict[str, str] | None = None  # None: no request yet
         self._cookies = CookieJar()
         self._secrets: set[str] = set()
-        self._values: dict[str, None] = {}  # of cookies, the newest last
-        self._spellings: tuple[bytes, ...] = ()  # of what is taken out of answers, the longest first
+        self._values: dict[str, None] = {}  # cookie values, the newest last
+        self._spellings: tuple[bytes, ...] = ()  # redacted texts, the longest first
         self._witnesses: deque[str] = deque(maxlen=_WITNESSES)
-        self._proven = ""  # a witness that strangers are refused
+        self._proven = ""  # a witness that needs the session
 
     def headers(self, url: str) -> dict[str, str]:
-        """Return the headers of a request to an address of the origin. Raises CredentialsError, which names it."""
+        """Return the headers of a request to an address of the origin. Raises CredentialsError with the origin."""
         with self._lock:
             if self._headers is None:
                 try:
@@ -165,13 +165,13 @@ class Session:
                 except CredentialsError as error:
                     raise CredentialsError(f"credentials of {self._credential.origin}: {error}") from None
                 self._learn_cookies()
-        request = Request(url)  # noqa: S310 - nothing is fetched: a jar takes addresses in this form
+        request = Request(url)  # noqa: S310 - nothing is fetched: the jar takes requests
         self._cookies.add_cookie_header(request)
         cookie = request.get_header("Cookie")
         return {**self._headers, "Cookie": cookie} if cookie else self._headers
 
     def take_cookies(self, url: str, lines: Iterable[str]) -> None:
-        """Store the cookies of Set-Cookie headers, as far as the origin may set them."""
+        """Store the cookies of Set-Cookie headers that the origin may set."""
         message = Message()
         for line in islice(lines, _MAX_COOKIES):
             if len(line) <= _MAX_COOKIE:
@@ -183,15 +183,15 @@ class Session:
                 self._learn_cookies()
 
     def redact(self, text: bytes) -> bytes:
-        """Return an answer without the secrets that the origin was sent: a site may repeat anything."""
+        """Remove the secrets of the origin from a response: a site may repeat anything."""
         for secret in self._spellings:
             text = text.replace(secret, b"")
         return text
 
     def refusal(self, url: str) -> str | None:
-        """Return why an address is not fetched with the session: it would end it."""
-        parts = urlsplit(url)
-        words = [*parts.path.split("/"), *(word for pair in parse_qsl(parts.query) for word in pair)]
+        """Return why an address is not fetched with the session, such as a logout link, or None."""
+        url_parts = urlsplit(url)
+        words = [*url_parts.path.split("/"), *(word for pair in parse_qsl(url_parts.query) for word in pair)]
         return "a link that logs out" if self.kinds and any(map(_LOGOUT.fullmatch, words)) else None
 
     def add_witness(self, url: str) -> None:
@@ -200,9 +200,9 @@ class Session:
             self._witnesses.append(url)
 
     def is_alive(self, is_refused: Callable[[str, bool], bool]) -> bool | None:
-        """Return whether a page that strangers are refused can still be read; None if no such page is known.
+        """Return whether a page that needs the session can still be read, or None if no such page is known.
 
-        `is_refused` fetches an address, as a stranger if its second argument says so. Its errors are passed on.
+        `is_refused` fetches an address, without the session if its second argument is true. Its errors are passed on.
         """
         for url in [self._proven] if self._proven else [*self._witnesses]:
             if self._proven or is_refused(url, True):
@@ -214,7 +214,7 @@ class Session:
         """Read the secrets of the credential. Raises CredentialsError."""
         credential = self._credential
         headers = {name: _read(place, _HEADER_VALUE) for name, place in credential.headers.items()}
-        secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]  # Bearer TOKEN
+        secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]  # `Bearer TOKEN`
         if credential.bearer is not None:
             secrets.append(_read(credential.bearer, _TOKEN))
             headers["Authorization"] = f"Bearer {secrets[-1]}"
@@ -227,7 +227,7 @@ class Session:
         return headers
 
     def _load_cookies(self) -> None:
-        """Take the cookies of a cookies.txt that belong to the origin. Raises CredentialsError without the line."""
+        """Load the cookies of a cookies.txt that belong to the origin. Raises CredentialsError without the values."""
         place, host = self._credential.cookies, urlsplit(self._credential.origin).hostname or ""
         if place is None:
             return
@@ -237,14 +237,14 @@ class Session:
                 continue
             fields = line.split("\t")
             if len(fields) != _COOKIE_FIELDS or not fields[4].partition(".")[0].lstrip("-").isdecimal():
-                wanted = f"a cookie in Netscape format, which has {_COOKIE_FIELDS} fields between tabs"
-                raise CredentialsError(f"{place}, line {number}: not {wanted}")
+                expected = f"a cookie in Netscape format, which has {_COOKIE_FIELDS} fields between tabs"
+                raise CredentialsError(f"{place}, line {number}: not {expected}")
             domain, subdomains, path, secure, expiry, name, value = fields
             domain = domain.lstrip(".").lower()
             if host == domain or (subdomains == "TRUE" and host.endswith(f".{domain}")):
                 owner = f"[{host}]" if ":" in host else host
-                owner = owner if "." in owner else f"{owner}.local"  # as the jar names hosts without a dot
-                expires = int(float(expiry)) or None  # 0: the end of the browser's session
+                owner = owner if "." in owner else f"{owner}.local"  # the jar's name for hosts without a dot
+                expires = int(float(expiry)) or None  # 0: end of the browser session
                 where, tls, no_comment = (owner, False, False, path, True), secure == "TRUE", (None, None)
                 cookie = Cookie(0, name, value, None, False, *where, tls, expires, not expires, *no_comment, {})
                 self._cookies.set_cookie(cookie)
@@ -254,7 +254,7 @@ class Session:
             raise CredentialsError(f"{lacks}: export it again, or check the host")
 
     def _learn_cookies(self) -> None:
-        """Add the values of cookies to what is taken out of answers; earlier ones may still come, and stay."""
+        """Add the values of cookies to the redacted texts; earlier values stay, as they may still appear."""
         for cookie in self._cookies:
             if cookie.value and len(cookie.value) >= _MIN_COOKIE:
                 self._values.pop(cookie.value, None)
@@ -270,7 +270,7 @@ def sessions_of(credentials: Iterable[Credential]) -> dict[str, Session]:
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
-    """Return a secret as it is written in text, addresses, forms, HTML and JSON."""
+    """Return the forms of a secret in text, addresses, forms, HTML and JSON."""
     return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]
 
 

@@ -8,31 +8,31 @@ import certifi
 
 from indexer.network.urls import is_loopback
 
-ENVIRONMENT = "environment"  # value of the setting: the proxies of HTTP_PROXY, HTTPS_PROXY and NO_PROXY
+ENVIRONMENT = "environment"  # use HTTP_PROXY, HTTPS_PROXY and NO_PROXY
 
 
 def proxy_for(url: str, setting: str) -> str | None:
-    """Return the address of the proxy that a URL is fetched through; None if there is none, or for this machine."""
-    parts = urlsplit(url)
-    if not setting or is_loopback(parts.hostname or ""):
+    """Return the address of the proxy for a URL, or None; this machine is always reached directly."""
+    url_parts = urlsplit(url)
+    if not setting or is_loopback(url_parts.hostname or ""):
         return None
     if setting != ENVIRONMENT:
         return setting
-    if proxy_bypass(parts.netloc.rpartition("@")[2]):
+    if proxy_bypass(url_parts.netloc.rpartition("@")[2]):
         return None
     proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    proxy = proxies.get(url_parts.scheme) or proxies.get("all")
     return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def unused_proxy(url: str, setting: str) -> str:
-    """Return a hint for a connection error where the environment names a proxy and the setting does not."""
+    """Return a hint for a connection error if the environment has a proxy that the setting ignores."""
     is_unused = not setting and proxy_for(url, ENVIRONMENT)
     return "; the proxy in the environment is used only with --http-proxy environment" if is_unused else ""
 
 
 def tls_context() -> ssl.SSLContext:
-    """Trust the authorities of this machine, or of SSL_CERT_FILE, and those of certifi."""
+    """Return a context that trusts the authorities of this machine, or of SSL_CERT_FILE, and those of certifi."""
     context = ssl.create_default_context()
     context.load_verify_locations(certifi.where())
     return context

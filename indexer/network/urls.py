@@ -1,7 +1,7 @@
-"""Addresses in one normal form, so that a page is known by one name.
+"""Addresses in one normal form, so that each page has one.
 
-They are parsed and serialised by the URL standard, as browsers do it. What `normalise` changes beyond that never leads
-to another page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
+They are parsed and serialised as browsers do, by the URL standard. `normalise` also removes parts that never lead to
+another page: fragment, user name, tracking parameters, session ids, an empty query, the root dot, needless escapes.
 """
 
 import ipaddress
@@ -17,10 +17,10 @@ _USER = re.compile(r"[^:/?#@]*:[/\\]*+[^/?#]*@")
 _ESCAPE = re.compile(r"%[0-9a-fA-F]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _IN_FRAGMENT = "!$&'()*+,;=:@/?-._~"
-_LONGEST = 2_000  # characters; longer ones are traps or data, not pages
-_DROPPED = str.maketrans("", "", "\t\r\n")  # by the URL standard, wherever they stand
+_MAX_LENGTH = 2_000  # characters; longer ones are traps or data
+_DROPPED = str.maketrans("", "", "\t\r\n")
 
-# names of parameters that are session ids whatever their value is, and that are if it is a long random one
+# parameters that are session ids with any value, and with a long random value
 _SESSION = re.compile(
     r"[js]session_?id\w*|phpsess(?:ion)?_?id|aspsession(?:id)?\w*|oscsid|xtcsid|zenid|cfid|cftoken", re.IGNORECASE
 )
@@ -33,9 +33,10 @@ _PARAMETER = re.compile(r"(?:;|%3B)([\w.$-]{1,60})(?:=|%3D)([^;/]{1,500})", re.I
 def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None:
     """Join a link to its base, which may be empty, and normalise it.
 
-    A session id stays only if it is to be kept, for a server that redirects to the same page with one.
+    Args:
+        keep_session: keep session ids, for servers that redirect to the same page with one.
 
-    Returns None for anything that is not an http or https address of a sensible length.
+    Returns None for addresses that are not http or https, or too long.
     """
     try:
         url = join_url(base, href) if base else normalize_url(href)
@@ -52,7 +53,7 @@ def normalise(base: str, href: str, *, keep_session: bool = False) -> str | None
     url = f"{scheme}://{host}/{one_spelling(path)}{'?' if query else ''}{query}"
     if not keep_session:
         url = without_session(url)
-    return url if len(url) <= _LONGEST else None
+    return url if len(url) <= _MAX_LENGTH else None
 
 
 def origin(url: str) -> str:
@@ -62,22 +63,19 @@ def origin(url: str) -> str:
 
 
 def on_site(url: str, site: str) -> str:
-    """Return a normalised address over https if the site (`scheme://host:port`) is, and has it over http.
-
-    Pages and redirects of a site that moved to https still name it with http.
-    """
+    """Return a normalised address over https if it is on a site (`scheme://host:port`) that has moved to https."""
     is_plain = url.startswith("http://") and site.startswith("https://") and origin(url)[7:] == site[8:]
     return f"https{url[4:]}" if is_plain else url
 
 
 def has_user(url: str) -> bool:
-    """Return whether an address, normalised or not, names a user or a password before its host."""
+    """Return whether an address, normalised or not, has a user name or password."""
     return _USER.match(url.translate(_DROPPED)) is not None
 
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host, by its spelling: names but localhost are not looked up."""
+    """Return whether a host is this machine, by its spelling; only the name localhost is known."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -90,7 +88,7 @@ def with_anchor(url: str, anchor: str | None) -> str:
 
 
 def one_spelling(path: str) -> str:
-    """Write needed escapes in upper case, and needless ones as their character."""
+    """Write reserved characters as upper-case escapes, and others as themselves."""
 
     def spell(escape: re.Match[str]) -> str:
         character = chr(int(escape[0][1:], 16))
@@ -103,7 +101,7 @@ def without_session(url: str) -> str:
     """Return a normalised address without session ids in its path and query."""
     path, mark, query = url.partition("?")
     if ";" in path or "%3" in path:
-        path = _PARAMETER.sub(lambda found: "" if _is_session(found[1], found[2]) else found[0], path)
+        path = _PARAMETER.sub(lambda match: "" if _is_session(match[1], match[2]) else match[0], path)
     if "/(" in path:
         path = _IN_PATH.sub("", path)
     if "=" in query:

@@ -1,7 +1,7 @@
-"""Access lists: who may read a document, as its front matter, a file next to it, or its sender says.
+"""Access lists: the readers of a document, named in front matter, by a file next to it, or by its sender.
 
 Lists count in front matter (Markdown, notebooks), in files named `.access.toml` and for pushed documents. A list that
-cannot be read names nobody: a slip must not make a document public. Elsewhere `access` is text, and the summary of a
+cannot be read closes the document: a slip must not make it public. Elsewhere `access` is text, and the summary of a
 build counts documents whose text looks like a list.
 """
 
@@ -16,11 +16,11 @@ from indexer.records import Readers
 from indexer.text.cleaning import visible
 from indexer.text.toml import load_toml
 
-FILE = ".access.toml"  # for a folder; for one file, the name of the file comes before it
+FILE = ".access.toml"  # `NAME.access.toml` is for one file
 ACCESS = "access"  # key of front matter
 LISTED = "has an access list, which only files of folders can have"
 NOBODY: tuple[str, ...] = ()
-MAX_NAMES = 256  # in one list
+MAX_NAMES = 256
 MAX_NAME_LENGTH = 256  # characters
 _KINDS = {"users": "user", "groups": "group"}
 _MAX_FRONT_MATTER = 16_000  # characters
@@ -81,7 +81,7 @@ def read_list(body: bytes) -> Readers:
 
 
 def checked_names(names: Any) -> Readers:
-    """Return the readers that a reader process names, or nobody if its answer is invalid."""
+    """Return the readers that a reader process names, or none if its answer is invalid."""
     if names is None:
         return None
     try:
@@ -116,7 +116,7 @@ def access_keys(text: str) -> Iterator[int]:
 
 
 def readers_in_fields(fields: Mapping[Any, Any], front: str, *, is_toml: bool) -> Readers:
-    """Return the readers that front matter names, or nobody if it has several lists or an invalid one.
+    """Return the readers that front matter names, or none if it has several lists or an invalid one.
 
     Args:
         fields: parsed front matter.

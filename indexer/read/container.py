@@ -1,7 +1,7 @@
-"""Archives of documents: zip, tar, and tar compressed with gzip, bzip2 or xz; and what comes with e-mail, as documents.
+"""Archives of documents (zip, tar, and tar compressed with gzip, bzip2 or xz), and attachments of mails.
 
-Every member becomes a page of its own, `file:///folder/archive.zip!/member`, so that all that is known of pages holds
-for it: unchanged ones are not read again, one that is damaged costs itself. Archives inside archives are not opened.
+Every member is a page, `file:///folder/archive.zip!/member`, so that unchanged members are not read again, and a
+damaged one does not affect others. Archives inside archives are not opened.
 """
 
 import bz2
@@ -38,17 +38,17 @@ from indexer.read.reader_process import borrowed
 from indexer.records import Failure, Item, Page, Skip
 from indexer.text.charsets import decode_names
 
-_MOST_MEMBERS = 10_000
-_MOST_HEADERS = 1_000
-_LONGEST_TOTAL = 200_000_000  # bytes, decompressed
-_HIGHEST_RATIO = 200  # of bytes decompressed to bytes of the archive; of texts it is 3 to 20
-_FREE = 10_000_000  # bytes that may be decompressed at any ratio
-_LONGEST_NAME = 1_000  # characters
-_IS_UTF8 = 0x800  # flag of a member of a zip
-_DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, as members of a zip name what made them
-_PIECE = 1 << 16  # bytes read or unpacked at once
+_MAX_MEMBERS = 10_000
+_MAX_HEADERS = 1_000
+_MAX_TOTAL_BYTES = 200_000_000  # decompressed
+_MAX_RATIO = 200  # decompressed to compressed bytes; 3 to 20 for text
+_MIN_RATIO_BYTES = 10_000_000  # decompressed; the ratio of smaller archives is not checked
+_MAX_NAME_LENGTH = 1_000  # characters
+_IS_UTF8 = 0x800  # flag of a zip member
+_DOS_SYSTEMS = (0, 10, 14)  # FAT, NTFS and VFAT, in zip members
+_PIECE = 1 << 16  # bytes
 _COMPRESSED = ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\x00", lzma.open))
-DAMAGED: tuple[type[Exception], ...] = (  # what zipfile, tarfile and their like raise
+DAMAGED: tuple[type[Exception], ...] = (  # errors of zipfile, tarfile and similar modules
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, ValueError, IndexError,
     NotImplementedError, OverflowError, tarfile.TarError,
 )  # fmt: skip
@@ -56,7 +56,7 @@ DAMAGED: tuple[type[Exception], ...] = (  # what zipfile, tarfile and their like
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One file of an archive, or why it is none to read."""
+    """One file of an archive, or the reason why it is not read."""
 
     name: str
     body: bytes = b""
@@ -65,7 +65,7 @@ class Member:
 
 
 def with_parts(item: Item, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Item]:
-    """Yield what a source has found, and what is in it, see `expand`; an archive itself is no document."""
+    """Yield an item of a source, and its members if it is an archive or a mail; an archive itself is not a document."""
     reader = reader_of(item.content_type) if isinstance(item, Page) else None
     if reader != CONTAINER:
         yield item
@@ -87,9 +87,9 @@ def _with_includes(items: Iterator[Item], name_start: int, max_bytes: int) -> It
 
 
 def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Page | Skip | Failure]:
-    """Yield the pages of an archive, or the attachments of an e-mail, in order; a damaged one or a bomb is one failure.
+    """Yield the pages of an archive, or the attachments of a mail; a damaged one or a bomb gives one failure.
 
-    Members of up to `max_bytes` are read; images are not if `no_images` says why.
+    Members of up to `max_bytes` are read; images only if `no_images`, the reason against it, is empty.
     """
     is_mail = reader_of(page.content_type) == MAIL
     reader, limits = ATTACHMENTS if is_mail else CONTAINER, f"{max_bytes}\n{no_images}"
@@ -119,27 +119,27 @@ def expand(page: Page, max_bytes: int, no_images: str = OCR_OFF) -> Iterator[Pag
 
 
 class UnpackBudget:
-    """Bytes and files that may still come out of one archive; raises ParseError when there are none left."""
+    """Limits the bytes and files that come out of one archive."""
 
     def __init__(self, size: int) -> None:
-        self._most = min(_LONGEST_TOTAL, max(_FREE, size * _HIGHEST_RATIO))
+        self._max_bytes = min(_MAX_TOTAL_BYTES, max(_MIN_RATIO_BYTES, size * _MAX_RATIO))
         self._bytes = self._members = 0
 
     def spend(self, count: int) -> None:
-        """Count bytes that have come out; raises ParseError."""
+        """Count extracted bytes. Raises ParseError over the limit."""
         self._bytes += count
-        if self._bytes > self._most:
-            raise ParseError(f"more than {self._most:,} bytes in the archive, which may be a bomb")
+        if self._bytes > self._max_bytes:
+            raise ParseError(f"more than {self._max_bytes:,} bytes in the archive, which may be a bomb")
 
     def member(self) -> None:
-        """Count a file; raises ParseError."""
+        """Count a file. Raises ParseError over the limit."""
         self._members += 1
-        if self._members > _MOST_MEMBERS:
-            raise ParseError(f"more than {_MOST_MEMBERS:,} files in the archive")
+        if self._members > _MAX_MEMBERS:
+            raise ParseError(f"more than {_MAX_MEMBERS:,} files in the archive")
 
 
 class _Metered:
-    """A file that may not be read past what the archive may hold; what is passed over counts too."""
+    """A file whose bytes count against a budget, also those that are skipped."""
 
     def __init__(self, file: IO[bytes], budget: UnpackBudget) -> None:
         self._file = file
@@ -152,7 +152,7 @@ class _Metered:
 
 
 def members(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
-    """Yield the members of an archive; runs in the reader process. For `no_images` see `expand`.
+    """Yield the members of an archive; runs in a reader process. See `expand` for `no_images`.
 
     Raises:
         ParseError: the archive is damaged, encrypted or a bomb.
@@ -191,7 +191,7 @@ def _zip(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
 def _tar(body: bytes, max_bytes: int, no_images: str) -> Iterator[Member]:
     entries = (info.name + "/" * info.isdir() for info, _ in _tar_members(body))
     names = decode_names([name.encode("utf-8", "surrogateescape") for name in entries], is_dos=False)
-    # lists may come after the files that they are for
+    # lists may come after their files
     lists = closed_paths(normpath(name) for name in names if not name.endswith("/"))
     for (info, archive), name in zip(_tar_members(body), names, strict=True):
         if info.isdir():
@@ -211,8 +211,8 @@ def _tar_members(body: bytes) -> Iterator[tuple[tarfile.TarInfo, tarfile.TarFile
     with file, tarfile.open(fileobj=cast(IO[bytes], _Metered(file, budget)), mode="r|") as archive:
         for info in archive:
             budget.member()
-            if len(archive.pax_headers) > _MOST_HEADERS:  # each file gets a copy
-                raise ParseError(f"more than {_MOST_HEADERS:,} headers for all files in the archive")
+            if len(archive.pax_headers) > _MAX_HEADERS:  # each file gets a copy
+                raise ParseError(f"more than {_MAX_HEADERS:,} headers for all files in the archive")
             yield info, archive
 
 
@@ -227,12 +227,12 @@ def _read(name: str, file: IO[bytes] | _Metered, max_bytes: int) -> Member:
 
 
 def unwanted(name: str, no_images: str, lists: Collection[str] = ()) -> str:
-    """Say why a member is not read, such as for one of the access lists among others; empty if it is.
+    """Return why a member is not read, or an empty string. See `expand` for `no_images`.
 
     For `no_images` see `expand`.
     """
     steps = name.split("/")
-    if len(name) > _LONGEST_NAME or ":" in steps[0] or not name.isprintable():
+    if len(name) > _MAX_NAME_LENGTH or ":" in steps[0] or not name.isprintable():
         return "a name that is not for a file"
     if name.startswith("/") or ".." in steps:
         return "a path that leads out of the archive"

@@ -1,4 +1,4 @@
-"""A page to a document, by its media type."""
+"""Read pages as documents, by their media type."""
 
 import hashlib
 import re
@@ -20,8 +20,8 @@ from indexer.records import AccessLists, Document, Extraction, Page, PageBlocks,
 from indexer.text.charsets import is_binary
 from indexer.text.cleaning import visible
 
-_HASHES = 1 << 64  # number of hashes of blocks
-_PAGE = re.compile(r"page=(\d+)")  # how a section of a PDF names its page
+_HASH_COUNT = 1 << 64
+_PAGE = re.compile(r"page=(\d+)")  # anchor of a section of a PDF
 
 
 class Unwanted(ParseError):
@@ -33,60 +33,61 @@ class PageParts:
     """The parts of a page of HTML or Markdown that are read together."""
 
     links: bool = False
-    needs_rendering: bool = False  # whether scripts draw it
+    needs_rendering: bool = False  # whether to find out if scripts render it
     blocks: bool = False
     text: bool = False
-    template: str = ""  # of its site, left out of the text
+    template: str = ""  # site template, left out of the text
 
 
-Parts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, whether scripts draw it, text and blocks
+ReadParts = tuple[Mapping[str, Any], bool, PageReading | None]  # links, needs rendering, text and blocks
 
 
-def read_page_parts(page: Page, wanted: PageParts, process: ReaderProcess) -> Parts:
-    """Read a page of HTML or Markdown, once.
+def read_page_parts(page: Page, requested: PageParts, process: ReaderProcess) -> ReadParts:
+    """Read the requested parts of a page of HTML or Markdown in one pass.
 
-    The links are those of `indexer.read.web_page`, not checked. A page that only leads on, is not to be indexed or has
-    to be rendered has no reading; an error of its text is its text.
+    The links are those of `indexer.read.web_page`, not checked. A page that only leads on, must not be indexed or needs
+    rendering has no reading; an error of its text is its text.
 
-    Raises:
-        ParseError: its links, or whether scripts draw it, cannot be found.
+    Raises ParseError: its links, or whether it needs rendering, cannot be read.
     """
     reader = reader_of(effective_type(page.content_type, urlsplit(page.url).path))
-    argument = asdict(wanted) | {"charset": page.charset, "reader": reader}
-    parts: dict[str, Any] = {}
+    argument = asdict(requested) | {"charset": page.charset, "reader": reader}
+    fields: dict[str, Any] = {}
     content: Extraction | ParseError | None = None
     try:
         with closing(process.ask(PAGE, argument, page.body)) as answers:
             for answer, _ in answers:
-                parts |= answer
-        if "sections" in parts:
-            content = from_json(parts)
+                fields |= answer
+        if "sections" in fields:
+            content = from_json(fields)
     except ParseError as error:
-        if (wanted.links and "links" not in parts) or (wanted.needs_rendering and "needs_rendering" not in parts):
+        if (requested.links and "links" not in fields) or (
+            requested.needs_rendering and "needs_rendering" not in fields
+        ):
             raise
-        content = error if wanted.text else None
-    blocks = validate_blocks(parts["blocks"]) if parts.get("blocks") else None
-    reading = PageReading(content, wanted.template, blocks) if content is not None or blocks is not None else None
-    return parts.get("links", {}), parts.get("needs_rendering") is True, reading
+        content = error if requested.text else None
+    blocks = validate_blocks(fields["blocks"]) if fields.get("blocks") else None
+    reading = PageReading(content, requested.template, blocks) if content is not None or blocks is not None else None
+    return fields.get("links", {}), fields.get("needs_rendering") is True, reading
 
 
-def validate_blocks(found: Mapping[str, Any]) -> PageBlocks | None:
-    """Return blocks of an answer of the reader process, which is not trusted; None if they are none."""
+def validate_blocks(answer: Mapping[str, Any]) -> PageBlocks | None:
+    """Return the blocks in an answer of the reader process, or None if it is invalid."""
     try:
         blocks = tuple(
-            (int(outer) % _HASHES, int(place) % _HASHES, int(text) % _HASHES, bool(is_linked))
-            for outer, place, text, is_linked in islice(found["blocks"], MOST_BLOCKS)
+            (int(outer) % _HASH_COUNT, int(place) % _HASH_COUNT, int(text) % _HASH_COUNT, bool(is_linked))
+            for outer, place, text, is_linked in islice(answer["blocks"], MOST_BLOCKS)
         )
-        return PageBlocks(int(found["about"]) % _HASHES, blocks)
+        return PageBlocks(int(answer["about"]) % _HASH_COUNT, blocks)
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
 def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = NO_OCR) -> Document:
-    """Read a page's title and sections, and what it says about itself.
+    """Read a page's title, sections and metadata.
 
-    The process that reads it is any that is free by default. Raises ParseError if the page is not what it says it is,
-    cannot be read, or takes too much time or memory.
+    It is read by any free process by default. Raises ParseError if the page does not have its media type, cannot be
+    read, or takes too much time or memory.
     """
     path = urlsplit(page.url).path
     content_type = effective_type(page.content_type, path)
@@ -109,7 +110,7 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
     sections = tuple(sorted((*content.sections, *scans.sections), key=_page_of) if scans.sections else content.sections)
     declared, stated = content.declared, page.sender_facts
     confidence = {} if scans.confidence is None else {"ocr_confidence": (f"{scans.confidence:.0f}",)}
-    name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # for a page without a title
+    name = visible(PurePosixPath(unquote(path, errors="replace")).name)  # fallback title
     return Document(
         url=page.url,
         source=page.source,
@@ -130,14 +131,14 @@ def read_document(page: Page, process: ReaderProcess | None = None, ocr: Ocr = N
 
 
 def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Extraction, Scans]:
-    """Have a page read in another process, which may die of it: its text, and what is on pages that have none."""
+    """Read a page in another process: its text, and the scanned pages that have none."""
     if reader == SCANS:
         if ocr.obstacle:
             raise Unwanted(f"an image: {ocr.obstacle}")
         process.use(ocr.engine)
         pages = range(1, 1 + count_pages(page.body, page.content_type, process))
         scans = read_scans(page.body, page.content_type, pages, ocr, process)
-        if len(pages) == 1:  # it is no page of anything
+        if len(pages) == 1:  # not one of several pages
             if scans.counts.unread:
                 raise ParseError(scans.counts.unread[0][1])
             scans.sections = [replace(section, path=(), anchor=None) for section in scans.sections]
@@ -152,5 +153,5 @@ def _read(reader: str, page: Page, process: ReaderProcess, ocr: Ocr) -> tuple[Ex
 
 
 def _page_of(section: Section) -> int:
-    named = _PAGE.fullmatch(section.anchor or "")
-    return int(named[1]) if named else 0
+    match = _PAGE.fullmatch(section.anchor or "")
+    return int(match[1]) if match else 0

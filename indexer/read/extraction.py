@@ -1,7 +1,7 @@
-"""The text that a reader finds in a document, and the form in which it leaves the reader process.
+"""The text of a document, and the form in which it leaves the reader process.
 
-That process has read a file from a stranger, so nothing it says is trusted: its answer is JSON whose every part is
-checked, and every text is cleaned of invisible characters here, once for all formats.
+That process has read an untrusted file, so its answer is not trusted either: it is JSON of which every field is checked
+and every text is cleaned of invisible characters, once for all formats.
 """
 
 import re
@@ -18,31 +18,31 @@ from indexer.records import Declared, Extraction, Section, SectionBlock
 from indexer.text import reader_notes
 from indexer.text.cleaning import fold, one_line, shorten, visible
 
-LONGEST_NAME = 64  # characters; what is longer is left out, since half a value would match nothing
-LONGEST_VALUE = 256
-_DEEPEST = 12  # headings in a path
-_LONGEST_HEADING = 200  # characters
-_LONGEST_ANCHOR = 200  # characters; one that is cut leads nowhere
-_LONGEST_NOTE = 120  # characters
+MAX_NAME_LENGTH = 64  # characters; longer names are dropped
+MAX_VALUE_LENGTH = 256
+_MAX_DEPTH = 12  # headings
+_MAX_HEADING_LENGTH = 200  # characters
+_MAX_ANCHOR_LENGTH = 200  # characters; a truncated one leads nowhere
+_MAX_NOTE_LENGTH = 120  # characters
 _EMPTY_LINES = re.compile(r"\n{3,}")
-_LONGEST_DELAY = 60  # seconds; pages that send on later are made to be read, or wait for something
-_LONGEST_REFRESH = 3_000  # characters of a value
-# seconds, of which fractions do not count, a separator, url=, an address in quotes or without
+_MAX_REFRESH_DELAY = 60  # seconds; slower pages are made to be read
+_MAX_REFRESH_LENGTH = 3_000  # characters
+# seconds without fractions, separator, url=, address with or without quotes
 _REFRESH = re.compile(r"(\d{0,9})[\d.]*[\s;,]*(url\s*=\s*)?(.*)", re.IGNORECASE | re.DOTALL)
 _NO_LANGUAGE = ("und", "mul", "zxx")  # unknown, several, none
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}(?!\d)")
 
 
 def to_json(content: Extraction) -> dict[str, Any]:
-    """Return lists, dictionaries and texts that `from_json` understands."""
+    """Return an extraction as JSON-ready values for `from_json`."""
     text = "\n".join(section.text for section in content.sections)
     declared = content.declared
-    # templates say English of every page
+    # templates declare English for every page
     is_doubtful = declared.language == "en" and not text.isascii() and _has_foreign_letters(text)
     detected = detect_language(text) if is_doubtful or not declared.language else None
     return {
         "title": content.title,
-        "sections": [[part.path, part.anchor, part.text, part.marks, part.blocks] for part in content.sections],
+        "sections": [[each.path, each.anchor, each.text, each.marks, each.blocks] for each in content.sections],
         "language": detected or "en" if is_doubtful else declared.language,
         "date": declared.date,
         "metadata": dict(declared.metadata),
@@ -55,7 +55,7 @@ def to_json(content: Extraction) -> dict[str, Any]:
 
 
 def from_json(answer: Mapping[str, Any]) -> Extraction:
-    """Read an extraction from an answer, and clean it; raises ParseError if it is not one."""
+    """Return a cleaned extraction from an answer. Raises ParseError if it is invalid."""
     try:
         pairs = [(name, value) for name, values in answer["metadata"].items() for value in values]
         access = checked_names(answer.get("access"))
@@ -73,130 +73,131 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
 
 
 def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], wholes: list[Any]) -> Section | None:
-    """Return a section of an answer, without places that are not in its text, or None if there is no text."""
+    """Return a section of an answer without invalid positions, or None if it has no text."""
     cleaned = clean(text)
     if not cleaned:
         return None
-    found_marks, found_wholes = list[tuple[int, str]](), list[SectionBlock]()
+    checked_marks, checked_blocks = list[tuple[int, str]](), list[SectionBlock]()
     if cleaned == text:
         for place, name in marks:
             if (mark := _anchor(name)) and isinstance(place, int) and 0 <= place < len(text):
-                found_marks.append((place, mark))
+                checked_marks.append((place, mark))
         for start, end, head in wholes:
-            after = found_wholes[-1].end if found_wholes else 0
+            after = checked_blocks[-1].end if checked_blocks else 0
             if isinstance(start, int) and isinstance(end, int) and after <= start < end <= len(text):
-                found_wholes.append(SectionBlock(start, end, None if head is None else visible(head)))
-    headings = tuple(heading for name in path[:_DEEPEST] if (heading := _line(name)))
-    marks_in_order = tuple(sorted(found_marks, key=lambda mark: mark[0]))
-    return Section(headings, _anchor(anchor), cleaned, marks_in_order, tuple(found_wholes))
+                checked_blocks.append(SectionBlock(start, end, None if head is None else visible(head)))
+    headings = tuple(heading for name in path[:_MAX_DEPTH] if (heading := _line(name)))
+    marks_in_order = tuple(sorted(checked_marks, key=lambda mark: mark[0]))
+    return Section(headings, _anchor(anchor), cleaned, marks_in_order, tuple(checked_blocks))
 
 
-def clean_notes(found: object) -> tuple[str, ...]:
-    """Return the notes of an untrusted answer as short single lines; raises TypeError if they are not a list."""
-    if not isinstance(found, list | tuple):
+def clean_notes(untrusted: object) -> tuple[str, ...]:
+    """Return the notes of an untrusted answer as short single lines. Raises TypeError if they are not a list."""
+    if not isinstance(untrusted, list | tuple):
         raise TypeError("notes are not a list")
-    lines = (shorten(one_line(str(note)).replace(";", ","), _LONGEST_NOTE) for note in found[: reader_notes.MAX_NOTES])
+    texts = (one_line(str(note)).replace(";", ",") for note in untrusted[: reader_notes.MAX_NOTES])
+    lines = (shorten(text, _MAX_NOTE_LENGTH) for text in texts)
     return tuple(dict.fromkeys(line for line in lines if line))
 
 
 def clean(text: str) -> str:
-    """Remove invisible characters, and empty lines at both ends; within, code stays as it is written."""
+    """Remove invisible characters, and empty lines at both ends; lines between stay as they are."""
     shown = visible(text)
     start, end = len(shown) - len(shown.lstrip()), len(shown.rstrip())
     if start >= end:
         return ""
-    # the indentation of the first line stays, and so do spaces at the end of the last
+    # keep the indentation of the first line and spaces at the end of the last
     begin, newline = shown.rfind("\n", 0, start) + 1, shown.find("\n", end)
     return shown[begin : newline if newline >= 0 else len(shown)]
 
 
 def tidy(text: str) -> str:
-    """Remove spaces at line ends, and all but one of several empty lines: for texts whose shape was never meant."""
+    """Remove spaces at line ends and repeated empty lines, for text without meaningful layout."""
     return _EMPTY_LINES.sub("\n\n", "\n".join(line.rstrip() for line in visible(text).split("\n")))
 
 
 def _line(text: str) -> str:
-    return shorten(fold(text), _LONGEST_HEADING)
+    return shorten(fold(text), _MAX_HEADING_LENGTH)
 
 
 def _anchor(anchor: str | None) -> str | None:
     line = fold(anchor) if anchor is not None else ""
-    return line if 0 < len(line) <= _LONGEST_ANCHOR else None
+    return line if 0 < len(line) <= _MAX_ANCHOR_LENGTH else None
 
 
 def language_of(tag: str | None) -> str | None:
-    """Return the primary subtag of a language tag in lower case, or None where it names no language."""
+    """Return the primary subtag of a language tag in lower case, or None if it names no language."""
     language = primary_language((tag or "").strip())
     return None if language in _NO_LANGUAGE else language
 
 
 def refresh_in(value: str) -> tuple[int, str] | None:
-    """Return the seconds and the address of a refresh, or None if it leads nowhere, or late."""
-    found = _REFRESH.match(value[:_LONGEST_REFRESH].strip())
-    if found is None or not (found[1] or found[2]):
+    """Return the seconds and address of a refresh, or None if it leads nowhere or is late."""
+    match = _REFRESH.match(value[:_MAX_REFRESH_LENGTH].strip())
+    if match is None or not (match[1] or match[2]):
         return None
-    seconds, address = int(found[1] or 0), found[3].strip()
+    seconds, address = int(match[1] or 0), match[3].strip()
     if address[:1] in ("'", '"'):
         address = address[1:].partition(address[0])[0].strip()
-    return (seconds, address) if address and seconds <= _LONGEST_DELAY else None
+    return (seconds, address) if address and seconds <= _MAX_REFRESH_DELAY else None
 
 
 def day_of(moment: str | None) -> str | None:
-    """Return the day of an ISO 8601 or HTTP date as YYYY-MM-DD, as it is written there, or None where it is neither."""
+    """Return the day of an ISO 8601 or HTTP date as YYYY-MM-DD, or None."""
     moment = (moment or "").strip()
     if iso := _DAY.match(moment):
         return iso[0] if is_day(iso[0]) else None
     try:
         return parsedate_to_datetime(moment).date().isoformat()
-    except (TypeError, ValueError, IndexError, OverflowError):  # whatever the parser trips over
+    except (TypeError, ValueError, IndexError, OverflowError):  # errors of the parser
         return None
 
 
 def first_day(moments: Iterable[str | None]) -> str | None:
-    """Return the day of the first of several dates that can be read."""
+    """Return the day of the first valid date, or None."""
     return next((day for moment in moments if (day := day_of(moment))), None)
 
 
 def collect(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Group values by name, in the order given; blank and overlong ones, and those past the limits, are left out."""
-    found: dict[str, list[str]] = {}
+    """Group values by name, in order, without blank and overlong ones and those over the limits."""
+    result: dict[str, list[str]] = {}
     for name, value in ((folded(visible(name)), folded(visible(value))) for name, value in pairs):
-        if not 0 < len(name) <= LONGEST_NAME or not 0 < len(value) <= LONGEST_VALUE:
+        if not 0 < len(name) <= MAX_NAME_LENGTH or not 0 < len(value) <= MAX_VALUE_LENGTH:
             continue
-        if name not in found and len(found) == MOST_VALUES:
+        if name not in result and len(result) == MOST_VALUES:
             continue
-        values = found.setdefault(name, [])
+        values = result.setdefault(name, [])
         if value not in values and len(values) < MOST_VALUES:
             values.append(value)
-    return {name: tuple(values) for name, values in found.items()}
+    return {name: tuple(values) for name, values in result.items()}
 
 
-_READ = 2_000  # characters; more would hardly change the answer
-_SHORTEST = 40  # characters; a guess from less is worth nothing
-_CONFIDENT = 0.8  # of 1; below it are code, tables and mixtures
-_FOREIGN = 0.01  # of the letters, which are not ASCII; of English prose one in thousands
-_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # which share the probability of their language
+_LANGUAGE_SAMPLE = 2_000  # characters; more hardly change the result
+_MIN_LANGUAGE_SAMPLE = 40  # characters
+_MIN_CONFIDENCE = 0.8  # lower for code, tables and mixtures
+_MAX_FOREIGN_SHARE = 0.01  # 0.001 in English
+_DIALECTS = {"ary": "ar", "arz": "ar", "wuu": "zh", "yue": "zh"}  # share the probability of their language
 
 
 def detect_language(text: str) -> str | None:
-    """Return the two- or three-letter code of the language a text is in, or None where that is not plain."""
-    if len(text) < _SHORTEST:
+    """Return the two- or three-letter code of a text's language, or None if it is uncertain."""
+    if len(text) < _MIN_LANGUAGE_SAMPLE:
         return None
-    found: Counter[str] = Counter()
-    for name, share in _identifier().rank(text[:_READ]):
-        found[_DIALECTS.get(name, name)] += share
-    [(language, confidence)] = found.most_common(1)
-    return language_of(language) if confidence >= _CONFIDENT else None
+    scores: Counter[str] = Counter()
+    for name, share in _identifier().rank(text[:_LANGUAGE_SAMPLE]):
+        scores[_DIALECTS.get(name, name)] += share
+    [(language, confidence)] = scores.most_common(1)
+    return language_of(language) if confidence >= _MIN_CONFIDENCE else None
 
 
 def _has_foreign_letters(text: str) -> bool:
-    letters = [letter for letter in text[:_READ] if letter.isalpha()]
-    return sum(not letter.isascii() for letter in letters) > _FOREIGN * len(letters)
+    letters = [letter for letter in text[:_LANGUAGE_SAMPLE] if letter.isalpha()]
+    return sum(not letter.isascii() for letter in letters) > _MAX_FOREIGN_SHARE * len(letters)
 
 
 @cache
 def _identifier() -> Any:
-    # imported here: its model takes a third of a second and 100 MB, which is for the processes that read documents
+    # slow and large (0.3 s, 100 MB), so imported only in reader processes
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

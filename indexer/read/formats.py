@@ -1,4 +1,4 @@
-"""Which kinds of documents are read, by media type and by the end of a name, as `formats.toml` has them."""
+"""The formats that are read, by media type and file suffix, from `formats.toml`."""
 
 import re
 import tomllib
@@ -11,22 +11,22 @@ _READERS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("formats.toml"
 _KINDS = {reader: table.get("types", {}) for reader, table in _READERS.items()}
 _READER_OF = {kind: reader for reader, kinds in _KINDS.items() for kind in kinds}
 _TYPE_OF = {end: kind for kinds in _KINDS.values() for kind, ends in kinds.items() for end in ends.split()}
-_NAMED = frozenset(reader for reader, table in _READERS.items() if "is_named" in table)
+_TYPED_BY_NAME = frozenset(reader for reader, table in _READERS.items() if "is_named" in table)
 
-CONTAINER = "container"  # reader of archives, which hold documents and are none
-MAIL, ATTACHMENTS = "mail", "attachments"  # reader of e-mail, and of what comes with it
-LISTING = "listing"  # reader of sitemaps and feeds
+CONTAINER = "container"  # archives, which are not documents themselves
+MAIL, ATTACHMENTS = "mail", "attachments"  # e-mail and its attachments
+LISTING = "listing"  # sitemaps and feeds
 HTML, ASCIIDOC, PLAIN = "html", "asciidoc", "plain"
-PAGE = "page"  # reader of all that a build wants of a page of HTML or Markdown
-SCANS = "scans"  # reader of pages that are pictures
-OCR_OFF = "OCR is off"  # why images are not read where nobody says otherwise
-MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes of a sitemap once it is unpacked, as sitemaps.org has it
-MAX_ENTRIES = 50_000  # entries read of one sitemap, as the protocol has it
-FUNCTIONS = {  # below `indexer.read`: the module and function that read what strangers wrote, by reader
+PAGE = "page"  # links, blocks and text of HTML or Markdown
+SCANS = "scans"  # pages that are images
+OCR_OFF = "OCR is off"  # default reason why images are not read
+MAX_SITEMAP_LENGTH = 50 * 1024 * 1024  # bytes, decompressed; limit of sitemaps.org
+MAX_ENTRIES = 50_000  # limit of the protocol
+FUNCTIONS = {  # reader to module and function below `indexer.read`
     reader: table["function"] for reader, table in _READERS.items() if "function" in table
 }
-TEXT_READERS = _NAMED | {HTML, PLAIN}  # readers of formats in which there are no NUL bytes
-# Media types that are read from a site: archives on one are copies of its pages, or programs, and images decoration.
+TEXT_READERS = _TYPED_BY_NAME | {HTML, PLAIN}  # formats without NUL bytes
+# of sites: archives are copies of pages or programs, and images decoration
 CONTENT_TYPES = frozenset(kind for kind, reader in _READER_OF.items() if reader not in (CONTAINER, SCANS))
 OPENAPI = "application/openapi+json"
 _DATA_TYPES = {".json": OPENAPI} | dict.fromkeys((".yaml", ".yml"), "application/openapi+yaml")
@@ -39,13 +39,13 @@ IMAGE_TYPES = frozenset(_KINDS[SCANS])
 
 
 def content_type_of(name: str) -> str | None:
-    """Return the media type of a file by the end of its name, or None where files of that type are not read."""
+    """Return the media type of a file by its suffix, or None if it is not read."""
     path = PurePosixPath(name.lower())
     return _TYPE_OF.get("".join(path.suffixes[-2:])) or _TYPE_OF.get(path.suffix)
 
 
 def type_by_content(name: str, body: bytes) -> str | None:
-    """Return the media type of a file: by its name, or by its content if it has no suffix or may be OpenAPI."""
+    """Return the media type of a file by its suffix, or by its content if it has none or may be OpenAPI."""
     suffix = PurePosixPath(name.lower()).suffix
     if suffix in _DATA_TYPES:
         return _DATA_TYPES[suffix] if is_openapi(body) else None
@@ -53,14 +53,14 @@ def type_by_content(name: str, body: bytes) -> str | None:
 
 
 def is_openapi(body: bytes) -> bool:
-    """Return whether JSON or YAML has the key that OpenAPI documents begin with, in whatever order."""
+    """Return whether JSON or YAML has the version key of OpenAPI documents."""
     return (_JSON_VERSION if body.lstrip(_BEFORE_JSON).startswith(b"{") else _YAML_VERSION).search(body) is not None
 
 
 def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False) -> str:
-    """Say why a file is not read, by the end of its name, or by `no_images` if it is an image; empty if it is read.
+    """Return why a file is not read, by its suffix, or `no_images` if it is an image; empty if it is read.
 
-    With `is_by_name`, files that only their content could tell are refused too.
+    With `is_by_name`, files that have to be recognised by their content are refused too.
     """
     content_type, suffix = content_type_of(name), PurePosixPath(name.lower()).suffix
     if content_type is None:
@@ -70,18 +70,18 @@ def refusal_of(name: str, no_images: str = OCR_OFF, *, is_by_name: bool = False)
 
 
 def effective_type(content_type: str, name: str) -> str:
-    """Return the media type; for what servers call plain text, the one that its name tells."""
+    """Return the media type; for plain text, the one of the file name."""
     if content_type != "text/plain":
         return content_type
-    named = content_type_of(name)
-    return named if named is not None and _READER_OF[named] in _NAMED else content_type
+    type_of_name = content_type_of(name)
+    return type_of_name if type_of_name is not None and _READER_OF[type_of_name] in _TYPED_BY_NAME else content_type
 
 
 def reader_of(content_type: str) -> str | None:
-    """Name of the module that reads a media type, or None where it is not read."""
+    """Return the reader of a media type, or None if it is not read."""
     return _READER_OF.get(content_type)
 
 
 def is_source_code(content_type: str) -> bool:
-    """Return whether documents of a media type are programs, all of whose lines are code."""
+    """Return whether documents of a media type are programs."""
     return reader_of(content_type) == "source_code"

@@ -1,6 +1,6 @@
-"""The program of a reader process: it confines itself, then reads documents until nobody asks any more.
+"""The program of a reader process: it confines itself, then reads documents until its input ends.
 
-Never imported by the build.
+Not imported by the build.
 """
 
 import ctypes
@@ -33,23 +33,23 @@ from indexer.read.reader_process import hide, pack_message, read_message
 from indexer.records import Extraction, Section
 from indexer.text import charsets, reader_notes
 
-_LONGEST_REQUEST = 1 << 31  # bytes of a document; the limits of the build are stricter
-_GRACE = 5.0  # seconds; the build itself ends what takes too long, unless it has been killed
-_SECTIONS_SEARCHED = 20  # for text that looks like an access list
+_MAX_REQUEST_BYTES = 1 << 31  # limits of the build are lower
+_GRACE = 5.0  # seconds; usually the build ends a slow reader
+_SECTIONS_SEARCHED = 20
 _readers: dict[str, Callable[..., Any]] = {}
-_missing: dict[str, str] = {}  # readers that cannot be loaded, and why
+_missing: dict[str, str] = {}  # reader to import error
 
 
 def main() -> None:
-    """Say what holds this process, then answer requests on standard input until it ends."""
+    """Report the confinement of this process, then answer requests on standard input until it ends."""
     hide()
     preload()
     gc.freeze()
-    gc.set_threshold(100_000)  # a page is a hundred thousand objects without a cycle: looking for one costs a sixth
-    # what a library prints must not be taken for an answer
+    gc.set_threshold(100_000)  # a page has 100,000 objects without a cycle: collections take a sixth of the time
+    # output of libraries must not be taken for an answer
     with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere, os.fdopen(0, "rb") as asks:
         os.dup2(nowhere.fileno(), 1)
-        start = read_message(asks.read, _LONGEST_REQUEST)
+        start = read_message(asks.read, _MAX_REQUEST_BYTES)
         if start is None:
             return
         if engine := start[0]["engine"]:
@@ -58,62 +58,62 @@ def main() -> None:
             first_to_go.write("1000")  # the build can go on without it
         answers.write(pack_message({"confinement": confine(start[0]["memory"])}))
         answers.flush()
-        while (message := read_message(asks.read, _LONGEST_REQUEST)) is not None:
+        while (message := read_message(asks.read, _MAX_REQUEST_BYTES)) is not None:
             request, body = message
-            seconds = request["seconds"] + _GRACE  # of CPU time for each part; the signal ends the process
+            seconds = request["seconds"] + _GRACE  # CPU seconds per answer; the signal ends the process
             signal.setitimer(signal.ITIMER_PROF, seconds)
             for fields, data in answer(request["reader"], request["argument"], body):
                 answers.write(pack_message(fields, data))
                 answers.flush()
                 signal.setitimer(signal.ITIMER_PROF, seconds)
             if "error" in fields:
-                gc.collect()  # an exception may hold a document of a hundred megabytes in a cycle
-        os._exit(0)  # without what may not be done any more
+                gc.collect()  # an exception may keep a large document in a cycle
+        os._exit(0)  # cleanup is not allowed any more
 
 
 def preload() -> None:
-    """Load all that any reader may use: afterwards no file can be opened."""
+    """Load all modules and files that readers may use, as none can be opened later."""
     detect_language("The model of languages writes files, and sets memory aside when it is first used. " * 50)
-    import_module("_strptime")  # which datetime loads when it first reads a date
+    import_module("_strptime")  # datetime imports it late
     for reader, place in FUNCTIONS.items():
         module, _, function = place.partition(":")
         try:
             _readers[reader] = getattr(import_module(f"indexer.read.{module}"), function)
-        except (ImportError, SyntaxError) as error:  # the fault of the installation, not of the document
+        except (ImportError, SyntaxError) as error:  # an incomplete installation
             _missing[reader] = str(error)
     charsets.detect_language = detect_language
-    charsets.decode(b"caf\xe9", None)  # which loads what guesses encodings
-    for _ in answer("restructured", None, b""):  # docutils loads its parts by name, when it first needs them
+    charsets.decode(b"caf\xe9", None)  # loads the detector of encodings
+    for _ in answer("restructured", None, b""):  # docutils loads modules on first use
         pass
     for package in (email, encodings, directives):
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             with suppress(ImportError):  # encodings of other systems
-                import_module(found.name)
+                import_module(module.name)
 
 
 def load_ocr(engine: str) -> None:
-    """Load what reads pictures, once for all readers; what goes wrong is told to whoever asks for a page."""
+    """Load the OCR engine; errors are reported to requests for pages."""
     try:
         scans = import_module("indexer.read.ocr.scans")
         scans.load(engine)
-    except (ImportError, SyntaxError, RuntimeError, OSError) as error:  # the fault of the installation
+    except (ImportError, SyntaxError, RuntimeError, OSError) as error:  # an incomplete installation
         _missing[SCANS] = str(error)
     else:
         _readers[SCANS] = scans.find
 
 
 def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield what a reader finds, as messages; the last one says `done`, or the `error` that ended it."""
+    """Yield the results of a reader as messages; the last has `done`, or the `error` that ended it."""
     read = _readers.get(reader)
     if read is None:
         yield {"error": f"its reader cannot be loaded ({_missing.get(reader)}); install pilotlight again"}, b""
         return
-    reader_notes.take()  # of a document before, of which nothing came
+    reader_notes.take()  # drops those of a failed document
     last: dict[str, Any] = {}
     try:
         if reader in (CONTAINER, ATTACHMENTS):
-            most, _, no_images = (argument or "0").partition("\n")
-            for member in read(body, int(most), no_images):
+            max_bytes, _, no_images = (argument or "0").partition("\n")
+            for member in read(body, int(max_bytes), no_images):
                 fields = asdict(member)
                 yield fields, fields.pop("body")
         elif reader == PAGE:
@@ -127,14 +127,14 @@ def answer(reader: str, argument: Any, body: bytes) -> Iterator[tuple[dict[str, 
             last = to_json(_note_lists(read(body, argument)))
     except GeneratorExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever a library trips over, panics of Rust among it
+    except BaseException as error:  # noqa: BLE001 - libraries may raise anything, even panics of Rust
         yield {"error": _reason(error)}, b""
     else:
         yield last | {"done": True}, b""
 
 
 def _note_lists(content: Extraction) -> Extraction:
-    """Return a document, with a note if something outside of its code looks like an access list and is none."""
+    """Add a note if a text outside of code looks like an access list and is none; return the document."""
     sections = content.sections[:_SECTIONS_SEARCHED]
     texts = list(filter(str.strip, map(_outside_code, sections))) or [section.text for section in sections]
     if content.declared.access is None and looks_like_list("\n".join(texts)):
@@ -154,45 +154,45 @@ def _outside_code(section: Section) -> str:
 def _reason(error: BaseException) -> str:
     """Return why a document cannot be read."""
     cause: BaseException | None = error
-    seen: list[BaseException] = []  # an error may be its own cause
-    while cause is not None and cause not in seen:
-        # the parser of XML reports as a fault of the document that it ran out of memory
+    visited: list[BaseException] = []  # an error may be its own cause
+    while cause is not None and cause not in visited:
+        # lxml reports a lack of memory as a syntax error
         is_xml = isinstance(cause, etree.XMLSyntaxError) and cause.code == etree.ErrorTypes.ERR_NO_MEMORY
         if is_xml or isinstance(cause, MemoryError):
             return "reading it takes more memory than is allowed"
-        seen.append(cause)
+        visited.append(cause)
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, ParseError | FetchError):  # the latter of a packed file
+    if isinstance(error, ParseError | FetchError):  # FetchError: a compressed sitemap
         return str(error)
     if isinstance(error, RecursionError):
         return "elements nested too deep"
     return f"damaged, or not what it says it is ({type(error).__name__})"
 
 
-# Confinement before the first document: as much as the kernel offers here. By system calls of the C library, which
-# `py-landlock` and the like would only wrap: nothing here has a rule to parse.
+# Confinement before the first document with all means of the kernel, by system calls of the C library: packages
+# such as `py-landlock` only wrap them.
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _NEW_IPC, _NEW_USER, _NEW_NET = 0x08000000, 0x10000000, 0x40000000
-_CAPABILITIES = 0x20080522  # version of what capset takes: two words of each set
+_CAPABILITIES = 0x20080522  # two words of each set
 _CAPSET = {"x86_64": 126, "aarch64": 91}
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # Landlock, alike on all processors
-_ABI = 1  # flag: ask for the version
-_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # from a version on: rights over files that it knows
+_CREATE_RULESET, _RESTRICT_SELF = 444, 446  # the same on all processors
+_ABI = 1  # flag that requests the version
+_FILE_RIGHTS = ((1, 13), (2, 14), (3, 15), (5, 16))  # Landlock version: rights over files since then
 _NET_FROM, _NET_RIGHTS = 4, 0b11  # bind and connect, TCP
-_SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets of others, signals to others
-_EMPTY = "/proc/self/fdinfo"  # a folder in which there is nothing but numbers
+_SCOPES_FROM, _SCOPES = 6, 0b11  # abstract sockets, signals
+_EMPTY = "/proc/self/fdinfo"  # a folder that contains only numbers
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def confine(memory: int) -> dict[str, str]:
-    """Take from this process what a reader has no use for; what it needs must be loaded and open.
+    """Take rights from this process that a reader does not need; its files must be open and its modules loaded.
 
     Args:
-        memory: bytes of address space that it may have.
+        memory: limit of the address space in bytes.
 
-    Returns: by name, how each means is in force; empty where the system has none of it.
+    Returns: the restriction by each means; empty if the system does not have it.
     """
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
@@ -200,14 +200,14 @@ def confine(memory: int) -> dict[str, str]:
     hide()
     has_namespaces = _LIBC.unshare(_NEW_USER | _NEW_NET | _NEW_IPC) == 0
     root = ""
-    with suppress(OSError):  # may not
+    with suppress(OSError):  # not permitted
         os.chroot(_EMPTY)
         root = "empty"
     os.chdir("/")
     capset = _CAPSET.get(os.uname().machine)
     head, sets = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITIES, 0)), ctypes.create_string_buffer(24)
     has_none = capset is not None and _LIBC.syscall(capset, head, sets) == 0
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # not before, as other rights unset it
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # last, as other changes of rights unset it
     _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     version = _landlock()
     return {
@@ -220,7 +220,7 @@ def confine(memory: int) -> dict[str, str]:
 
 
 def _landlock() -> int:
-    """Forbid every file, connection and signal to others that the kernel can; its version, or 0 where it has none."""
+    """Forbid all files, connections and signals that the kernel can; return the version, or 0 without Landlock."""
     version: int = _LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ABI)
     if version < 1:
         return 0
@@ -240,16 +240,16 @@ def _landlock() -> int:
 _CALLS: dict[str, dict[str, list[int]]] = tomllib.loads(
     Path(__file__).with_name("system_calls.toml").read_text("utf-8")
 )
-_SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: to itself alone, as `abort` does where memory runs out
-_MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not for memory that can be executed
-_STATUS = (262, 79)  # newfstatat: of an open file, as the C library asks for it, not of a path
-_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, number in the kernel
+_SIGNALS = ((200, 130), (234, 131))  # tkill, tgkill: only to itself, for `abort`
+_MAPPING = ((9, 222), (10, 226))  # mmap, mprotect: not executable
+_STATUS = (262, 79)  # newfstatat: only for open files
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column in the tables, kernel's number
 _PROT_EXEC, _AT_EMPTY_PATH = 4, 0x1000
 _ALLOW, _KILL, _FAIL = 0x7FFF0000, 0x80000000, 0x00050000 | errno.EACCES
 _LOAD, _EQUAL, _HAS, _RETURN = 0x20, 0x15, 0x45, 0x06  # instructions
-_NUMBER, _ARCHITECTURE, _FIRST, _THIRD, _FOURTH = 0, 4, 16, 32, 40  # offsets in what a filter sees; of arguments
+_NUMBER, _ARCHITECTURE, _FIRST, _THIRD, _FOURTH = 0, 4, 16, 32, 40  # offsets in `seccomp_data`
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
-_Instruction = tuple[int, int, int, int]  # what, instructions to pass over if true, and if not, value
+_Instruction = tuple[int, int, int, int]  # operation, instructions to skip if true, if false, value
 
 
 class _Program(ctypes.Structure):
@@ -257,11 +257,11 @@ class _Program(ctypes.Structure):
 
 
 def _restrict_calls() -> bool:
-    """Hold this process, which can have no new privileges, to the list; False where there is no filter."""
-    known = _ARCHITECTURES.get(platform.machine())
-    if known is None:
+    """Allow only the system calls on the list; return False if the system has no filter."""
+    architecture = _ARCHITECTURES.get(platform.machine())
+    if architecture is None:
         return False
-    code = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter(*known))
+    code = b"".join(struct.pack("HBBI", *instruction) for instruction in _filter(*architecture))
     instructions = ctypes.create_string_buffer(code, len(code))
     program = _Program(len(code) // 8, ctypes.addressof(instructions))
     return bool(_LIBC.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
@@ -277,7 +277,7 @@ def _filter(column: int, architecture: int) -> Iterator[_Instruction]:
             if (number := numbers[column]) >= 0:
                 yield _EQUAL, 0, 1, number
                 yield _RETURN, 0, 0, outcome
-    checked = (  # calls, argument, how it is tested and with what, then, and else
+    checked = (  # calls, argument, test, value, outcome, other outcome
         *((call[column], _FIRST, _EQUAL, os.getpid(), _ALLOW, _KILL) for call in _SIGNALS),
         *((call[column], _THIRD, _HAS, _PROT_EXEC, _KILL, _ALLOW) for call in _MAPPING),
         (_STATUS[column], _FOURTH, _EQUAL, _AT_EMPTY_PATH, _ALLOW, _FAIL),

@@ -1,4 +1,4 @@
-"""The process in which documents are read, so that a hostile one costs itself and never the build.
+"""The processes in which documents are read, so that a hostile document cannot harm the build.
 
 It is started when it is first needed, loads all that readers use, see `reader_main`, and is kept. It may use only so
 much memory, is confined, and is killed when an answer takes too long; the next document gets a new one. What it says is
@@ -29,39 +29,39 @@ from embedder import cpu
 from indexer import memory
 from indexer.errors import ParseError
 
-_SECONDS = 60.0  # for one document, or one member of an archive
-_MEMORY = 480 << 20  # bytes of address space, of which 230 MB are code, tables and the model of languages
-_OCR_MEMORY = 192 << 20  # bytes of address space more, for the engine and a page
+_TIMEOUT = 60.0  # seconds per document or archive member
+_MEMORY_LIMIT = 480 << 20  # bytes of address space; code, tables and the language model take 230 MB
+_OCR_MEMORY = 192 << 20  # bytes for the engine and a page
 _POLL = 0.1  # seconds
-_STARTING = 60.0  # seconds until a process has loaded what it needs, on a busy machine
-_GRACE = 1.0  # seconds for a process to be gone that has closed its pipes
-_LIFE = 5_000  # documents read before it is replaced, so that what libraries leak does not add up
-_MOST = 4  # processes that read at the same time, beside those of archives
-_LONGEST_OBJECT = 64_000_000  # bytes
-_LONGEST_BODY = 1 << 30  # bytes of a member; the limits of the build are stricter
-_PIECE = 1 << 20  # bytes taken from a pipe at a time
-_LENGTHS = struct.Struct("!II")  # bytes of the object, bytes after it
-# One thread: on many cores the memory that numpy sets aside for each would be more than there may be, and a reader may
-# not start any, as Tesseract does where it is built with OpenMP.
+_START_TIMEOUT = 60.0  # seconds, on a busy machine
+_GRACE = 1.0  # seconds to exit
+_MAX_DOCUMENTS = 5_000  # per process, so that leaks of libraries do not add up
+_MAX_PROCESSES = 4  # not counting those of archives
+_MAX_JSON_BYTES = 64_000_000
+_MAX_BODY_BYTES = 1 << 30  # limits of the build are lower
+_PIECE = 1 << 20  # bytes
+_LENGTHS = struct.Struct("!II")  # JSON, body
+# One thread: the memory that numpy reserves per core would exceed the limit, and readers may not start threads, which
+# Tesseract does with OpenMP.
 _PROGRAM = (
     "import os, sys; os.environ |= dict(OPENBLAS_NUM_THREADS='1', OMP_THREAD_LIMIT='1'); sys.path[:] = sys.argv[1:]; {}"
     "from indexer.read.reader_main import main; main()"
 )
-_busy = {"seconds": 0.0}  # in which readers of this process have read, added up
+_busy = {"seconds": 0.0}
 _busy_lock = threading.Lock()
 Lend = Callable[[], AbstractContextManager["ReaderProcess"]]
 
 
 def most_at_once() -> int:
-    """Return how many documents are worth reading at the same time: one a core, as far as the memory allows."""
-    return memory.readers(min(_MOST, cpu.detect().cores))
+    """Return how many documents to read at the same time: one per core, if there is memory for it."""
+    return memory.readers(min(_MAX_PROCESSES, cpu.detect().cores))
 
 
-_places = threading.BoundedSemaphore(memory.readers(max(2, min(_MOST, cpu.detect().cores))))
+_places = threading.BoundedSemaphore(memory.readers(max(2, min(_MAX_PROCESSES, cpu.detect().cores))))
 
 
 def busy_seconds() -> float:
-    """Return the seconds in which the readers of this process have read, added up; several read at the same time."""
+    """Return the seconds for which the readers of this process have read; those of parallel readers add up."""
     return _busy["seconds"]
 
 
@@ -72,15 +72,15 @@ def pack_message(fields: dict[str, Any], body: bytes = b"") -> bytes:
 
 
 def read_message(read: Callable[[int], bytes], longest_body: int) -> tuple[dict[str, Any], bytes] | None:
-    """Receive one message, or None where the other side has ended; `read` returns so many bytes, or fewer at the end.
+    """Read one message, or return None at the end; `read` returns a number of bytes, or fewer at the end.
 
-    Raises ParseError if it is no message, or one too long.
+    Raises ParseError for an invalid message, or one that is too long.
     """
     head = read(_LENGTHS.size)
     if len(head) < _LENGTHS.size:
         return None
     length, after = _LENGTHS.unpack(head)
-    if length > _LONGEST_OBJECT or after > longest_body:
+    if length > _MAX_JSON_BYTES or after > longest_body:
         raise ParseError("more text than a document may have")
     text, body = read(length), read(after)
     if len(text) < length or len(body) < after:
@@ -96,7 +96,7 @@ def read_message(read: Callable[[int], bytes], longest_body: int) -> tuple[dict[
 
 @cache
 def _starter(build: int) -> ThreadPoolExecutor:
-    """Return the thread, one for each process of a build, that readers are started by: they are killed when it ends."""
+    """Return a thread that starts readers, one for each build process: they are killed when it ends."""
     return ThreadPoolExecutor(1, thread_name_prefix="reader")
 
 
@@ -109,31 +109,31 @@ def _start(before: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         cwd="/",
         env={},
-        start_new_session=True,  # an interrupt from the keyboard is for the build, which then ends this
+        start_new_session=True,  # an interrupt from the keyboard goes to the build, which then ends this
     )
 
 
 def hide() -> None:
-    """Let no other process of this user read the memory or the environment of this one."""
+    """Hide the memory and environment of this process from other processes of this user."""
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
 
 
 class ReaderProcess:
-    """One such process; used by one thread at a time, but for `interrupt`."""
+    """A process that reads documents; used by one thread at a time, except for `interrupt`."""
 
-    def __init__(self, seconds: float = _SECONDS, memory: int = _MEMORY, before: str = "") -> None:
-        """Set limits; code that runs `before` anything is loaded is for tests."""
+    def __init__(self, seconds: float = _TIMEOUT, memory: int = _MEMORY_LIMIT, before: str = "") -> None:
+        """Set limits; the code in `before` runs first, for tests."""
         self._seconds = seconds
         self._memory = memory
         self._before = before
         self._process: subprocess.Popen[bytes] | None = None
-        self._asked = 0
+        self._request_count = 0
         self._engine = ""
         self.is_interrupted = False
-        self.confinement: dict[str, str] = {}  # what holds the process, by name; empty where the system has none of it
+        self.confinement: dict[str, str] = {}  # means to what is restricted; empty: not available
 
     def ask(self, reader: str, argument: Any, body: bytes) -> Generator[tuple[dict[str, Any], bytes], None, None]:
-        """Have a document read by one of `formats.FUNCTIONS`: yield its answers, each with bytes that belong to it.
+        """Read a document with one of `formats.FUNCTIONS`; yield its answers, each with a body.
 
         The argument is what that needs to know, such as the charset of a text, or the longest member of an archive.
         Raises ParseError if it cannot be read, or reading it took too long or too much memory.
@@ -141,9 +141,9 @@ class ReaderProcess:
         done = False
         if self.is_interrupted:
             raise ParseError("interrupted")
-        if self._asked >= _LIFE or (self._process is not None and self._process.poll() is not None):
+        if self._request_count >= _MAX_DOCUMENTS or (self._process is not None and self._process.poll() is not None):
             self.close()
-        self._asked += 1
+        self._request_count += 1
         try:
             process = self.start()
             message = pack_message({"reader": reader, "argument": argument, "seconds": self._seconds}, body)
@@ -156,11 +156,11 @@ class ReaderProcess:
                 if answer[0].keys() != {"done"}:
                     yield answer
         finally:
-            if not done:  # whatever it still has to say would be taken for the next answer
+            if not done:  # the rest would be taken for the next answer
                 self.close()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Have a process, before there is anything to read; raises ParseError."""
+        """Start the process if there is none. Raises ParseError."""
         if self._process is not None:
             return self._process
         hide()
@@ -171,7 +171,7 @@ class ReaderProcess:
             raise ParseError(f"no process to read it in can be started: {error.strerror}") from error
         try:
             message = pack_message({"memory": self._allowed, "engine": self._engine})
-            answer, _ = self._exchange(process, message, _STARTING)
+            answer, _ = self._exchange(process, message, _START_TIMEOUT)
         except ParseError:
             self.close()
             raise
@@ -180,20 +180,20 @@ class ReaderProcess:
         return process
 
     def use(self, engine: str) -> None:
-        """Be one that has loaded an engine of OCR, see `indexer.read.ocr.pages`, until it is lent again."""
+        """Load an OCR engine until the process is lent again, see `indexer.read.ocr.pages`."""
         if engine != self._engine:
             self.close()
             self._engine = engine
 
     def interrupt(self) -> None:
-        """End what it reads just now, from another thread; until it is lent again, it reads nothing."""
+        """End the current document from another thread; nothing is read until the process is lent again."""
         self.is_interrupted = True
         if (process := self._process) is not None:
             process.kill()
 
     def close(self) -> None:
-        """End the process, if there is one."""
-        process, self._process, self._asked = self._process, None, 0
+        """End the process."""
+        process, self._process, self._request_count = self._process, None, 0
         if process is not None:
             with process:
                 process.kill()
@@ -205,7 +205,7 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], message: bytes, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send the message, if there is one, and receive an answer; raises ParseError."""
+        """Send a message, which may be empty, and receive an answer. Raises ParseError."""
         assert process.stdin is not None  # noqa: S101 - both are pipes
         assert process.stdout is not None  # noqa: S101
         to, began = process.stdin.fileno(), time.monotonic()
@@ -216,10 +216,10 @@ class ReaderProcess:
             while view:
                 _wait(to, select.POLLOUT, end)
                 view = view[os.write(to, view) :]
-            answer = read_message(partial(_read, process.stdout.fileno(), end), _LONGEST_BODY)
+            answer = read_message(partial(_read, process.stdout.fileno(), end), _MAX_BODY_BYTES)
         except TimeoutError as error:
             raise ParseError(f"reading it took longer than {seconds:g} seconds") from error
-        except OSError:  # it has ended before it took everything
+        except OSError:  # the process has ended
             answer = None
         finally:
             with _busy_lock:
@@ -232,7 +232,7 @@ class ReaderProcess:
             ended = 0
         if ended == -signal.SIGSYS:
             raise ParseError("its reader was stopped: it made a forbidden system call")
-        verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort where memory runs out
+        verb = "took" if ended == -signal.SIGABRT else "crashed, or took"  # libraries abort when out of memory
         raise ParseError(f"reading it {verb} more than {self._allowed >> 20:,} MB of memory")
 
 
@@ -244,27 +244,24 @@ def _wait(pipe: int, event: int, end: float) -> None:
 
 
 def _read(pipe: int, end: float, size: int) -> bytes:
-    parts: list[bytes] = []
+    pieces: list[bytes] = []
     while size:
         _wait(pipe, select.POLLIN, end)
-        part = os.read(pipe, min(size, _PIECE))
-        if not part:
+        piece = os.read(pipe, min(size, _PIECE))
+        if not piece:
             break
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
 
 
 class _Shelf:
-    """The processes that nobody uses, and when a further one is worth its start.
-
-    A start takes a second of computing. So one more is started only once documents have waited that long for others.
-    """
+    """The unused processes. A new one takes a second to start, so it is only started after waits of that length."""
 
     def __init__(self) -> None:
         self.free: list[ReaderProcess] = []
-        self.start_seconds = math.inf  # of the last start
-        self._waited = 0.0  # seconds, since the last was taken that is new
+        self.start_seconds = math.inf
+        self._waited = 0.0  # seconds since a new one was started
         self._lent = 0
         self._changed = threading.Condition()
 
@@ -295,7 +292,7 @@ _shelf = _Shelf()
 
 @contextmanager
 def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
-    """Lend a process at once, beyond the usual number: for callers who hold one and would wait for themselves."""
+    """Lend a process at once, over the limit: for callers that already have one."""
     process = _shelf.take(is_patient=is_patient)
     process.is_interrupted = False
     try:
@@ -305,7 +302,7 @@ def borrowed(*, is_patient: bool = False) -> Iterator[ReaderProcess]:
 
 
 class ReaderPool:
-    """Lends processes to read in, and can end all that it has lent."""
+    """Lends processes, and can end those it has lent."""
 
     def __init__(self) -> None:
         self._lent: set[ReaderProcess] = set()
@@ -313,7 +310,7 @@ class ReaderPool:
 
     @contextmanager
     def borrowed(self) -> Iterator[ReaderProcess]:
-        """Lend a process until the end of the block, as soon as one is free; raises ParseError if closed."""
+        """Lend a process for the block, as soon as one is free. Raises ParseError if closed."""
         with _places, borrowed(is_patient=True) as process:
             self._lent.add(process)
             try:
@@ -324,7 +321,7 @@ class ReaderPool:
                 self._lent.discard(process)
 
     def close(self) -> None:
-        """End whatever is being read, from another thread."""
+        """End all reading, from another thread."""
         self._is_closed = True
         for process in tuple(self._lent):
             process.interrupt()
@@ -332,6 +329,6 @@ class ReaderPool:
 
 @atexit.register
 def close_all() -> None:
-    """End the processes that nobody uses; the next document starts a new one."""
+    """End the unused processes; the next document starts a new one."""
     while _shelf.free:
         _shelf.free.pop().close()

@@ -13,48 +13,47 @@ from indexer.errors import FetchError, ParseError
 from indexer.network.content_codings import GZIP, bounded
 from indexer.read.formats import MAX_ENTRIES, MAX_SITEMAP_LENGTH
 
-_LONGEST = 2_000  # characters of an address; longer ones are traps or data, not pages
+_MAX_ADDRESS_LENGTH = 2_000  # characters; longer ones are traps or data
 _ROOTS = frozenset({"urlset", "sitemapindex", "rss", "feed", "rdf"})
 _ENTRIES = frozenset({"url", "sitemap", "item", "entry"})
-_BEFORE = b"\xef\xbb\xbf \t\r\n\x00"  # a byte order mark and blanks, which some programs write before a list
-_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}  # by first bytes
+_BEFORE = b"\xef\xbb\xbf \t\r\n\x00"  # byte order mark and blanks
+_UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"<\x00": "utf-16-le", b"\x00<": "utf-16-be"}  # first bytes
 _DECLARATION = re.compile(rb"<\?xml[^>]{0,200}>")
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r"})
 _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
 
 
 def listed_links(body: bytes, argument: str | None) -> dict[str, Any]:
-    """Return the addresses of a list, each with the name of the element that it belongs to, JSON-ready.
+    """Return the addresses of a sitemap, each with the name of its element, JSON-ready.
 
-    Raises:
-        ParseError: it is none of the known kinds, is damaged, too large, or defines entities.
+    Raises ParseError: it has an unknown format, is damaged, too large, or defines entities.
     """
     try:
-        for _ in range(2):  # a packed file may be packed again on its way
+        for _ in range(2):  # it may be compressed twice
             if body.startswith(GZIP):
                 body = bounded([body], "gzip", MAX_SITEMAP_LENGTH)
         if (encoding := _UTF_16.get(body[:2])) is not None:
             body = _DECLARATION.sub(b"", body.decode(encoding, "replace").encode(), count=1)
         body = body.lstrip(_BEFORE)
         try:
-            found = _first(_lines(body) if body and not body.startswith(b"<") else _addresses(body))
-        except etree.XMLSyntaxError:  # often for bare ampersands, odd bytes, or a wrong declaration
+            entries = _first(_lines(body) if body and not body.startswith(b"<") else _addresses(body))
+        except etree.XMLSyntaxError:  # bare ampersands, odd bytes, or a wrong declaration
             body = _DECLARATION.sub(b"", body, count=1).translate(None, _CONTROLS)
-            found = _first(_addresses(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode())))
-        return {"addresses": found}
+            entries = _first(_addresses(_BARE_AMPERSAND.sub(b"&amp;", body.decode("utf-8", "replace").encode())))
+        return {"addresses": entries}
     except FetchError as error:
         raise ParseError(str(error)) from error
     except (etree.LxmlError, ValueError) as error:
         raise ParseError(f"a list of pages that cannot be read: {' '.join(str(error).split())[:100]}") from error
 
 
-def _first(found: Iterator[tuple[str, str]]) -> list[list[str]]:
-    usable = ([name, address] for name, address in found if address and len(address) <= _LONGEST)
+def _first(entries: Iterator[tuple[str, str]]) -> list[list[str]]:
+    usable = ([name, address] for name, address in entries if address and len(address) <= _MAX_ADDRESS_LENGTH)
     return list(islice(usable, MAX_ENTRIES))
 
 
 def _lines(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the addresses of a list of text, one a line."""
+    """Yield the addresses of a text with one on each line."""
     lines = (line.split(None, 1) for line in body.decode("utf-8", "replace").splitlines())
     words = [line[0] for line in lines if line and not line[0].startswith("#")]
     for number, word in enumerate(words):
@@ -65,7 +64,7 @@ def _lines(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the element that an address belongs to, and the address."""
+    """Yield the element of an address, and the address."""
     events = etree.iterparse(
         BytesIO(body),
         events=("start", "end"),
@@ -80,7 +79,7 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
     for event, element in events:
         name, parent = _name(element), element.getparent()
         if parent is None:
-            if event == "end":  # whatever follows is not of the list
+            if event == "end":  # ignore the rest
                 return
             about = element.getroottree().docinfo
             defined = about.internalDTD.entities() if about.internalDTD is not None else []
@@ -101,7 +100,7 @@ def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
                 has_address = True
                 yield above, address
                 continue
-        if name in _ENTRIES:  # done with: memory does not grow with the list
+        if name in _ENTRIES:  # memory does not grow with the list
             ids = [child for child in element if _name(child) in ("guid", "id") and child.get("isPermaLink") != "false"]
             if not has_address and ids and (ids[0].text or "").strip().startswith(("http://", "https://")):
                 yield name, str(ids[0].text).strip()

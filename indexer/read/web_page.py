@@ -14,98 +14,98 @@ from indexer.records import Extraction
 from indexer.text.charsets import decode
 from indexer.text.cleaning import fold
 
-_MOST, _MOST_CHARACTERS = 20_000, 4_000_000  # different links, and characters of all
-_LONGEST = 2_000  # characters of an address; longer ones are traps or data, not pages
-_LONGEST_DIRECTIVES = 1_000  # characters
-_MOST_FRAMES = 100
+_MAX_LINKS, _MAX_LINK_CHARACTERS = 20_000, 4_000_000
+_MAX_ADDRESS_LENGTH = 2_000  # characters; longer ones are traps or data
+_MAX_DIRECTIVES_LENGTH = 1_000  # characters
+_MAX_FRAMES = 100
 
 
 def page_parts(
-    body: bytes, wanted: Mapping[str, Any]
+    body: bytes, requested: Mapping[str, Any]
 ) -> Generator[tuple[dict[str, Any], bytes], None, Extraction | None]:
-    """Yield a page's `links`, whether it `is_drawn`, and its `blocks`, JSON-ready, as far as wanted; return its text.
+    """Yield a page's `links`, whether it `needs_rendering`, and its `blocks`, as requested; return its text.
 
-    Nothing comes after the links of a page that only leads on or is not to be indexed, nor after the news that scripts
-    draw it. `wanted` has the fields of `indexer.read.document_reader.Wanted`, and the page's `charset` and `reader`.
+    It ends after the links of a page that only leads on or is not to be indexed, and after `needs_rendering` if that is
+    true. `parts` has the fields of `indexer.read.document_reader.PageParts`, and the page's `charset` and `reader`.
 
     Raises:
         ParseError, lxml.etree.LxmlError, ValueError: the page cannot be read, or has too much in it.
     """
-    is_html, charset = wanted["reader"] == HTML, wanted["charset"]
+    is_html, charset = requested["reader"] == HTML, requested["charset"]
     html = decode(body, charset, markup=is_html)
     tree = HtmlTree()
-    if is_html or wanted["links"] or wanted["needs_rendering"]:
+    if is_html or requested["links"] or requested["needs_rendering"]:
         tree = parse_html(html if is_html else markdown.render(html).html)
-    if wanted["links"]:
+    if requested["links"]:
         links = _links_of(tree)
         yield {"links": links}, b""
         if links["refresh"] or links["leads_on"] or not {"noindex", "none"}.isdisjoint(links["directives"]):
             return None
-    if wanted["needs_rendering"]:
-        is_drawn = needs_rendering(tree)
-        yield {"needs_rendering": is_drawn}, b""
-        if is_drawn:
+    if requested["needs_rendering"]:
+        is_unrendered = needs_rendering(tree)
+        yield {"needs_rendering": is_unrendered}, b""
+        if is_unrendered:
             return None
-    if is_html and (wanted["blocks"] or wanted["text"]):
+    if is_html and (requested["blocks"] or requested["text"]):
         main_content.prepare(tree, html)
-    if wanted["blocks"]:
+    if requested["blocks"]:
         yield {"blocks": template.find(tree)}, b""
-    if not wanted["text"]:
+    if not requested["text"]:
         return None
     if not is_html:
-        return markdown.read(body, charset) if wanted["reader"] == "markdown" else markdown.read_mdx(body, charset)
-    site = template.read_template(wanted["template"]) if wanted["template"] else None
+        return markdown.read(body, charset) if requested["reader"] == "markdown" else markdown.read_mdx(body, charset)
+    site = template.read_template(requested["template"]) if requested["template"] else None
     return main_content.extract(html, site, tree=tree, is_page=True)
 
 
 def _links_of(tree: HtmlTree) -> dict[str, Any]:
-    """Return links and robots directives of a page, JSON-ready; raises ParseError if it has too many links."""
-    found = dict[str, Any](base=None, canonical=None, asks_password=False, nofollow=0, has_script=False)
-    hrefs: dict[str, None] = {}  # without fragments
+    """Return links and robots directives of a page, JSON-ready. Raises ParseError if it has too many links."""
+    result = dict[str, Any](base=None, canonical=None, asks_password=False, nofollow=0, has_script=False)
+    hrefs: dict[str, None] = {}
     frames: dict[str, list[str]] = {"frame": [], "iframe": []}
     directives: set[str] = set()
     has_refresh, length = False, 0
     for element in tree.elements:
         name, attributes = element.name, element.attributes
         if name == "script":
-            found["has_script"] = True
+            result["has_script"] = True
         elif not attributes:
             continue
         elif name in ("a", "area"):
             href = attributes.get("href", "").partition("#")[0]
             if "nofollow" in attributes.get("rel", "").lower().split():
-                found["nofollow"] += 1
-            elif href and len(href) <= _LONGEST:
+                result["nofollow"] += 1
+            elif href and len(href) <= _MAX_ADDRESS_LENGTH:
                 hrefs[href] = None
                 length += len(href)
-                if len(hrefs) > _MOST or length > _MOST_CHARACTERS:
-                    raise ParseError(f"more than {_MOST:,} links, or {_MOST_CHARACTERS:,} characters of links")
+                if len(hrefs) > _MAX_LINKS or length > _MAX_LINK_CHARACTERS:
+                    raise ParseError(f"more than {_MAX_LINKS:,} links, or {_MAX_LINK_CHARACTERS:,} characters of links")
         elif name in frames:
             src = attributes.get("src", "").strip()
-            if src and len(src) <= _LONGEST and len(frames[name]) < _MOST_FRAMES:
+            if src and len(src) <= _MAX_ADDRESS_LENGTH and len(frames[name]) < _MAX_FRAMES:
                 frames[name].append(src.partition("#")[0])
         elif name == "input":
-            found["asks_password"] |= attributes.get("type", "").strip().lower() == "password"
+            result["asks_password"] |= attributes.get("type", "").strip().lower() == "password"
         elif name == "base":
-            found["base"] = found["base"] or attributes.get("href")
+            result["base"] = result["base"] or attributes.get("href")
         elif name == "link" and "canonical" in attributes.get("rel", "").lower().split():
-            found["canonical"] = found["canonical"] or attributes.get("href", "").partition("#")[0]
+            result["canonical"] = result["canonical"] or attributes.get("href", "").partition("#")[0]
         elif name == "meta":
             has_refresh |= attributes.get("http-equiv", "").strip().lower() == "refresh"
             if attributes.get("name", "").lower() in ("robots", "pilotlight"):
-                words = attributes.get("content", "")[:_LONGEST_DIRECTIVES].lower().split(",")
+                words = attributes.get("content", "")[:_MAX_DIRECTIVES_LENGTH].lower().split(",")
                 directives |= {word.strip() for word in words}
     title = tree.first("title")
-    is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_LONGEST])) is not None
-    # whether the page may be there to lead on rather than to be read
+    is_listing = title is not None and _LISTING.fullmatch(fold(title.text()[:_MAX_ADDRESS_LENGTH])) is not None
+    # leads on to other pages rather than being read
     may_lead_on = has_refresh or bool(frames["iframe"]) or not hrefs
     length, prose, refresh, is_at_once = _leads(tree) if may_lead_on or is_listing else (0, 0, None, False)
-    is_bare = may_lead_on and length < _HARDLY
+    is_bare = may_lead_on and length < _MAX_BARE_LENGTH
     every = [*hrefs, *frames["frame"], *(frames["iframe"] if is_bare else ())]
     if refresh is not None and not is_at_once:
         every.append(refresh)
-    is_listing = is_listing and prose < _PROSE
-    return found | {
+    is_listing = is_listing and prose < _MIN_PROSE_LENGTH
+    return result | {
         "hrefs": list(dict.fromkeys(every)),
         "directives": sorted(directives),
         "refresh": refresh if is_at_once else None,
@@ -115,31 +115,31 @@ def _links_of(tree: HtmlTree) -> dict[str, Any]:
     }
 
 
-_LITTLE = 500  # characters of text of a page that says that it has moved
-_HARDLY = 100  # characters of text of a page around a frame, or that scripts draw
+_MAX_MOVED_LENGTH = 500  # characters of a page that says that it has moved
+_MAX_BARE_LENGTH = 100  # characters of text around a frame, or before scripts run
 _UNSEEN = frozenset({"script", "style", "template", "noframes", "iframe", "title"})
 # titles by Apache, nginx and lighttpd; by Python, Tomcat and Jetty; by IIS
 _LISTING = re.compile(r"(?:index of|directory:|directory listing for) \[?/.*|[\w.:-]+ - /.*/", re.IGNORECASE)
-_MUCH = 120  # characters between two entries of a listing
-_PROSE = 300  # characters of a page that has more to say than what a folder contains
+_MAX_ENTRY_LENGTH = 120  # characters between two entries of a listing
+_MIN_PROSE_LENGTH = 300  # characters; more than a listing has
 
 
 def _leads(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
-    """Return what a page that may be there to lead on says.
+    """Measure a page that may only lead on.
 
-    That is the characters of its text outside links, of these those that say more than a date and a size between two
-    links, the address of its refresh, and whether readers are sent there before they have read the page.
+    Returns: characters of text outside links, those beyond a date and a size between two links, the address of its
+    refresh, and whether readers are sent there before they can read the page.
     """
     text_length = prose = between = 0
     refresh, is_for_all = None, False
-    todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]  # whether it is in a link, and in <noscript>
+    todo: list[tuple[Any, bool, bool]] = [(tree.root, False, False)]  # is in a link, is in <noscript>
     while todo:
         node, is_in_link, is_fallback = todo.pop()
         if isinstance(node, str):
             if not is_in_link:
                 length = len(node.strip())
                 text_length += length
-                prose += min(length, max(0, between + length - _MUCH))
+                prose += min(length, max(0, between + length - _MAX_ENTRY_LENGTH))
                 between += length
             continue
         name = node.name
@@ -152,16 +152,16 @@ def _leads(tree: HtmlTree) -> tuple[int, int, str | None, bool]:
         is_fallback = is_fallback or name == "noscript"
         todo += [(child, is_in_link, is_fallback) for child in reversed(node.children)]
     seconds, address = refresh or (0, None)
-    return text_length, prose, address, (seconds == 0 and is_for_all) or text_length < _LITTLE
+    return text_length, prose, address, (seconds == 0 and is_for_all) or text_length < _MAX_MOVED_LENGTH
 
 
 _TEXT_BLOCKS = frozenset("h1 h2 h3 h4 h5 h6 p li dd td th pre blockquote".split())
 
 
 def needs_rendering(tree: HtmlTree) -> bool:
-    """Return whether a page that loads scripts has hardly any words outside of navigation, or few and no block of text.
+    """Return whether a page with scripts has hardly any words outside of navigation, or few words and no block of text.
 
-    Short pages are drawn in vain rather than lost.
+    Short pages are rendered needlessly rather than lost.
     """
     sizes = single_page.measure(tree.body, with_noise=False)
     length = sizes[id(tree.body)].text

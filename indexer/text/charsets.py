@@ -10,7 +10,7 @@ import webencodings
 
 from indexer.text import reader_notes
 
-_MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
+_MARKS = (  # UTF-32 first: its mark begins like that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -19,40 +19,40 @@ _MARKS = (  # UTF-32 first: its mark begins with that of UTF-16
 )
 _XML_DECLARATION = re.compile(r"\A\s*<\?xml[^>]{0,500}\?>")
 _XML_ENCODING = re.compile(rb"<\?xml\s[^>]{0,500}?encoding\s{0,9}=\s{0,9}[\"']([\w:.-]+)")
-# Comments, then tags with their attributes, as browsers look for <meta>.
+# comments, then tags with their attributes
 _TAG = re.compile(
     rb"""<!(?=--).*?(?:-->|\Z)|<(/?[a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)""", re.DOTALL | re.IGNORECASE
 )
 _ATTRIBUTE = re.compile(rb"""([^\s/=>"']+)(?:\s{0,99}=\s{0,99}(?:"([^"]*)"|'([^']*)'|([^\s>]+)))?""")
 _CHARSET = re.compile(rb"""charset\s{0,99}=\s{0,99}["']?([^\s;"']+)""", re.IGNORECASE)
-_META_WITHIN = 32_768  # bytes; browsers start again when they come to a late one
+_META_WITHIN = 32_768  # bytes; browsers start over at a later one
 _ASCII_NAMES = frozenset({"us-ascii", "ascii", "ansi_x3.4-1968"})
 _MARKUP = re.compile(rb"<(script|style)\b.*?(?:</\1|\Z)|<[^<>]*>?", re.DOTALL | re.IGNORECASE)
 _HIGH_RUN = re.compile(rb"[\x80-\xff]+")
-_NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # no characters of windows-1252, and letters of DOS
+_NOT_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # undefined in windows-1252, letters in DOS code pages
 _NOT_TEXT = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _LETTER = re.compile(rb"[A-Za-z]")
 _JAPANESE = re.compile(rb"\x1b\$[@B]")
-_REPLACEMENT = "\ufffd".encode()  # in UTF-8
-_LOOKED_AT = 2_000  # bytes
-_GUESSED_FROM = 100_000  # bytes
+_REPLACEMENT = "\ufffd".encode()
+_BINARY_SAMPLE = 2_000  # bytes
+_GUESS_SAMPLE = 100_000  # bytes
 _LATIN = ("windows-1252", "windows-1250", "iso-8859-2", "windows-1254", "windows-1257", "windows-1258")
-_BY_LANGUAGE = {  # encodings of Latin letters that are not windows-1252, likelier first
+_BY_LANGUAGE = {  # likeliest first, other than windows-1252
     **dict.fromkeys("bs cs hr hu pl ro sk sl sq".split(), ("windows-1250", "iso-8859-2")),
     **dict.fromkeys("az tr".split(), ("windows-1254",)),
     **dict.fromkeys("lt lv".split(), ("windows-1257",)),
     "et": ("windows-1257", "windows-1252"),
     "vi": ("windows-1258",),
 }
-detect_language: Callable[[str], str | None] | None = None  # set by reader processes, which have loaded its model
+detect_language: Callable[[str], str | None] | None = None  # set by reader processes
 
 
 def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
-    """Decode a document by the Encoding Standard; bytes that fit no encoding become U+FFFD. Guesses are noted.
+    """Decode a document by the Encoding Standard; invalid bytes become U+FFFD. Guesses are noted.
 
-    A byte order mark goes before the charset that a server or a mail declares, and that before what the document says
-    of itself: <meta> and the XML declaration in markup, which is dropped there, or `coding:` in other text. A document
-    that declares nothing is UTF-8, even with a few broken bytes, or else what its bytes look like.
+    A byte order mark takes precedence over the charset of a server or a mail, and that over <meta> and the XML
+    declaration of markup, which is dropped. A document without a declaration is UTF-8, even with a few invalid bytes,
+    or is guessed.
     """
     declared = _declared(body, charset, markup)
     name = declared or _undeclared(body, markup)
@@ -63,15 +63,15 @@ def decode(body: bytes, charset: str | None, *, markup: bool = False) -> str:
 
 
 def is_binary(body: bytes, charset: str | None) -> bool:
-    """Return whether bytes are no text: some are zero, and nothing says that they are UTF-16 or UTF-32."""
-    if not body[:_LOOKED_AT].count(0):
+    """Return whether bytes are binary: some are zero, and nothing declares UTF-16 or UTF-32."""
+    if not body[:_BINARY_SAMPLE].count(0):
         return False
     name = _declared(body, charset, markup=False)
     return name is None or not name.startswith(("utf-16", "utf-32"))
 
 
 def has_only_text(body: bytes) -> bool:
-    """Return whether bytes are a text: they have no control characters that no text has, or a byte order mark."""
+    """Return whether bytes are text: they have a byte order mark, or no control characters."""
     return body.startswith(tuple(mark for mark, _ in _MARKS)) or _NOT_TEXT.search(body) is None
 
 
@@ -82,7 +82,7 @@ def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
         if markup or charset.lower() not in _ASCII_NAMES:
             return name
         broken = body.decode("utf-8", "replace").count("\ufffd") - body.count(_REPLACEMENT)
-        return name if broken else "utf-8"  # as some programs send mail
+        return name if broken else "utf-8"  # some programs send mail like this
     for label in _labels_in_markup(body[:_META_WITHIN]) if markup else ():
         if name := name_of(label.decode("latin-1"), is_page=True):
             # it was read as ASCII, so it is not UTF-16
@@ -91,7 +91,7 @@ def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
 
 
 def _labels_in_markup(head: bytes) -> Iterator[bytes]:
-    """Yield the encodings that the XML declaration and every <meta> name."""
+    """Yield the encodings named by the XML declaration and by every <meta>."""
     if xml := _XML_ENCODING.match(head):
         yield xml[1]
     for tag in _TAG.finditer(head):
@@ -99,7 +99,7 @@ def _labels_in_markup(head: bytes) -> Iterator[bytes]:
         if name == b"body":
             return
         if name == b"meta":
-            attributes = {found[1].lower(): b"".join(found.groups(b"")[1:]) for found in _ATTRIBUTE.finditer(tag[2])}
+            attributes = {match[1].lower(): b"".join(match.groups(b"")[1:]) for match in _ATTRIBUTE.finditer(tag[2])}
             if b"charset" in attributes:
                 yield attributes[b"charset"]
             elif attributes.get(b"http-equiv", b"").lower() == b"content-type":
@@ -123,43 +123,43 @@ def _undeclared(body: bytes, markup: bool) -> str:
 
 
 def _guess(body: bytes) -> str:
-    """Return the encoding that bytes look like, as Firefox guesses it, and by language where they are Latin letters."""
+    """Guess the encoding of bytes as Firefox does, and by language if they have Latin letters."""
     first = _HIGH_RUN.search(body)
-    start = max(first.start() - _LOOKED_AT, 0) if first else 0
-    part = body[start : start + _GUESSED_FROM]
-    found = _detect(part)
-    runs = _HIGH_RUN.findall(part)
+    start = max(first.start() - _BINARY_SAMPLE, 0) if first else 0
+    sample = body[start : start + _GUESS_SAMPLE]
+    detected = _detect(sample)
+    runs = _HIGH_RUN.findall(sample)
     high = sum(map(len, runs))
-    if high > 1.5 * len(runs) or len(_LETTER.findall(part)) < 2 * high:
-        return found
-    # bytes that stand alone between ASCII letters are letters of a Latin script
-    language = detect_language(decode_as("windows-1252", part)) if detect_language else None
-    is_unsure = language in (None, "en")  # English has no such letters of its own: they are another language's
+    if high > 1.5 * len(runs) or len(_LETTER.findall(sample)) < 2 * high:
+        return detected
+    # high bytes that stand alone between ASCII letters are Latin letters
+    language = detect_language(decode_as("windows-1252", sample)) if detect_language else None
+    is_unsure = language in (None, "en")  # English has no such letters
     likely = _LATIN if is_unsure else _BY_LANGUAGE.get(language or "", _LATIN[:1])
-    found = found if found in likely else likely[0]
-    return "cp850" if found == "windows-1252" and _NOT_WINDOWS.search(part) else found
+    detected = detected if detected in likely else likely[0]
+    return "cp850" if detected == "windows-1252" and _NOT_WINDOWS.search(sample) else detected
 
 
 def _detect(sample: bytes) -> str:
     try:
-        from chardetng_py import detect  # not in what serves queries, nor available on every machine
+        from chardetng_py import detect  # not installed for serving, nor available on every machine
     except ImportError:
         return "windows-1252"
     return name_of(detect(sample)) or "windows-1252"
 
 
-_CODE_PAGES = ("cp850", "cp852")  # of DOS, in which programs of Windows write names
+_CODE_PAGES = ("cp850", "cp852")
 
 
 def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
-    """Return the file names of an archive with slashes, decoded as UTF-8 or as one encoding that all others look like.
+    """Return the file names of an archive, with slashes, decoded as UTF-8 or in one encoding that fits all others.
 
     Args:
         is_dos: whether a program of DOS or Windows made the archive.
     """
     raw_names = list(names)
     not_utf8 = [name for name in raw_names if "\ufffd" in name.decode("utf-8", "replace")]
-    sample = b"\n".join(not_utf8)[:_GUESSED_FROM]
+    sample = b"\n".join(not_utf8)[:_GUESS_SAMPLE]
     detected = _detect(sample)
     latin = (*_CODE_PAGES, *_LATIN[:2]) if is_dos else (*_LATIN[:2], *_CODE_PAGES)
     candidates = (*latin, detected) if is_dos and detected in _LATIN else (detected, *latin)
@@ -170,7 +170,7 @@ def decode_names(names: Iterable[bytes], *, is_dos: bool) -> list[str]:
 
 
 def _count_odd_letters(text: str) -> int:
-    """Count characters beyond ASCII that names hardly have: signs, narrow katakana, capitals after small letters."""
+    """Count characters that are rare in names: signs, narrow katakana, capitals after small letters."""
     return sum(
         not letter.isalpha() or "\uff61" <= letter <= "\uff9f" or (before.islower() and letter.isupper())
         for before, letter in pairwise(f"\n{text}")
@@ -178,35 +178,35 @@ def _count_odd_letters(text: str) -> int:
     )
 
 
-_WEB_NAMES = {  # of encodings that the standard has under another name than Python
+_WEB_NAMES = {  # Python's name: name in the standard
     "cp874": "windows-874", "cp932": "shift_jis", "cp949": "euc-kr", "euc_jp": "euc-jp", "big5hkscs": "big5",
     "iso2022_jp": "iso-2022-jp", "mac-roman": "macintosh", "mac-cyrillic": "x-mac-cyrillic",
 }  # fmt: skip
-# Encodings that mail and text may be in and the standard does not have. Others of Python's, such as unicode_escape,
-# are not for untrusted bytes.
+# encodings of mail and text that the standard lacks; others of Python, such as unicode_escape, are not safe
 _BEYOND = frozenset(
     "utf-7 utf-32 utf-32-be utf-32-le hz iso2022_kr johab kz1048 ptcp154 koi8-t tis-620 mac-latin2 mac-greek "
     "mac-turkish cp437 cp720 cp737 cp775 cp850 cp852 cp855 cp857 cp858 cp860 cp861 cp862 cp863 cp864 cp865 cp869 "
     "cp1125".split()
 )
-_REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-2312": "hz"}  # by browsers, not by mail
+_REFUSED = {"iso-2022-kr": "iso2022_kr", "csiso2022kr": "iso2022_kr", "hz-gb-2312": "hz"}
 
 
 def name_of(label: str, *, is_page: bool = False) -> str | None:
-    """Return the name by which `decode_as` knows what a label stands for; None if nobody knows it."""
+    """Return the name by which `decode_as` knows the encoding of a label, or None."""
     label = label.strip("\t\n\f\r \"'")
     try:
-        if found := webencodings.lookup(label):
-            return found.name if is_page or found.name != "replacement" else _REFUSED.get(label.lower(), "replacement")
+        if encoding := webencodings.lookup(label):
+            is_refused = encoding.name == "replacement" and not is_page
+            return _REFUSED.get(label.lower(), "replacement") if is_refused else encoding.name
         codec = codecs.lookup(label).name
     except (LookupError, ValueError):
         return None
-    found = webencodings.lookup(_WEB_NAMES.get(codec, codec))
-    return found.name if found else codec if codec in _BEYOND else None
+    encoding = webencodings.lookup(_WEB_NAMES.get(codec, codec))
+    return encoding.name if encoding else codec if codec in _BEYOND else None
 
 
 def decode_as(name: str, body: bytes) -> str:
-    """Decode bytes of an encoding that `name_of` returned; those that are not of it become U+FFFD."""
+    """Decode bytes by an encoding that `name_of` returned; invalid ones become U+FFFD."""
     if name in _DECODERS:
         return _DECODERS[name](body)
     if name in webencodings.LABELS and not name.startswith("utf-"):
@@ -216,10 +216,9 @@ def decode_as(name: str, body: bytes) -> str:
 
 @cache
 def _single_bytes(name: str) -> str:
-    """Return the characters of the 256 bytes."""
     codec = {**webencodings.PYTHON_NAMES, "x-user-defined": "ascii"}.get(name, name)
     characters = [bytes([byte]).decode(codec, "replace") for byte in range(256)]
-    if name.startswith("windows-"):  # controls, as Windows itself has them
+    if name.startswith("windows-"):  # control characters, as in Windows
         characters[0x80:0xA0] = [chr(0x80 + at) if c == "\ufffd" else c for at, c in enumerate(characters[0x80:0xA0])]
     for byte, character in _PATCHES.get(name, {}).items():
         characters[byte] = character
@@ -241,7 +240,7 @@ def _big5_character(pair: str) -> str:
     if pair in _ETEN:
         return _ETEN[pair]
     raw = pair.encode("latin-1")
-    # signs as Microsoft has them, the rest as Hong Kong
+    # signs as in Microsoft's code page, other characters as in Hong Kong's
     for codec in ("cp950", "big5hkscs") if b"\xa1" <= raw < b"\xa3" else ("big5hkscs", "cp950"):
         try:
             return raw.decode(codec)
@@ -251,13 +250,13 @@ def _big5_character(pair: str) -> str:
 
 
 @cache
-def _euc_jp_character(found: str) -> str:
-    raw = found.encode("latin-1")
+def _euc_jp_character(pair: str) -> str:
+    raw = pair.encode("latin-1")
     if raw == b"\x8f\xa2\xb7":
         return "～"
     if len(raw) != 2 or raw[0] < 0xA1:
         return raw.decode("euc_jp", "replace")[:1]
-    # the rows of Shift_JIS, which has the characters of NEC and IBM too
+    # by the rows of Shift_JIS, which has the characters of NEC and IBM
     row, cell = raw[0] - 0xA1, raw[1] - 0xA1
     lead = 0x81 + row // 2 + (0x40 if row > 61 else 0)
     trail = 0x9F + cell if row % 2 else 0x40 + cell + (cell > 62)
@@ -265,7 +264,7 @@ def _euc_jp_character(found: str) -> str:
 
 
 def _euc_jp(body: bytes) -> str:
-    return _EUC_JP_CHARACTER.sub(lambda found: _euc_jp_character(found[0]), body.decode("latin-1"))
+    return _EUC_JP_CHARACTER.sub(lambda pair: _euc_jp_character(pair[0]), body.decode("latin-1"))
 
 
 def _iso_2022_jp(body: bytes) -> str:
@@ -291,7 +290,7 @@ _PATCHES = {
     "windows-1255": {0xCA: "\u05ba"},
     "x-user-defined": {byte: chr(0xF700 + byte) for byte in range(0x80, 0x100)},
 }
-_GB18030 = str.maketrans(  # private characters that GB 18030 has given places of their own since
+_GB18030 = str.maketrans(  # private characters that have a place in GB 18030 now
     "\ue5e5\ue7c7\ue78d\ue78e\ue78f\ue790\ue791\ue792\ue793\ue794\ue795\ue796"
     "\ue81e\ue826\ue82b\ue82c\ue832\ue843\ue854\ue864",
     "\u3000\u1e3f\ufe10\ufe12\ufe11\ufe13\ufe14\ufe15\ufe16\ufe17\ufe18\ufe19"

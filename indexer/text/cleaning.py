@@ -2,8 +2,8 @@
 
 import re
 
-# Scripts in which a joiner or non-joiner between two letters is a part of the spelling: Arabic, those of India and
-# South-East Asia, Mongolian and others like them.
+# scripts in which a joiner or non-joiner between letters is part of the spelling: Arabic, Indian and South-East Asian
+# scripts, Mongolian and similar ones
 _JOINING = (
     "\u0600-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc"
     "\U00010a00-\U00011fff\U0001e900-\U0001e95f"
@@ -16,42 +16,42 @@ _INVISIBLE = re.compile(
     f"(?<![{_JOINING}{_PICTURES}])(?<![{_PICTURES}]\ufe0f)\u200d|\u200d(?![{_JOINING}{_PICTURES}])|"
     f"(?<![{_PICTURES}#*0-9])\ufe0f|(?<=[#*0-9])\ufe0f(?!\u20e3)"
 )
-# Letters nobody sees, which name a region after a black flag; elsewhere they only hide something.
+# tag characters after a black flag name a region; elsewhere they only hide text
 _TAGS = re.compile("(?<=\U0001f3f4)([\U000e0030-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e0fff]")
 _JOINERS = re.compile("[\u200c\u200d\ufe0f\U000e0030-\U000e007f]")
 _CONTROL = re.compile(f"[{_CONTROLS}]")
-_UNUSUAL = re.compile(f"[{_HIDDEN}{_CONTROLS}\r\u200c\u200d\ufe0f\U000e0000-\U000e0fff]")  # most texts have none
+_UNUSUAL = re.compile(f"[{_HIDDEN}{_CONTROLS}\r\u200c\u200d\ufe0f\U000e0000-\U000e0fff]")
 
 
 def visible(text: str) -> str:
-    """Drop characters nobody sees, but joiners where a script or a picture needs them; line ends become \\n."""
+    """Remove invisible characters, except joiners that a script or emoji needs; line ends become \n."""
     if text.isascii() and text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # as it mostly is: this is twenty times as fast as looking closer
+        return text  # 20 times as fast, and usual
     if not _UNUSUAL.search(text):
         return text
     shown = _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-    return _CONTROL.sub(" ", _TAGS.sub(lambda found: found[1] or "", shown))
+    return _CONTROL.sub(" ", _TAGS.sub(lambda tag: tag[1] or "", shown))
 
 
 def without_joiners(text: str) -> str:
-    """Drop the joiners and variants that `visible` keeps: people search with them and without."""
+    """Remove the joiners and variation selectors that `visible` keeps: searches ignore them."""
     return text if text.isascii() else _JOINERS.sub("", text)
 
 
 def fold(text: str) -> str:
-    """Fold a text into one line: white space folded, invisible characters dropped."""
+    """Return a text as one line without invisible characters."""
     return " ".join(visible(text).split())
 
 
 def one_line(text: str) -> str:
-    """Return a text from elsewhere as a terminal may show it: one line, nothing invisible, no control characters."""
+    """Return untrusted text for a terminal: one line without invisible and control characters."""
     return text if text.isascii() and text.isprintable() else fold(text)
 
 
-def shorten(text: str, most: int) -> str:
-    """Cut a text to at most so many characters, between words where it has any; a cut text ends in an ellipsis."""
-    if len(text) <= most:
+def shorten(text: str, max_length: int) -> str:
+    """Shorten a text to `max_length` characters, between words if possible; an ellipsis marks the cut."""
+    if len(text) <= max_length:
         return text
-    cut = text[: most - 1]
+    cut = text[: max_length - 1]
     words = cut.rpartition(" ")[0]
-    return (words if len(words) > most // 2 else cut).rstrip() + "…"
+    return (words if len(words) > max_length // 2 else cut).rstrip() + "…"

@@ -1,3 +1,3 @@
-"""Read pictures of pages by Tesseract: `pages` finds it and asks for each page, `scans` reads one.
+"""Read scanned pages with Tesseract: `pages` finds it and requests each page, `scans` reads one in a reader process.
 
-`scans` runs in reader processes only. May import nothing of the other formats."""
+May import nothing of the other formats."""

@@ -1,6 +1,6 @@
-"""Find Tesseract, and read the pages of a document that are pictures with it, one by one.
+"""Find Tesseract, and read scanned pages with it, one by one.
 
-So a page has its own limits of time and memory, and a long scan takes no more memory than a short one.
+Each page has its own limits of time and memory, so a long scan takes no more memory than a short one.
 """
 
 import os
@@ -23,14 +23,14 @@ from indexer.records import NO_SCANS, ScanCounts, Section
 EXTRA = "pip install 'pilotlight[ocr]'"
 _SUFFIX = ".traineddata"
 _SYSTEM = ("/usr/share/tesseract-ocr/5/tessdata", "/usr/share/tesseract-ocr/4.00/tessdata", "/usr/share/tessdata")
-_ENDURED = 3  # pages of a document that may fail before the rest is given up
+_MAX_FAILED_PAGES = 3
 
 
 class Ocr(NamedTuple):
-    """OCR as one build has it, or why it has none."""
+    """The OCR engine of a build, or the reason why there is none."""
 
-    engine: str = ""  # what reader processes load, see `indexer.read.ocr.scans.load`; empty where there is none
-    obstacle: str = ""  # why there is none, and what to do about it
+    engine: str = ""  # argument of `indexer.read.ocr.scans.load`; empty if there is none
+    obstacle: str = ""  # reason and remedy
 
 
 NO_OCR = Ocr(obstacle=OCR_OFF)
@@ -46,7 +46,7 @@ def find(config: OcrConfig) -> Ocr:
             folder: [name for name in config.languages if not (folder / f"{name}{_SUFFIX}").is_file()]
             for folder in _folders()
         }
-        best = min(missing, key=lambda folder: len(missing[folder]))  # the first of them
+        best = min(missing, key=lambda folder: len(missing[folder]))  # the first of equal folders
         if not missing[best]:
             return Ocr(f"{best}\n{'+'.join(config.languages)}")
         packages = " ".join(f"tesseract-ocr-{name.replace('_', '-')}" for name in missing[best])
@@ -58,12 +58,12 @@ def find(config: OcrConfig) -> Ocr:
 
 
 def is_installed() -> bool:
-    """Return whether the libraries are there."""
+    """Return whether the libraries are installed."""
     return all(find_spec(name) is not None for name in ("tesserocr", "PIL"))
 
 
 def _folders() -> list[Path]:
-    """Return the folders to search for data, in their order; all languages are read from one."""
+    """Return the folders to search for data, in order; all languages must be in one."""
     folder = os.environ.get("TESSDATA_PREFIX")
     return list(map(Path, [*([folder] if folder else []), f"{sysconfig.get_path('data')}/share/tessdata", *_SYSTEM]))
 
@@ -78,16 +78,16 @@ class _PageText(NamedTuple):
 
 @dataclass(slots=True)
 class Scans:
-    """Texts of the pages that are pictures."""
+    """Texts of scanned pages."""
 
-    sections: list[Section] = field(default_factory=list)  # ordered by page
+    sections: list[Section] = field(default_factory=list)
     counts: ScanCounts = NO_SCANS
-    confidence: float | None = None  # mean of the pages, by the length of their texts; None where there is none
-    language: str | None = None  # primary subtag, of most of the text
+    confidence: float | None = None  # weighted mean of the pages
+    language: str | None = None
 
 
 def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
-    """Return how many pages an image file has; raises ParseError."""
+    """Return the number of pages of an image file. Raises ParseError."""
     pages = _ask(body, content_type, 0, process).get("pages")
     if not isinstance(pages, int):
         raise ParseError("the reader process returned invalid data")
@@ -95,9 +95,9 @@ def count_pages(body: bytes, content_type: str, process: ReaderProcess) -> int:
 
 
 def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, process: ReaderProcess) -> Scans:
-    """Read some pages of a PDF or image file, from 1.
+    """Read pages of a PDF or image file, counted from 1.
 
-    A page that cannot be read costs itself; after a few of them the rest is given up.
+    After a few pages that cannot be read, the rest is skipped.
     """
     if ocr.obstacle:
         return Scans(counts=ScanCounts(unread=tuple((page, ocr.obstacle) for page in pages)))
@@ -106,8 +106,8 @@ def read_scans(body: bytes, content_type: str, pages: Sequence[int], ocr: Ocr, p
     results: dict[int, _PageText] = {}
     failed = 0
     for page in pages[:OCR_PAGES]:
-        if failed >= _ENDURED:
-            unread[page] = f"not tried after {_ENDURED} pages that could not be read"
+        if failed >= _MAX_FAILED_PAGES:
+            unread[page] = f"not tried after {_MAX_FAILED_PAGES} pages that could not be read"
             continue
         try:
             results[page] = _checked(_ask(body, content_type, page, process))

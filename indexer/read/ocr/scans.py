@@ -1,6 +1,6 @@
-"""Read a picture of a page: an image or a page of a PDF to shades of grey, and these to text by Tesseract.
+"""Read a scanned page: convert an image or a page of a PDF to greyscale, and recognise its text with Tesseract.
 
-Runs in reader processes only. Sizes are checked before anything is decoded, as an image may claim any size. The models
+Runs only in reader processes. Sizes are checked before anything is decoded, as an image may claim any size. The models
 are loaded before the process is confined.
 """
 
@@ -18,30 +18,30 @@ from indexer.errors import ParseError
 from indexer.read.extraction import detect_language
 
 PDF = "application/pdf"
-_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")  # one that only ends a line
+_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u00ad]\n(?=[^\W\d_A-Z])")  # only marks a line end
 _WRAPPED = re.compile(r"(?<=[^\W\d_A-Z]|[,;])\n(?=[^\W\d_A-Z])")  # a line end inside a sentence
 _WORD = re.compile(r"[^\W_]")
-DOTS = 200  # dots per inch of rendered pages; more take longer and find no more
-_POINTS = 72  # per inch, the unit of PDF
-_MAX_PIXELS = 40_000_000  # pixels of an image file: A4 at 600 dots per inch has 35 million
-_ENOUGH = 9_000_000  # pixels that are read: A4 at 300 dots per inch has 8.7 million
-_NOISY = 4  # shades by which half of the pixels differ from their surroundings, where a sheet has not been drawn
+DOTS = 200  # per inch of rendered pages; more are slower and no better
+_POINTS = 72  # per inch
+_MAX_PIXELS = 40_000_000  # A4 at 600 dots per inch has 35 million
+_MAX_READ_PIXELS = 9_000_000  # A4 at 300 dots per inch has 8.7 million
+_NOISE_LEVEL = 4  # shades: median difference to the neighbours on a scanned sheet
 _FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP")
 _DAMAGED = "truncated or damaged: it is not a readable image"
 _TROUBLE = (OSError, ValueError, SyntaxError, TypeError, KeyError, EOFError)
-Image.MAX_IMAGE_PIXELS = None  # `_check` refuses with the size
+Image.MAX_IMAGE_PIXELS = None  # `_check` has its own limit
 
 
 class OcrLine(NamedTuple):
     """A line of text."""
 
     text: str
-    confidence: float  # 0 to 100, the mean of its words
-    begins: bool  # whether a paragraph begins with it
+    confidence: float  # 0 to 100
+    begins_paragraph: bool
 
 
 class Raster(NamedTuple):
-    """An image in shades of grey, a byte a pixel, row after row."""
+    """A greyscale image with a byte for each pixel, row by row."""
 
     pixels: bytes
     width: int
@@ -49,7 +49,7 @@ class Raster(NamedTuple):
 
 
 class Tesseract:
-    """The engine with its languages; it decides word by word which language it is."""
+    """The engine with its languages; it recognises the language word by word."""
 
     def __init__(self, folder: str, languages: str) -> None:
         import tesserocr
@@ -58,7 +58,7 @@ class Tesseract:
         self._api: Any = tesserocr.PyTessBaseAPI(path=f"{folder}/", lang=languages, psm=tesserocr.PSM.AUTO)
 
     def lines(self, image: Raster, dots: int) -> Iterator[OcrLine]:
-        """Yield the lines of an image of so many dots per inch, in reading order; raises ParseError."""
+        """Yield the lines of an image in reading order. Raises ParseError."""
         api, line, paragraph = self._api, self._level.TEXTLINE, self._level.PARA
         api.SetImageBytes(image.pixels, image.width, image.height, 1, image.width)
         api.SetSourceResolution(dots)
@@ -77,25 +77,25 @@ class Tesseract:
             api.Clear()
 
 
-_loaded: dict[str, Tesseract] = {}  # the one engine, by its folder and languages
+_loaded: dict[str, Tesseract] = {}  # one engine, by folder and languages
 
 
 def load(engine: str) -> None:
-    """Load the decoders and the engine of `pages.find`; raises ImportError or RuntimeError."""
+    """Load the decoders and the engine of `pages.find`. Raises ImportError or RuntimeError."""
     if engine not in _loaded:
         folder, _, languages = engine.partition("\n")
         tesseract = Tesseract(folder, languages)
         _loaded.clear()
         _loaded[engine] = tesseract
-    Image.init()  # afterwards no file can be opened
+    Image.init()  # no file can be opened afterwards
 
 
 def find(body: bytes, argument: str | None) -> dict[str, Any]:
     """Read a page of a PDF or image file; for page 0 of an image file, return the number of its pages.
 
-    `argument` is the media type and the page on a line each. Returns `pages`, or `text`, its `language`, the numbers
-    of `lines` and of those `left_out`, and the mean `confidence` of the rest. Raises ParseError: the file or page is
-    damaged, or too large.
+    `argument` has the media type and the page on a line each. Returns `pages`, or `text`, its `language`, the numbers
+    of `lines` and of those `left_out`, and the mean `confidence` of the others. Raises ParseError: the file or page is
+    damaged or too large.
     """
     content_type, _, number = (argument or "").partition("\n")
     page = int(number)
@@ -110,8 +110,8 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
     lines = [line for line in engine.lines(image, dots) if _WORD.search(line.text)]
     sure = [line for line in lines if line.confidence >= OCR_CONFIDENCE]
-    # an empty line before a paragraph, and words whole that were divided at a line end
-    text = "".join(f"\n\n{line.text}" if line.begins else f"\n{line.text}" for line in sure).strip()
+    # an empty line before each paragraph; words divided at line ends are joined
+    text = "".join(f"\n\n{line.text}" if line.begins_paragraph else f"\n{line.text}" for line in sure).strip()
     text = _WRAPPED.sub(" ", _HYPHEN.sub("", text))
     length = sum(len(line.text) for line in sure)
     return {
@@ -124,7 +124,7 @@ def find(body: bytes, argument: str | None) -> dict[str, Any]:
 
 
 def of_image(body: bytes, page: int) -> tuple[Raster, int]:
-    """Return a page, from 1, of an image file, and its dots per inch; raises ParseError."""
+    """Return a page of an image file, counted from 1, and its dots per inch. Raises ParseError."""
     with _opened(body) as image:
         if page > 1:
             try:
@@ -133,7 +133,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
                 raise ParseError(_DAMAGED) from error
             _check(image)
         width, height = image.size
-        if image.format == "JPEG":  # can be decoded at half its size or less, and to grey
+        if image.format == "JPEG":  # decodes directly to grey and a smaller size
             factor = _factor(width, height)
             image.draft("L", (round(width * factor), round(height * factor)))
         try:
@@ -148,7 +148,7 @@ def of_image(body: bytes, page: int) -> tuple[Raster, int]:
 
 
 def of_pdf(body: bytes, page: int) -> tuple[Raster, int]:
-    """Return a page, from 1, of a PDF file, and its dots per inch; raises ParseError."""
+    """Return a page of a PDF file, counted from 1, and its dots per inch. Raises ParseError."""
     try:
         with closing(pypdfium2.PdfDocument(body)) as document, closing(document[page - 1]) as sheet:
             width, height = sheet.get_size()
@@ -189,12 +189,12 @@ def _grey(image: Any) -> Any:
 
 
 def _raster(image: Any) -> Raster:
-    """Return a grey image, with each pixel the mean of its neighbours if it is noisy: it takes less time to read."""
+    """Return a greyscale image, blurred if it is noisy, which makes reading faster."""
     blurred = image.filter(ImageFilter.BoxBlur(1))
     differences = ImageChops.difference(image, blurred).histogram()
-    image = blurred if sum(differences[:_NOISY]) < sum(differences) / 2 else image
+    image = blurred if sum(differences[:_NOISE_LEVEL]) < sum(differences) / 2 else image
     return Raster(image.tobytes(), image.width, image.height)
 
 
 def _factor(width: float, height: float) -> float:
-    return min(1.0, float((_ENOUGH / max(1.0, width * height)) ** 0.5))
+    return min(1.0, float((_MAX_READ_PIXELS / max(1.0, width * height)) ** 0.5))

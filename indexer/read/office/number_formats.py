@@ -1,6 +1,6 @@
-"""Write numbers and dates of workbooks as people see them, by the format of their cell: `0.25` as `25.0%`.
+"""Format numbers and dates of workbooks by the format of their cell: `0.25` as `25.0%`.
 
-Fractions, powers of ten, thousands that are left out, and formats with conditions are written as plain numbers.
+Fractions, powers of ten, scaling by thousands and conditions are formatted as plain numbers.
 """
 
 import re
@@ -11,26 +11,26 @@ from typing import NamedTuple
 
 Value = float | int | bool | str | date | datetime | time | timedelta
 GENERAL = "General"
-BUILT_IN = {  # by number (ECMA-376); dates depend on the country, so they are written by ISO 8601
+BUILT_IN = {  # numbers of ECMA-376; dates are locale-dependent, so they use ISO 8601
     1: "0", 2: "0.00", 9: "0%", 10: "0.00%",
     **dict.fromkeys((3, 37, 38, 41), "#,##0"), **dict.fromkeys((4, 39, 40, 43), "#,##0.00"),
     **dict.fromkeys((5, 6, 42), '"$"#,##0'), **dict.fromkeys((7, 8, 44), '"$"#,##0.00'),
 }  # fmt: skip
-_LONGEST = 255  # characters of a format, as in Excel
+_MAX_FORMAT_LENGTH = 255  # characters, as in Excel
 _TOKEN = re.compile(
     r'"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|[_*].|\[\$(?P<currency>[^\]-]*)[^\]]*\]|'
     r"(?P<field>y+|m+|d+|h+|s+)|\[[^\]]*\]|(?P<half>AM/PM|A/P)|(?P<general>General|@)|"
     r"(?P<digits>[0#?][0#?,]*(?:\.[0#?]*)?|\.[0#?]+)|(?P<other>.)",
     re.IGNORECASE | re.DOTALL | re.ASCII,  # or a long s would be a field of seconds
 )
-# conditions, powers of ten, thousands that are left out, hours beyond a day
+# conditions, powers of ten, scaling by thousands, hours over 24
 _PLAIN = re.compile(r"\[(?:[<>=]|[hms]+\])|E[+-][0#?]|[0#?],+(?:[^0#?,]|$)", re.IGNORECASE)
-_EPOCH = datetime(1899, 12, 30)  # day 0 of workbooks
-_LAST_DAY = 2_958_466  # the end of the year 9999
-_EXACT, _LONGEST_INTEGER = 1e15, 1e21  # the digits between are a guess
-_NUDGE = 1 + 4e-16  # a factor by which half a unit is rounded up, as workbooks do: 2.675 is stored as a little less
+_EPOCH = datetime(1899, 12, 30)  # day 0
+_LAST_DAY = 2_958_466  # end of year 9999
+_MAX_EXACT, _MAX_INTEGER = 1e15, 1e21  # digits between them are not exact
+_ROUNDING = 1 + 4e-16  # rounds half a unit up, as workbooks do: 2.675 is stored as slightly less
 _NOT_ZERO = re.compile("[1-9]")
-_FIELDS = {  # strftime's fields of dates; `n` is minutes, `i` hours up to twelve
+_FIELDS = {  # strftime codes; `n` is minutes, `i` hours up to twelve
     "yy": "%y", "m": "%-m", "mm": "%m", "mmm": "%b", "d": "%-d", "dd": "%d", "ddd": "%a", "h": "%-H", "hh": "%H",
     "i": "%-I", "ii": "%I", "n": "%-M", "nn": "%M", "s": "%-S", "ss": "%S",
 }  # fmt: skip
@@ -38,21 +38,21 @@ _LONG_FIELDS = {"y": "%Y", "m": "%B", "d": "%A"}
 
 
 class _FormatSection(NamedTuple):
-    """The part of a format for positive numbers, negative ones, zero, or texts; an empty one is for plain numbers."""
+    """The format of positive numbers, negative ones, zero, or texts; an empty one is General."""
 
-    text: str | None = None  # all of a section without digits
-    dates: str = ""  # format for strftime
-    form: str = ""  # format of numbers for Python
+    text: str | None = None  # the whole text of a section without digits
+    dates: str = ""  # strftime format
+    form: str = ""  # format specification
     before: str = ""
     after: str = ""
     factor: float = 1
     least: int = 1  # digits before the point
-    decimals: int = 0  # digits behind it that are written even where they are zero
+    decimals: int = 0  # minimum behind the point
 
 
 def format_value(value: Value, code: str = GENERAL) -> str:
-    """Return a value as a workbook shows it with the format of its cell."""
-    if isinstance(value, float):  # the usual case first
+    """Return a value as a workbook displays it."""
+    if isinstance(value, float):  # most frequent
         return _plain(value) if code == GENERAL else _number(value, code)
     if isinstance(value, str):
         return value
@@ -65,7 +65,7 @@ def _plain(value: float) -> str:
     text = f"{value:.15g}"
     if "e" not in text:
         return text
-    return f"{Decimal(text):f}" if _EXACT <= abs(value) < _LONGEST_INTEGER else text.upper()
+    return f"{Decimal(text):f}" if _MAX_EXACT <= abs(value) < _MAX_INTEGER else text.upper()
 
 
 def _dated(value: date | datetime | time | timedelta, code: str) -> str:
@@ -108,7 +108,7 @@ def _number(value: float, code: str) -> str:
 @lru_cache(maxsize=512)
 def _sections_of(code: str) -> tuple[_FormatSection, ...]:
     sections: list[list[tuple[str, str]]] = [[]]
-    for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_LONGEST]):
+    for token in _TOKEN.finditer("@" if _PLAIN.search(code) else code[:_MAX_FORMAT_LENGTH]):
         kind = token.lastgroup
         if kind == "other" and token[0] == ";":
             sections.append([])
@@ -132,7 +132,7 @@ def _section_of(tokens: list[tuple[str, str]]) -> _FormatSection:
         form=f"{',' if ',' in integer else ''}.{len(behind)}f",
         before="".join(texts[:place]).lstrip(),
         after="".join(texts[place:]).rstrip(),
-        factor=_NUDGE * 100 ** tokens.count(("other", "%")),
+        factor=_ROUNDING * 100 ** tokens.count(("other", "%")),
         least=integer.count("0"),
         decimals=behind.count("0"),
     )

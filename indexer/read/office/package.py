@@ -1,6 +1,6 @@
 """Read documents that are a zip of XML files, with limits and without entities: EPUB, and the base of Office files.
 
-That is what is drawn into them: diagrams, titles of charts, descriptions, equations, symbols of fonts.
+The base has properties, diagrams, titles of charts, descriptions of pictures, equations and symbols of fonts.
 """
 
 import io
@@ -24,21 +24,21 @@ from indexer.records import Declared, Extraction, Section
 from indexer.text import reader_notes
 from indexer.text.charsets import decode
 
-OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Office's files before 2007, and of what it encrypts
+OLE = b"\xd0\xcf\x11\xe0"  # first bytes of old and of encrypted files
 _ENCRYPTED = ("EncryptedPackage", "EncryptedSummary")  # streams
-_LOCKED = re.compile(  # the record of a password, after the one that begins an old workbook
+_LOCKED = re.compile(  # the password record after the first record of an old workbook
     rb"\x09\x08(?:\x08\x00.{8}|\x10\x00.{16})(?:\x86\x00\x00\x00)?\x2f\x00", re.DOTALL
 )
-_MOST_PARTS = 20_000
-_LONGEST_PART = 40_000_000  # bytes, decompressed
-_LONGEST_TOTAL = 200_000_000  # bytes of the parts that are read
-_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")  # names of the strict form of Office's formats
+_MAX_ENTRIES = 20_000
+_MAX_ENTRY_BYTES = 40_000_000  # decompressed
+_MAX_TOTAL_BYTES = 200_000_000  # decompressed
+_STRICT = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/(\w+)")  # namespaces of Strict Open XML
 _TRANSITIONAL = rb"http://schemas.openxmlformats.org/\1/2006/\2"
 _RELATIONS = "{http://schemas.openxmlformats.org/package/2006/relationships}Relationship"
 
 
 def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
-    """Raise ParseError for an OLE file that is encrypted; for any other too, unless old workbooks are read."""
+    """Raise ParseError for an OLE file that is encrypted, or is not an old workbook."""
     if any(name.encode("utf-16-le") in body for name in _ENCRYPTED) or (is_workbook and _LOCKED.search(body)):
         raise ParseError("encrypted: it opens only with a password")
     if not is_workbook:
@@ -46,10 +46,10 @@ def refuse_ole(body: bytes, *, is_workbook: bool = False) -> None:
 
 
 class Package:
-    """The parts of one document, by name."""
+    """The entries of one document, by name."""
 
     def __init__(self, body: bytes) -> None:
-        """Open a document; raises ParseError if it is no zip, or too large a one."""
+        """Open a document. Raises ParseError if it is not a zip file, or too large."""
         if body.startswith(OLE):
             refuse_ole(body)
         try:
@@ -58,14 +58,14 @@ class Package:
             raise ParseError("truncated or damaged: it is not a readable zip file") from error
         self._names = {info.filename: info for info in self._zip.infolist()}
         self._read = 0
-        if len(self._names) > _MOST_PARTS:
-            raise ParseError(f"more than {_MOST_PARTS:,} parts")
+        if len(self._names) > _MAX_ENTRIES:
+            raise ParseError(f"more than {_MAX_ENTRIES:,} parts")
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
     def read(self, name: str) -> bytes:
-        """Return the bytes of one part; raises ParseError if it is missing, damaged, encrypted or too large."""
+        """Return the bytes of an entry. Raises ParseError if it is missing, damaged, encrypted or too large."""
         info = self._names.get(name)
         if info is None:
             raise ParseError(f"truncated or damaged: it has no part {name[:100]}")
@@ -73,26 +73,26 @@ class Package:
             raise ParseError("encrypted")
         try:
             with self._zip.open(info) as file:
-                data = file.read(_LONGEST_PART + 1)
+                data = file.read(_MAX_ENTRY_BYTES + 1)
         except DAMAGED as error:
             raise ParseError(f"truncated or damaged: its part {name[:100]} cannot be read") from error
         self._read += len(data)
-        if len(data) > _LONGEST_PART or self._read > _LONGEST_TOTAL:
-            raise ParseError(f"more than {_LONGEST_PART:,} bytes in a part, or {_LONGEST_TOTAL:,} in all")
+        if len(data) > _MAX_ENTRY_BYTES or self._read > _MAX_TOTAL_BYTES:
+            raise ParseError(f"more than {_MAX_ENTRY_BYTES:,} bytes in a part, or {_MAX_TOTAL_BYTES:,} in all")
         return data
 
     def check_sizes(self) -> None:
-        """Decompress every part and drop it; raises ParseError if they are damaged or larger than they may be."""
+        """Decompress every entry. Raises ParseError if one is damaged or too large."""
         for name in self._names:
             self.read(name)
 
     def xml(self, name: str) -> Any:
-        """Return the root element of one part."""
+        """Return the root element of an entry."""
         data = self.read(name)
         return parse_xml(_STRICT.sub(_TRANSITIONAL, data) if _STRICT.search(data) else data)
 
     def relations(self, name: str) -> dict[str, tuple[str, str]]:
-        """Return, by id, the kind and the name of every part of the package that a part refers to."""
+        """Return the kind and name of every related entry of an entry, by id."""
         folder, _, file = name.rpartition("/")
         listing = f"{folder}/_rels/{file}.rels".lstrip("/")
         if listing not in self:
@@ -105,7 +105,7 @@ class Package:
 
 
 def parse_xml(data: bytes) -> Any:
-    """Return the root element of an XML text; raises ParseError for one with a document type, which none needs."""
+    """Return the root element of XML. Raises ParseError if it cannot be read, or has a document type."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False)
     try:
         root = etree.fromstring(data, parser)
@@ -117,14 +117,14 @@ def parse_xml(data: bytes) -> Any:
 
 
 def resolve(base: str, target: str) -> str:
-    """Return the name of the part that `target` means in the part `base`; it cannot lead out of the package."""
+    """Return the name of the entry that `target` refers to in the entry `base`, always inside the package."""
     path = unquote(target.partition("#")[0])
     joined = path if path.startswith("/") else posixpath.join(posixpath.dirname(base), path)
     return posixpath.normpath(f"/{joined}").lstrip("/")
 
 
 def main_part(package: Package, usual: str) -> str:
-    """Return the name of the part that the text begins in."""
+    """Return the name of the main entry."""
     candidates = [name for kind, name in package.relations("").values() if kind == "officeDocument"]
     return next((name for name in candidates if name in package), usual)
 
@@ -133,10 +133,10 @@ _DC, _TERMS = "{http://purl.org/dc/elements/1.1/}", "{http://purl.org/dc/terms/}
 
 
 def document_properties(package: Package) -> tuple[str | None, Declared]:
-    """Return the title, and language and day of the last change."""
+    """Return the title, and the language and day of the last change."""
     try:
         root = package.xml("meta.xml" if "meta.xml" in package else "docProps/core.xml")
-    except ParseError:  # the text can be read without
+    except ParseError:  # optional
         return None, Declared()
     return _properties_of(root)
 
@@ -149,12 +149,12 @@ def _properties_of(root: Any) -> tuple[str | None, Declared]:
 
 _ROOTFILE = "{urn:oasis:names:tc:opendocument:xmlns:container}rootfile"
 _OPF = "{http://www.idpf.org/2007/opf}"
-_REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")  # number of a note, right behind a word
+_REFERENCE = re.compile(r"(?=<a\b[^<>]*\bnoteref\b|<sup\b[^<>]*><a\b)")  # number of a note, directly after a word
 _CHAPTER = ("application/xhtml+xml", "text/html")
 
 
 def read_epub(body: bytes, charset: str | None) -> Extraction:
-    """Read an EPUB file; raises ParseError."""
+    """Read an EPUB file. Raises ParseError."""
     package = Package(body)
     if any(mark in package for mark in ("META-INF/rights.xml", "META-INF/license.lcpl")):
         raise ParseError("encrypted: it is protected against copying")
@@ -203,7 +203,7 @@ def text_of_symbol(element: Any) -> str:
 
 
 def readable(text: str, font: str) -> str:
-    """Return a text whose private characters, if it has any, are those of a font."""
+    """Return a text with its private-use characters replaced by those of a font."""
     return text if text.isascii() else _IN_FONT.sub(lambda match: _character(ord(match[0]), font or "Symbol"), text)
 
 
@@ -220,16 +220,16 @@ def _character(code: int, font: str) -> str:
 
 M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _SINGLE = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+|\d+(?:[.,]\d+)?|\S?|√?\([^()]*\)")  # needs no parentheses
-_SHAPES = {  # how the parts of an equation are written; upper case: in parentheses, where they need them
+_SHAPES = {  # templates of equations; upper case: with parentheses if necessary
     "f": "{NUM}/{DEN}", "sSub": "{E}{limits}", "sSup": "{E}{limits}", "sSubSup": "{E}{limits}", "sPre": "{limits}{e}",
     "limLow": "{e}_{LIM}", "limUpp": "{e}^{LIM}", "rad": "{deg}√({e})", "nary": "{chr}{limits} {e}",
     "func": "{fName} {e}",
 }  # fmt: skip
-_BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # cells of a row; rows; equations that stand below each other
+_BETWEEN = {"mr": ", ", "m": "; ", "eqArr": "; "}  # cells of a row; rows; lines
 
 
 def equation_text(node: Any) -> str:
-    """Return the text of an equation, or of a part of one."""
+    """Return the text of an equation or of a piece of one."""
     name = node.tag.removeprefix(M)
     if node.tag in DELETED or name.endswith("Pr"):
         return ""
@@ -268,7 +268,7 @@ _NAME_ONLY = re.compile(r"\S*|[^\W\d_]+(?: [^\W\d_]+)? ?\d*|.*\.(?:png|jpe?g|gif
 
 
 def children(node: Any) -> Iterator[Any]:
-    """Yield the elements in another one but deleted ones; of several forms only the first that says something."""
+    """Yield the child elements without deleted ones; of alternatives only the first with content."""
     for child in node.iterchildren(tag=etree.Element):
         if child.tag != f"{_MC}AlternateContent":
             if child.tag not in DELETED:
@@ -280,7 +280,7 @@ def children(node: Any) -> Iterator[Any]:
 
 
 def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[str, str]]) -> Iterator[str]:
-    """Yield the paragraphs that an element of `DRAWN` says."""
+    """Yield the paragraphs in an element of `DRAWN`."""
     kind = _local(element)
     if kind == "textpath":
         yield element.get("string", "")
@@ -300,7 +300,7 @@ def drawing_texts(element: Any, package: Package, relations: Mapping[str, tuple[
             if point.get("type", "node") in ("node", "asst") and (text := _words(point)):
                 yield text
     elif element.get("hidden") not in ("1", "true"):
-        around = element.getparent()  # the shape of imagedata, whose alternative text is there
+        around = element.getparent()  # shape with the alternative text of imagedata
         description = around.get("alt", "") if kind == "imagedata" else element.get("descr", "")
         description = " ".join(description.split())
         if description and not _NAME_ONLY.fullmatch(description):
@@ -321,7 +321,7 @@ def _words(element: Any) -> str:
 _PICTURE = "{http://schemas.openxmlformats.org/drawingml/2006/picture}pic"
 _WORD = "{http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing}"
 _SLIDE = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
-DRAWN = frozenset(  # elements that `drawing_texts` reads
+DRAWN = frozenset(  # elements for `drawing_texts`
     {f"{_WORD}docPr", f"{_SLIDE}cNvPr", f"{_SLIDE}oleObj", f"{_C}chart", f"{_D}relIds"}
     | {f"{_V}textpath", f"{_V}imagedata", "{urn:schemas-microsoft-com:office:office}OLEObject"}
     | {"{http://schemas.microsoft.com/office/drawing/2014/chartex}chart"}

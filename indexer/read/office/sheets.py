@@ -1,7 +1,7 @@
-"""Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as people see them.
+"""Read workbooks (XLSX, XLS, ODS): a section for each sheet, with its values as displayed.
 
-Calamine reads the values of XLSX and XLS. Formats, errors, hidden rows and text boxes of XLSX come from its parts,
-which are searched instead of parsed: five times as fast for large sheets. Of XLS, numbers are written in full.
+Calamine reads the values of XLSX and XLS. Formats, hidden rows and text boxes of XLSX come from its entries, which are
+searched instead of parsed: 5 times as fast for large sheets. Numbers of XLS are not formatted.
 """
 
 import re
@@ -23,14 +23,14 @@ from indexer.read.office.package import OLE, Package, document_properties, main_
 from indexer.records import Declared, Extraction, Section
 from indexer.text import reader_notes
 
-_MOST_CELLS = 5_000_000  # a sheet
-_MOST_MERGED = 200_000  # cells of one sheet that merged ranges may cover
-_MOST_ROWS = 2_000_000
-_WIDEST = 16_384  # columns
-_FEW_STYLES = 100
-_MOST_FILTERS = 100  # a sheet
-_THREAD = "tc="  # begins the author of the comment that old programs show in place of a conversation
-_LONGEST_REPEAT = 200  # characters of a merged cell that is written at each place it covers
+_MAX_CELLS = 5_000_000  # per sheet
+_MAX_MERGED_CELLS = 200_000  # per sheet
+_MAX_ROWS = 2_000_000
+_MAX_COLUMNS = 16_384
+_MAX_STYLES_IN_PATTERN = 100
+_MAX_FILTERS = 100  # per sheet
+_THREAD = "tc="  # author of the placeholder for a threaded comment
+_MAX_REPEAT_LENGTH = 200  # characters of a repeated merged cell
 Range = tuple[int, int, int, int]  # first row and column, last row and column, from 0
 
 
@@ -42,14 +42,14 @@ class _Sheet:
     rows: Iterable[list[str]] = ()
     height: int = 0
     width: int = 0
-    merged: list[Range] = field(default_factory=list)  # may reach beyond the sheet
+    merged: list[Range] = field(default_factory=list)  # may extend beyond the sheet
     hidden_rows: set[int] = field(default_factory=set)
     hidden_columns: list[tuple[int, int]] = field(default_factory=list)  # first and last
     boxes: Iterable[str] = ()  # paragraphs of text boxes, comments
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a workbook; raises ParseError."""
+    """Read a workbook. Raises ParseError."""
     if not body.startswith(b"PK"):
         if body.startswith(OLE):
             refuse_ole(body, is_workbook=True)
@@ -71,8 +71,8 @@ def _section(sheet: _Sheet) -> Section:
     if is_cut or any(last >= 0 and first < sheet.width for first, last in sheet.hidden_columns):
         reader_notes.add("hidden rows or columns of a sheet were left out")
     hidden, reach = set[int](), 0
-    for first, last in sorted(sheet.hidden_columns):  # each column once, however many ranges have it
-        hidden.update(range(max(first, reach), min(last, _WIDEST) + 1))
+    for first, last in sorted(sheet.hidden_columns):  # each column once
+        hidden.update(range(max(first, reach), min(last, _MAX_COLUMNS) + 1))
         reach = max(reach, last + 1)
     rows = (
         [cell for column, cell in enumerate(row) if column not in hidden] if hidden else row
@@ -83,9 +83,9 @@ def _section(sheet: _Sheet) -> Section:
 
 
 def _filled(sheet: _Sheet) -> Iterator[list[str]]:
-    """Yield the rows, with the text of a merged range in all its cells, or in the first where it has whole rows."""
+    """Yield the rows, with the text of a merged range in all its cells, or only in the first if it spans whole rows."""
     starting: defaultdict[int, list[Range]] = defaultdict(list)
-    allowance = _MOST_MERGED
+    allowance = _MAX_MERGED_CELLS
     for top, first, bottom, last in sorted(sheet.merged):
         bottom, last = min(bottom, sheet.height - 1), min(last, sheet.width - 1)
         allowance -= max(0, bottom - top + 1) * max(0, last - first + 1)
@@ -100,7 +100,7 @@ def _filled(sheet: _Sheet) -> Iterator[list[str]]:
         starts = starting.get(place, ())
         if starts or filling:
             row = [*row, *[""] * (sheet.width - len(row))]
-        filling += [(merged, row[merged[1]]) for merged in starts if 0 < len(row[merged[1]]) <= _LONGEST_REPEAT]
+        filling += [(merged, row[merged[1]]) for merged in starts if 0 < len(row[merged[1]]) <= _MAX_REPEAT_LENGTH]
         for (_, first, _, last), text in filling:
             count = last - first + 1
             row[first : last + 1] = [text] * count if count < sheet.width else [text, *[""] * (count - 1)]
@@ -126,8 +126,8 @@ def _sheets(body: bytes, package: Package | None) -> Iterator[_Sheet]:
         except CalamineError:
             reader_notes.add("a damaged sheet of a workbook was not read")
             continue
-        if values.width * values.total_height > _MOST_CELLS:
-            raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {meta.name[:50]}")
+        if values.width * values.total_height > _MAX_CELLS:
+            raise ParseError(f"more than {_MAX_CELLS:,} cells in sheet {meta.name[:50]}")
         west = values.start[1] if values.start is not None else 0
         sheet = _Sheet(meta.name, height=values.end[0] + 1 if values.end else 0, width=values.width)
         data = b""
@@ -149,7 +149,7 @@ _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _SHAPE = "{http://schemas.openxmlformats.org/drawingml/2006/spreadsheetDrawing}sp"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _PLACE = rb'(?=[^<>]*?\br="([A-Z]{1,3})(\d{1,7})")'
-_WITHOUT_VALUE = re.compile(  # a formula whose result the program has not stored
+_WITHOUT_VALUE = re.compile(  # a formula without a stored result
     rb"(?:</(?:\w+:)?f>|<(?:\w+:)?f\b[^<>]*/>)(?:<(?:\w+:)?v ?/>|<(?:\w+:)?v></(?:\w+:)?v>)?</(?:\w+:)?c>"
 )
 _ROW_OR_COLUMN = re.compile(rb"<(?:\w+:)?(row|col)\b([^<>]*)>")
@@ -158,7 +158,7 @@ _FILTERED = re.compile(rb'<(?:\w+:)?autoFilter\b[^<>]*?\bref="\$?[A-Z]{1,3}\$?(\
 
 
 def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
-    """Return the names of the parts of an XLSX file that are sheets, and the formats of numbers by style."""
+    """Return the names of the sheet entries of an XLSX file, and number formats by style."""
     book = main_part(package, "xl/workbook.xml")
     if book not in package:
         return [], {}
@@ -181,7 +181,7 @@ def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
 
 
 def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes]) -> None:
-    """Add hidden rows and columns to a sheet, without those that an outline or a filter folds away."""
+    """Add hidden rows and columns to a sheet, except those of an outline or a filter."""
     filters = [(int(top), int(bottom)) for xml in (data, *tables) for top, bottom in _FILTERED.findall(xml)]
     place = -1
     for tag in _ROW_OR_COLUMN.finditer(data) if b"hidden" in data else ():
@@ -189,7 +189,7 @@ def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes])
         is_hidden = attributes.get(b"hidden") in (b"1", b"true") and attributes.get(b"outlineLevel", b"0") == b"0"
         if tag[1] == b"row":
             place = int(attributes[b"r"]) - 1 if b"r" in attributes else place + 1
-            if is_hidden and not any(top <= place + 1 <= bottom for top, bottom in filters[:_MOST_FILTERS]):
+            if is_hidden and not any(top <= place + 1 <= bottom for top, bottom in filters[:_MAX_FILTERS]):
                 sheet.hidden_rows.add(place)
         elif is_hidden:
             first, last = (int(attributes.get(name, b"1")) - 1 - west for name in (b"min", b"max"))
@@ -214,11 +214,11 @@ def _boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str
 
 
 def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
-    """Yield the rows that have formats, with these by column."""
+    """Yield the rows with formats, with the formats by column."""
     if not codes:
         return
-    # which of a few styles a cell has is found by the pattern, twice as fast; of many, it would try each at each cell
-    styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _FEW_STYLES else rb"\d{1,7}"
+    # the pattern filters by style, twice as fast with few styles
+    styles = b"|".join(b"%d" % style for style in codes) if len(codes) < _MAX_STYLES_IN_PATTERN else rb"\d{1,7}"
     cells = re.finditer(rb'<(?:\w+:)?c\s(?=[^<>]*?\bs="(' + styles + rb')")' + _PLACE, data)
     for row, row_cells in groupby(cells, key=lambda cell: cell[3]):
         yield int(row) - 1, {_column(cell[2]): codes.get(int(cell[1]), GENERAL) for cell in row_cells}
@@ -233,7 +233,7 @@ def _column(letters: bytes) -> int:
 
 
 def _shown_rows(values: Any, west: int, formats: Iterator[tuple[int, dict[int, str]]]) -> Iterator[list[str]]:
-    """Yield the rows of a sheet as texts; `left` is the number of its first column."""
+    """Yield the rows of a sheet as texts; `west` is its first column."""
     place, codes = next(formats, (-1, {}))
     for number, row in enumerate(values.iter_rows()):
         while -1 < place < number:
@@ -286,8 +286,8 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
             texts = _ods_row(row, sheet, len(rows))
             count = _count(row, "rows-repeated") if texts else 1
             cells += len(texts) * count
-            if cells > _MOST_CELLS or len(rows) + count > _MOST_ROWS:
-                raise ParseError(f"more than {_MOST_CELLS:,} cells in sheet {sheet.name[:50]}")
+            if cells > _MAX_CELLS or len(rows) + count > _MAX_ROWS:
+                raise ParseError(f"more than {_MAX_CELLS:,} cells in sheet {sheet.name[:50]}")
             if _is_hidden(row):
                 sheet.hidden_rows.update(range(len(rows), len(rows) + count))
             rows += [texts] * count
@@ -296,7 +296,7 @@ def _ods_sheets(root: Any) -> Iterator[_Sheet]:
 
 
 def _is_hidden(entry: Any) -> bool:
-    """Return whether a row or column is hidden for good: a click shows those of a group, and a filter's."""
+    """Return whether a row or column is hidden, but not by a group or a filter."""
     return entry.get(f"{_TABLE}visibility") == "collapse" and next(entry.iterancestors(*_GROUPS), None) is None
 
 
@@ -305,11 +305,11 @@ def _ods_row(row: Any, sheet: _Sheet, place: int) -> list[str]:
     texts: list[str] = []
     column = 0
     for cell in row.iterchildren(*_CELLS):
-        count = min(_count(cell, "columns-repeated"), _WIDEST)
+        count = min(_count(cell, "columns-repeated"), _MAX_COLUMNS)
         is_covered = cell.tag != _CELLS[0]
         lines = () if is_covered else cell.iterchildren(f"{_TEXT}p", f"{_TEXT}h")
         text = "\n".join("".join(line.itertext()) for line in lines)
-        if (text or is_covered) and column + count <= _WIDEST:
+        if (text or is_covered) and column + count <= _MAX_COLUMNS:
             texts += [""] * (column - len(texts)) + [text] * count
         column += count
         across, down = _count(cell, "columns-spanned"), _count(cell, "rows-spanned")

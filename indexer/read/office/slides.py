@@ -1,4 +1,4 @@
-"""Read PPTX files: a section for each slide, with its notes and comments; hidden slides are left out."""
+"""Read PPTX files: a section for each slide, with notes and comments, without hidden slides."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,13 +22,13 @@ _P = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _PROPERTIES = tuple(f"{_P}nv{kind}Pr" for kind in ("Sp", "GrpSp", "GraphicFrame", "Pic", "CxnSp"))
 _TITLES = ("title", "ctrTitle")
-_NOT_TEXT = ("sldNum", "dt", "sldImg")  # placeholders that say nothing of a slide
-_RUNNING = ("ftr", "hdr")  # placeholders that are alike on most slides
+_NOT_TEXT = ("sldNum", "dt", "sldImg")  # placeholders
+_RUNNING = ("ftr", "hdr")  # placeholders that are the same on most slides
 _Relations = dict[str, tuple[str, str]]
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a PPTX file; raises ParseError."""
+    """Read a PPTX file. Raises ParseError."""
     package = Package(body)
     main = main_part(package, "ppt/presentation.xml")
     slides = package.relations(main)
@@ -80,7 +80,7 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
 
 
 def _table(table: Any) -> list[str]:
-    """Return the rows of a table; a cell that spans several is in each, and several rows of names become one."""
+    """Return the rows of a table with spans repeated and head rows merged into one."""
 
     def span(cell: Any, name: str) -> int:
         text = cell.get(name, "1")

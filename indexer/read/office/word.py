@@ -1,4 +1,4 @@
-"""Read DOCX files as HTML, which the one reader of HTML there is reads, so that headings and tables come out alike.
+"""Convert DOCX files to HTML, so that headings and tables are read as those of HTML.
 
 Text that Word does not show is left out: hidden runs, deletions, field codes. Libraries for DOCX miss insertions and
 content controls, or show hidden text.
@@ -31,14 +31,14 @@ from indexer.records import Extraction
 from indexer.text import reader_notes
 
 _PROPERTIES = frozenset({f"{W}pPr", f"{W}rPr", f"{W}sdtPr", f"{W}sdtEndPr", f"{W}instrText", f"{W}delText", f"{W}rt"})
-_NOTHING = etree.Element("nothing")  # stands for a missing part
+_EMPTY = etree.Element("nothing")
 _LAST_HEADING = re.compile("<h[1-6]>([^<]*)</h[1-6]>\\Z")
-_MIN_WORDS = 3  # fewer are only the number of a page
-_WIDEST = 1_000  # columns that a cell may span, as in HTML
+_MIN_WORDS = 3  # fewer are only a page number
+_MAX_COLSPAN = 1_000  # limit of HTML
 _PARAGRAPH, _TABLE, _RUN, _TEXT, _FIELD, _BOX = (f"{W}{name}" for name in "p tbl r t fldChar txbxContent".split())
 _NOTES = ("footnote", "endnote", "comment")
 _REFERENCES = frozenset(f"{W}{kind}Reference" for kind in _NOTES)
-_PAGE_NUMBER = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")  # a field
+_PAGE_NUMBER = re.compile(r"\b(?:NUM|SECTION)?PAGES?\b")  # field code
 _SIGNS = {
     f"{W}tab": " ", f"{W}ptab": " ", f"{W}br": "<br>", f"{W}cr": "<br>", f"{W}noBreakHyphen": "-",
     f"{W}softHyphen": "&shy;",
@@ -46,12 +46,12 @@ _SIGNS = {
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a DOCX file; raises ParseError."""
+    """Read a DOCX file. Raises ParseError."""
     package = Package(body)
     main = main_part(package, "word/document.xml")
     walker = _Walker(package, main)
     markup = "".join([*walker.letterhead(), *walker.blocks(package.xml(main))])
-    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader drops it
+    markup = _LAST_HEADING.sub(r"<p>\1</p>", markup)  # the HTML reader drops headings without text
     title, declared = document_properties(package)
     extraction = extract(f"<body>{markup.replace('</ul><ul>', '')}</body>")
     return Extraction(title or extraction.title, extraction.sections, declared)
@@ -70,17 +70,17 @@ class _Walker:
         self._relations = package.relations(main)
         names = {kind: name for kind, name in reversed(self._relations.values()) if name in package}
         kinds = ("styles", *(f"{kind}s" for kind in _NOTES))
-        styles, *roots = (package.xml(names[kind]) if kind in names else _NOTHING for kind in kinds)
+        styles, *roots = (package.xml(names[kind]) if kind in names else _EMPTY for kind in kinds)
         self._styles = _Styles(styles)
         # unread footnotes, endnotes and comments, by kind and id
         self._notes = {(note.tag, note.get(f"{W}id", "")): note for root in roots for note in root.iterchildren("*")}
-        self._is_hidden = False  # whether the style of the open paragraph hides its text
-        self._after: list[str] = []  # HTML to follow the open paragraph: text boxes, notes, diagrams
-        self._carried = ""  # text of a paragraph that goes on in the next
+        self._is_hidden = False  # style of the open paragraph
+        self._after: list[str] = []  # HTML after the open paragraph: text boxes, notes, diagrams
+        self._carried = ""  # text of a paragraph that continues in the next
         self._fields: list[bool] = []  # open fields: whether their result has begun
 
     def letterhead(self) -> dict[str, None]:
-        """Return the paragraphs of headers and footers, each once, without page numbers."""
+        """Return the distinct paragraphs of headers and footers without page numbers."""
         names = dict.fromkeys(name for kind, name in self._relations.values() if kind in ("header", "footer"))
         blocks: dict[str, None] = {}
         for root in (self._package.xml(name) for name in names if name in self._package):
@@ -94,7 +94,7 @@ class _Walker:
         return blocks
 
     def blocks(self, root: Any) -> Iterator[str]:
-        """Yield the paragraphs and tables inside an element as HTML."""
+        """Yield the paragraphs and tables in an element as HTML."""
         for child in children(root):
             if child.tag == _PARAGRAPH:
                 yield self._paragraph(child)
@@ -135,19 +135,19 @@ class _Walker:
 
     def _table(self, table: Any) -> str:
         rows: list[tuple[str, list[_Cell]]] = []
-        above: dict[int, _Cell] = {}  # cells that may go on below, by column
+        above: dict[int, _Cell] = {}  # cells that may continue below, by column
         for row in _within(table, f"{W}tr"):
             deleted, hidden, before, head = (
                 row.find(f"{W}trPr/{W}{name}") for name in ("del", "hidden", "gridBefore", "tblHeader")
             )
             if deleted is not None or _switch(hidden):
                 continue
-            column = min(_number(_value(before), 0), _WIDEST)
+            column = min(_number(_value(before), 0), _MAX_COLSPAN)
             cells = [_Cell("", column)] if column else []
             below: dict[int, _Cell] = {}
             for element in _within(row, f"{W}tc"):
                 spanned, down = (element.find(f"{W}tcPr/{W}{name}") for name in ("gridSpan", "vMerge"))
-                span = min(max(1, _number(_value(spanned), 1)), _WIDEST)
+                span = min(max(1, _number(_value(spanned), 1)), _MAX_COLSPAN)
                 if down is not None and _value(down) != "restart" and column in above:
                     above[column].rows += 1
                     below[column] = above[column]
@@ -205,7 +205,7 @@ class _Walker:
                 yield from self._inline(child)
 
     def _field(self, kind: str) -> None:
-        """Follow the begin, the result and the end of a field."""
+        """Follow the begin, separator and end of a field."""
         if kind == "begin" and len(self._fields) < 30:
             self._fields.append(False)
         elif kind == "separate" and self._fields:
@@ -215,7 +215,7 @@ class _Walker:
 
 
 def _choice(field: Any) -> str:
-    """Return the value of an old form field, which has no run of text: the chosen entry, or the state of a box."""
+    """Return the value of an old form field: the selected entry, or the state of a box."""
     box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
     if box is not None:
         ticked = [_switch(box.find(f"{W}{name}")) for name in ("checked", "default")]
@@ -239,7 +239,7 @@ def _value(element: Any) -> str:
 
 
 def _switch(element: Any) -> bool | None:
-    """Return whether a property is on, or None where it is not stated."""
+    """Return whether a property is on, or None if it is not set."""
     return None if element is None else element.get(f"{W}val", "true") not in ("0", "false", "off", "none")
 
 
@@ -248,8 +248,8 @@ def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 6 else default
 
 
-_NO_HEADING = 9  # outline level of other text
-_HEADING = re.compile(  # the name or id of a style, as programs write it in the language of their user
+_NO_HEADING = 9  # outline level of body text
+_HEADING = re.compile(  # name or id of a style, in the language of the author's program
     "(?:heading|überschrift|titre|título|titolo|kop|rubrik|overskrift|otsikko|nagłówek|заголовок|nadpis|naslov|címsor|"
     "başlık|επικεφαλίδα|标题|標題|見出し|제목) ?([1-9])"
 )
@@ -259,7 +259,7 @@ class _Style(NamedTuple):
     based_on: str
     level: int | None  # outline level from 0
     hidden: bool | None
-    numbering: Any  # its w:numPr
+    numbering: Any  # w:numPr element
 
 
 class _Styles:
@@ -277,7 +277,7 @@ class _Styles:
             self._styles[identity] = _Style(_value(style.find(f"{W}basedOn")), level, hidden, numbering)
 
     def inherited(self, properties: Any, name: str, default: Any = None, kind: str = "pStyle") -> Any:
-        """Return an attribute of the style of a paragraph or run, inherited from the styles it is based on."""
+        """Return an attribute of the style of a paragraph or run, or of the styles it is based on."""
         identity = _value(properties.find(W + kind))
         for _ in range(30):
             style = self._styles.get(identity)
@@ -289,7 +289,7 @@ class _Styles:
         return default
 
     def is_item(self, properties: Any) -> bool:
-        """Return whether a paragraph is an item of a list; the numbers that Word gives items are not counted."""
+        """Return whether a paragraph is a list item."""
         numbering = properties.find(f"{W}numPr")
         if numbering is None:
             numbering = self.inherited(properties, "numbering")

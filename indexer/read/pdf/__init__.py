@@ -1,8 +1,8 @@
-"""A PDF in, sections of text in reading order out.
+"""PDF files in, sections of text in reading order out.
 
-A *glyph* is a letter with its place; a *word* is a run of letters without a space; a *line* (`PdfLine`) is the piece of
-a line of text in one column or cell. A *rule* or *upright* is a line that is drawn, and a *table* is made of lines
-between such. Lines and tables are the *units* that are put in reading order. A *block* (`PdfBlock`) is a paragraph, an
-item, code or a table, and blocks make sections.
+A *glyph* is a letter with its place. A *word* is a run of letters without a space. A *line* (`PdfLine`) is a line of
+text, or its *piece* in one column or cell; lines on one base line are a *row*. A *rule* is a horizontal drawn line, an
+*upright* a vertical one; a *table* has its cells between them. A *unit* is a line or a table, to be put in reading
+order. A *block* (`PdfBlock`) is a paragraph, an item, code or a table made of units; blocks make sections.
 
-May import nothing of its neighbours but `extraction`, `metadata` and `tables`."""
+May import only `extraction` and `table_grid` of `read`."""

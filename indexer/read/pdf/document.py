@@ -1,7 +1,7 @@
-"""Read a PDF: its sections under headings in reading order, each with the page it begins on.
+"""Read a PDF: sections under headings in reading order, each with the page on which it begins.
 
-PDFium reads it, the engine of a browser: fast, and fuzzed every day. Text outside the visible page is left out;
-invisible text stays, because scanned pages carry their recognised text that way.
+PDFium is the engine of a browser: fast, and fuzzed every day. Text outside of the visible page is left out; invisible
+text is read, because it is how scanned pages carry their recognised text.
 """
 
 import logging
@@ -21,9 +21,9 @@ from indexer.read.pdf.lines import HYPHEN
 from indexer.records import Declared, Extraction, Section, SectionBlock
 from indexer.text import reader_notes
 
-_MOST_PAGES = 20_000
-_LONGEST = 20_000_000  # characters of the whole document
-_MOST_BOOKMARKS = 20_000
+_MAX_PAGES = 20_000
+_MAX_CHARACTERS = 20_000_000
+_MAX_BOOKMARKS = 20_000
 _MADE_UP = re.compile(r"^(?:Microsoft \w+ - |untitled)|\.(?:docx?|dvi|tex|indd|pptx?|xlsx?|pdf)$", re.IGNORECASE)
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d\d)(\d\d)")
 _NUMBER = re.compile(
@@ -32,14 +32,14 @@ _NUMBER = re.compile(
 )
 _NOT_WORD = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W\d_]{3}")
-logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of forms
+logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # no warnings about forms
 
-Place = tuple[int, int]  # page and block on it, from 0
-Level = tuple[int, str]  # 0 is the outermost; the heading's text
+Place = tuple[int, int]  # page and block, from 0
+Level = tuple[int, str]  # level, 0 is the outermost; text of the heading
 
 
 def read(body: bytes, charset: str | None) -> Extraction:
-    """Read a PDF file; raises ParseError."""
+    """Read a PDF file. Raises ParseError."""
     try:
         document = pypdfium2.PdfDocument(body)
         document.init_forms()
@@ -48,8 +48,8 @@ def read(body: bytes, charset: str | None) -> Extraction:
             raise ParseError("encrypted: it opens only with a password") from error
         raise ParseError("truncated or damaged: it is not a readable PDF") from error
     try:
-        if len(document) > _MOST_PAGES:
-            raise ParseError(f"more than {_MOST_PAGES:,} pages")
+        if len(document) > _MAX_PAGES:
+            raise ParseError(f"more than {_MAX_PAGES:,} pages")
         if document.get_formtype() in (pdfium.FORMTYPE_XFA_FULL, pdfium.FORMTYPE_XFA_FOREGROUND):
             reader_notes.add("an XFA form in a PDF: only what its pages show without a program for forms was read")
         if pdfium.FPDFDoc_GetAttachmentCount(document):
@@ -57,14 +57,14 @@ def read(body: bytes, charset: str | None) -> Extraction:
         pages, scanned, length = [], list[int](), 0
         for blocks in read_pages(document, scanned):
             length += sum(len(block.text) for block in blocks)
-            if length > _LONGEST:
-                raise ParseError(f"more than {_LONGEST:,} characters of text")
+            if length > _MAX_CHARACTERS:
+                raise ParseError(f"more than {_MAX_CHARACTERS:,} characters of text")
             pages.append(blocks)
         hyphens = Hyphens(block.text for blocks in pages for block in blocks)
         for blocks in pages:
             for place, block in enumerate(blocks):
                 if HYPHEN in block.text:
-                    blocks[place] = replace(block, text=hyphens.resolved(block.text), head=hyphens.resolved(block.head))
+                    blocks[place] = replace(block, text=hyphens.resolve(block.text), head=hyphens.resolve(block.head))
         headings = _by_outline(document, pages)
         if len(headings) < 3:
             headings = _by_type(pages)
@@ -82,10 +82,10 @@ def read(body: bytes, charset: str | None) -> Extraction:
 
 
 def _by_outline(document: Any, pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the target blocks of the bookmarks: on the page of each, the first block with its title."""
+    """Return the blocks that bookmarks lead to: the first on the page with the title."""
     headings: dict[Place, Level] = {}
     on_page: defaultdict[int, list[Level]] = defaultdict(list)
-    for mark in islice(document.get_toc(max_depth=8), _MOST_BOOKMARKS):
+    for mark in islice(document.get_toc(max_depth=8), _MAX_BOOKMARKS):
         destination = mark.get_dest()
         number = destination.get_index() if destination else None
         if number is not None and number < len(pages):
@@ -110,7 +110,7 @@ def _keys(text: str) -> set[str]:
 
 
 def _by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
-    """Return the blocks that are set in larger or heavier type than the text; the largest are the outermost."""
+    """Return the blocks in larger or heavier type than the text; the largest are the outermost."""
     blocks = {(page, place): block for page, page_blocks in enumerate(pages) for place, block in enumerate(page_blocks)}
     sizes: Counter[float] = Counter()
     for block in blocks.values():
@@ -120,7 +120,7 @@ def _by_type(pages: Sequence[Sequence[PdfBlock]]) -> dict[Place, Level]:
         return {}
     usual = max(sizes, key=lambda size: sizes[size])
     likely = {place: block for place, block in blocks.items() if _stands_out(block, usual)}
-    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # the look says nothing
+    if len(likely) > 0.34 * len(blocks) and len(likely) > len(pages):  # the type says nothing
         likely = {place: block for place, block in likely.items() if block.size >= 1.3 * usual}
     styles = {place: (max(block.size, usual), block.is_bold) for place, block in likely.items()}
     levels = {style: min(level, 5) for level, style in enumerate(sorted(set(styles.values()), reverse=True))}
@@ -154,7 +154,7 @@ class _Draft:
         return self.path == (f"Page {self.page + 1}",)
 
     def add(self, block: PdfBlock, page: int | None) -> None:
-        """Put a block at the end; `page` is the number of its page where it is the first of one."""
+        """Append a block; `page` is its page if it is the first there."""
         last, gap = self.last, "\n\n"
         if last:
             is_text = last.kind == block.kind == "text" and last.size == block.size
@@ -191,7 +191,7 @@ def _sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place, Leve
             drafts.append(_Draft(tuple(text for _, text in above), page))
     for draft, after in zip(drafts, [*drafts[1:], None], strict=True):
         is_above = after is not None and after.path[: len(draft.path)] == draft.path
-        if not draft.text and not is_above and not draft.is_page:  # a heading with nothing below it is a text
+        if not draft.text and not is_above and not draft.is_page:  # a heading without text below
             draft.text = draft.path[-1]
     return tuple(
         Section(draft.path, f"page={draft.page + 1}", draft.text, tuple(draft.marks), tuple(draft.wholes))

@@ -1,4 +1,4 @@
-"""Order the columns of a page, find its running heads and feet, and group its lines into paragraphs, items and code."""
+"""Order the columns of a page, find running heads and feet, and group lines into paragraphs, items and code."""
 
 import re
 from bisect import bisect_left
@@ -12,23 +12,23 @@ from indexer.read.pdf.lines import HYPHEN, PdfLine, merge_pieces, rows_of, separ
 from indexer.read.pdf.page import PdfPage, read_page
 from indexer.read.pdf.tables import Table, boxed_tables, ruled_tables
 
-_MIN_LINES = 3  # lines of text side by side
-_MAX_GAPS = 24  # places that are tried for a gap
-_ALIKE = 3.0  # points between left edges that are one
-_MIN_CARD = 6  # pieces of lines on each side of a strip
-_SAME_BASE = 0.7  # points between base lines that are one
-_FULL = 0.55  # share of a column's width that half its lines have
-_NEAR = 4  # pages before and after, in which a head comes again: it may change from left to right page, and by chapter
-_SHARE = 0.17  # share of the height, at each edge
-_MIN_WORDS = 30  # a page with fewer is short
-_SAME_HEIGHT = 6.0  # points between heights that are one
+_MIN_LINES = 3
+_MAX_GAPS = 24  # tried as a gap
+_EDGE_TOLERANCE = 3.0  # points
+_MIN_CARD_LINES = 6
+_BASE_TOLERANCE = 0.7  # points
+_MIN_FULL_WIDTH = 0.55  # share of a column's width, for half its lines
+_NEAR_PAGES = 4  # heads alternate by side and change by chapter
+_EDGE_SHARE = 0.17  # share of the height
+_MIN_WORDS = 30
+_HEIGHT_TOLERANCE = 6.0  # points
 _DIGITS = re.compile(r"\d+")
 
 Unit = PdfLine | Table
 
 
 def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
-    """Return columns and parts of them in reading order; within each, units from the top down."""
+    """Return columns in reading order; in each, units from the top down."""
     split = (_gap(units) or _strip(units)) if depth < 3 else None
     if split is None:
         return [sorted(units, key=lambda unit: (-unit.base, unit.left))] if units else []
@@ -44,35 +44,35 @@ def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
 
 
 def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return where one column ends, with the outer edges of both; None where there is one column."""
+    """Return the edge of a column and the outer edges of both columns, or None if there is one column."""
     prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.left)
     if len(prose) < 2 * _MIN_LINES:
         return None
-    edges: list[list[float]] = []  # left edges of lines that begin at one place
+    edges: list[list[float]] = []  # left edges of lines, by place
     for unit in prose:
-        if not edges or unit.left - edges[-1][0] > _ALIKE:
+        if not edges or unit.left - edges[-1][0] > _EDGE_TOLERANCE:
             edges.append([])
         edges[-1].append(unit.left)
     west, east = prose[0].left, max(unit.right for unit in prose)
     starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _MIN_LINES), reverse=True)
     pairs = _neighbours(units)
-    columns = [edge for _, edge in starts if edge > west + _ALIKE][:_MAX_GAPS]
+    columns = [edge for _, edge in starts if edge > west + _EDGE_TOLERANCE][:_MAX_GAPS]
     scores = [
         (_rows_beside(units, edge - 1.0, west, east), edge) for edge in columns if not _are_terms(pairs, edge - 1.0)
     ]
     best = max((score for score, _ in scores), default=0)
     if best < _MIN_LINES:
         return None
-    # a column begins where its outermost lines do, not where its items or paragraphs are indented
+    # columns begin at the outermost lines, not at indented ones
     return min(edge for score, edge in scores if score >= 0.8 * best) - 1.0, west, east
 
 
 def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
-    """Return the widest empty strip, unless the text on its two sides shares base lines.
+    """Return the widest empty strip between texts that do not share base lines, or None.
 
-    This parts a page of cards, whose lines are short, but not a table, whose rows go across.
+    It separates cards, whose lines are short, but not the columns of tables, whose rows share base lines.
     """
-    if len(units) < 2 * _MIN_CARD:
+    if len(units) < 2 * _MIN_CARD_LINES:
         return None
     ordered = sorted(units, key=lambda unit: unit.left)
     strips: list[tuple[float, float]] = []
@@ -85,46 +85,46 @@ def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     for _, x in sorted(strips, reverse=True)[:_MAX_GAPS]:
         sides = [sorted(u.base for u in units if u.right < x), sorted(u.base for u in units if u.left > x)]
         few, many = sorted(sides, key=len)
-        places = ((base, bisect_left(many, base - _SAME_BASE)) for base in few)
-        shared = sum(place < len(many) and many[place] <= base + _SAME_BASE for base, place in places)
-        if len(few) >= _MIN_CARD and shared < 0.5 * len(few) and not _are_terms(pairs, x):
+        places = ((base, bisect_left(many, base - _BASE_TOLERANCE)) for base in few)
+        shared = sum(place < len(many) and many[place] <= base + _BASE_TOLERANCE for base, place in places)
+        if len(few) >= _MIN_CARD_LINES and shared < 0.5 * len(few) and not _are_terms(pairs, x):
             return x, ordered[0].left, end
     return None
 
 
 def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
     rows = pairwise(sorted(units, key=lambda unit: (-round(unit.base), unit.left)))
-    return [(a, b) for a, b in rows if abs(a.base - b.base) <= _SAME_BASE and a.right <= b.left]
+    return [(a, b) for a, b in rows if abs(a.base - b.base) <= _BASE_TOLERANCE and a.right <= b.left]
 
 
 def _are_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
-    """Return whether a place parts bold terms from their definitions."""
+    """Return whether a place separates bold terms from their definitions."""
     across = [(a.is_bold, b.is_bold) for a, b in pairs if a.right <= x <= b.left]
     return len(across) >= _MIN_LINES and across.count((True, False)) >= 0.8 * len(across)
 
 
 def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> int:
-    """Return the number of lines of text that are side by side left and right of a place; 0 if they are no columns."""
+    """Return the number of lines of text next to each other at both sides of a place, or 0 if these are not columns."""
     total = 0
     widths: tuple[list[float], list[float]] = [], []
     for band in _bands(units, x, west, east)[1]:
-        left, right = texts = [[unit for unit in side if unit.is_prose] for side in band]
+        left_units, right = texts = [[unit for unit in side if unit.is_prose] for side in band]
         lines = min(map(len, texts))
         if lines < _MIN_LINES or any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
             continue
-        widths[0].extend(unit.right - unit.left for unit in left)
+        widths[0].extend(unit.right - unit.left for unit in left_units)
         widths[1].extend(unit.right - unit.left for unit in right)
         total += lines
     if not total:
         return 0
     usual = [sorted(side)[len(side) // 2] for side in widths]
-    is_full = usual[0] >= _FULL * (x - west) and usual[1] >= _FULL * min(east - x, max(widths[1]))
-    # a column of a few points is none, whatever is in it
-    return total if is_full or (usual[0] >= _FULL * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
+    is_full = usual[0] >= _MIN_FULL_WIDTH * (x - west) and usual[1] >= _MIN_FULL_WIDTH * min(east - x, max(widths[1]))
+    # too narrow for a column
+    return total if is_full or (usual[0] >= _MIN_FULL_WIDTH * max(widths[0]) and x - west > 0.4 * (east - west)) else 0
 
 
 def _typical_pitch(units: Sequence[Unit]) -> float:
-    """Return the distance that most lines of a column have from the next, in points."""
+    """Return the usual distance between lines of a column in points."""
     bases = sorted(unit.base for unit in units)
     steps = sorted(b - a for a, b in pairwise(bases) if b - a > 1.0)
     return steps[len(steps) // 3] if steps else 12.0
@@ -133,7 +133,7 @@ def _typical_pitch(units: Sequence[Unit]) -> float:
 def _bands(
     units: Sequence[Unit], x: float, west: float, east: float
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
-    """Return the units across a place, from the top down, and those left and right of it in the bands between."""
+    """Return the units across a place, from the top down, and those left and right of it in the bands between them."""
     reach = 0.15 * min(x - west, east - x)
     spanning = sorted((u for u in units if u.left < x - reach and u.right > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
@@ -153,16 +153,16 @@ class Edge(NamedTuple):
     place: int  # 0 is the outermost
     y: float
     text: str
-    key: str  # its text without digits
-    numbers: frozenset[int]  # all of them, the first ones
-    is_small: bool  # whether it is not much larger than the text
-    is_apart: bool  # whether it is further from the next row than lines of text are
-    lines: tuple[int, ...]  # identities of its lines
+    key: str  # text without digits
+    numbers: frozenset[int]
+    is_small: bool  # not much larger than the text
+    is_apart: bool  # further from the next row than usual
+    lines: tuple[int, ...]  # identities
 
 
 def _edges_of(page: PdfPage) -> list[Edge]:
     bottom, top = page.height
-    reach = _SHARE * (top - bottom)
+    reach = _EDGE_SHARE * (top - bottom)
     rows = rows_of(page.lines)
     usual = sorted(line.size for line in page.lines)[len(page.lines) // 2] if rows else 0.0
     edges = []
@@ -184,10 +184,10 @@ def _edges_of(page: PdfPage) -> list[Edge]:
 def _running(
     page: int, edges: Mapping[int, Sequence[Edge]], twins: Collection[int], count: int, is_short: bool
 ) -> set[int]:
-    """Return the identities of the lines of a page, from 0, that are a running head or foot.
+    """Return the identities of the lines of a page that are a running head or foot.
 
-    Rows that twins, pages like it, share are none; of a document of few pages, only numbers of pages are left out. On a
-    short page, a row with letters is one only if another page has the very same row: `Room 3` may be its title.
+    Rows that are shared with twins, pages like it, are no heads; in a document of few pages only page numbers are. On a
+    short page, a row with letters is a head only if another page has the same row: `Room 3` may be its title.
     """
     if count <= 3:
         outer = [edge for edge in edges[page] if edge.place == 0 and _is_page_number(edge.text, page + 1, count)]
@@ -198,26 +198,26 @@ def _running(
         rows = [edge for edge in edges[page] if edge.is_top == is_top]
         near = [(pages, edge) for pages, edge in rivals if edge.is_top == is_top]
         deepest = max((edge.place for edge in rows if _comes_again(edge, near, is_short)), default=-1)
-        # what is further out than a running head is one as well, like the lines of a letterhead
+        # rows outside of a running head belong to it, as in a letterhead
         gone = [edge for edge in rows if edge.place <= deepest]
-        # the first page keeps what says more than its number, so that it is read once
+        # the first page keeps its head, so that it is read once
         heads |= {line for edge in gone if page or _DIGITS.search(edge.text) for line in edge.lines}
     return heads
 
 
 def _comes_again(edge: Edge, candidates: Sequence[tuple[int, Edge]], is_short: bool) -> bool:
-    """Return whether a row stands on other pages too, which are so many pages further on."""
-    if edge.place and not edge.is_apart:  # the first lines of a form or a table may be alike, too
+    """Return whether a row also appears on other pages, given with their distances."""
+    if edge.place and not edge.is_apart:  # the first lines of forms and tables may be alike
         return False
-    near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _SAME_HEIGHT]
+    near = [(pages, other) for pages, other in candidates if abs(other.y - edge.y) <= _HEIGHT_TOLERANCE]
     if is_short and any(map(str.isalpha, edge.text)):
         return edge.is_small and any(other.text == edge.text for _, other in near)
-    if any(  # nothing differs but numbers, one of which grows with the pages
+    if any(  # the same except for a page number
         other.key == edge.key and any(number + pages in other.numbers for number in edge.numbers)
         for pages, other in near
     ):
         return True
-    if not edge.is_small:  # the title of a slide is no head
+    if not edge.is_small:  # a title of a slide
         return False
     outer = [(pages, other) for pages, other in near if edge.place == 0 == other.place]
     alike = {pages for pages, other in outer if other.is_apart and abs(other.y - edge.y) <= 1.0}
@@ -237,7 +237,7 @@ def _ends_of(page: PdfPage) -> Counter[tuple[str, str, int]]:
 
 
 def _are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
-    """Return whether most lines of two pages are alike in the same places, as on an invoice and its copy."""
+    """Return whether two pages mostly have the same lines in the same places, such as an invoice and its copy."""
     shorter = min(one.total(), other.total())
     return shorter >= 10 and (one & other).total() > 0.5 * shorter
 
@@ -246,14 +246,14 @@ HYPHENS = ("-", "\u2010")
 _PARTED = re.compile(rf"(?<![^\W\d_])([^\W\d_]++)[-\u2010]{HYPHEN}([^\W\d_]+)")
 _SPELLING = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 _ITEM = re.compile(r"[•◦▪‣∙●○■□◆◇►▶✓➢–—*·-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d{1,3}\]")
-_INDENT = 0.6  # em, of the first line of a paragraph
+_INDENT = 0.6  # em
 
 
 class Hyphens:
-    """Decide which hyphens at line ends stay, by the spellings in a document."""
+    """Decides which hyphens at line ends stay, by the spellings in a document."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Count the spellings of the words that are parted in these texts, with and without a hyphen."""
+        """Count the spellings of the divided words, with and without a hyphen."""
         texts = list(texts)
         parted = [match.groups() for text in texts if HYPHEN in text for match in _PARTED.finditer(text)]
         spellings = {(a + hyphen + b).casefold() for a, b in parted for hyphen in ("", "-")}
@@ -262,8 +262,8 @@ class Hyphens:
             words = (word for text in texts for word in _SPELLING.findall(text.casefold().replace("\u2010", "-")))
             self._counts.update(word for word in words if word in spellings)
 
-    def resolved(self, text: str) -> str:
-        """Return a text with the words whole that were parted at the ends of its lines."""
+    def resolve(self, text: str) -> str:
+        """Return a text with divided words joined."""
         return _PARTED.sub(self._unparted, text).replace(HYPHEN, "") if HYPHEN in text else text
 
     def _unparted(self, match: re.Match[str]) -> str:
@@ -277,46 +277,46 @@ class Hyphens:
 
 @dataclass(frozen=True, slots=True)
 class PdfBlock:
-    """A paragraph, an item of a list, a table, or the text of a page whose layout is not followed."""
+    """A paragraph, a list item, a table, code, or the text of a page whose layout is not followed."""
 
-    kind: str  # "text", "item", "code", "table", "page"
+    kind: str  # "text", "item", "code", "table" or "page"
     text: str
     size: float = 0.0
     is_bold: bool = False
-    is_short: bool = False  # it may be a heading by its length
-    head: str = ""  # a table's row of names
+    is_short: bool = False  # may be a heading
+    head: str = ""  # row of column names of a table
     is_bullet: bool = False  # an item without number or letter
-    goes_on: bool = False  # it ends where its column does, in the middle of a sentence
+    goes_on: bool = False  # ends in the middle of a sentence at the end of its column
 
 
 def read_pages(document: Any, scanned: list[int]) -> Iterator[list[PdfBlock]]:
-    """Yield the blocks of each page; only those near it are in memory with all their words.
+    """Yield the blocks of each page; only nearby pages are in memory.
 
-    Pages that have no text but show something are added to `scanned`.
+    Numbers of pages with images and no text are added to `scanned`.
     """
     count = len(document)
     near: dict[int, tuple[PdfPage, list[Edge], Counter[tuple[str, str, int]]]] = {}
-    for index in range(count + _NEAR):
+    for index in range(count + _NEAR_PAGES):
         if index < count:
             page = read_page(document, index)
-            if page.is_picture:
+            if page.is_scan:
                 scanned.append(index + 1)
             near[index] = page, _edges_of(page), _ends_of(page)
-        number = index - _NEAR
+        number = index - _NEAR_PAGES
         if number >= 0:
             page, _, ends = near[number]
             twins = [each for each, other in near.items() if each != number and _are_twins(ends, other[2])]
             edges = {each: other[1] for each, other in near.items()}
             is_short = sum(len(line.words) for line in page.lines) < _MIN_WORDS
-            yield _laid_out(page, _running(number, edges, twins, count, is_short))
-            near.pop(number - _NEAR, None)
+            yield _lay_out(page, _running(number, edges, twins, count, is_short))
+            near.pop(number - _NEAR_PAGES, None)
 
 
-def _laid_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
-    """Return the blocks of a page in reading order, without the lines of these identities."""
+def _lay_out(page: PdfPage, heads: Collection[int]) -> list[PdfBlock]:
+    """Return the blocks of a page in reading order, without the lines with these identities."""
     blocks = [PdfBlock("page", page.text)] if page.text.strip() else []
     if page.lines:
-        lines = [line for line in page.lines if id(line) not in heads] or page.lines  # all of a page is no head of it
+        lines = [line for line in page.lines if id(line) not in heads] or page.lines  # a whole page is no head
         in_boxes, lines, rules = boxed_tables(lines, page.drawn)
         tables, lines = ruled_tables(lines, rules)
         for column in _in_order([*in_boxes, *tables, *lines]):
@@ -338,7 +338,7 @@ def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     lines = [unit for unit in column if isinstance(unit, PdfLine)]
     ends = sorted(line.right for line in lines)
     right = ends[len(ends) * 9 // 10] if ends else 0.0
-    code: set[int] = set()  # lines in type of one width that follow each other, unless all of the column is set in it
+    code: set[int] = set()  # consecutive monospaced lines, unless the whole column is monospaced
     if not all(line.is_fixed for line in lines):
         for is_fixed, group in groupby(column, key=lambda unit: isinstance(unit, PdfLine) and unit.is_fixed):
             fixed = list(map(id, group))
@@ -394,7 +394,7 @@ def _is_stop(line: PdfLine) -> bool:
 
 
 def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
-    """Return whether a line goes on in the next because its first word would not have fitted."""
+    """Return whether a line continues in the next because the first word there would not have fitted."""
     word = after.words[0]
     if line.is_row or after.is_row:
         return False
@@ -429,5 +429,5 @@ def _block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
 def _code(run: Sequence[PdfLine]) -> str:
     widths = sorted((word.right - word.left) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
-    left = min(line.left for line in run)
-    return "\n".join(" " * min(round((line.left - left) / width), 200) + line.text for line in run)
+    min_x = min(line.left for line in run)
+    return "\n".join(" " * min(round((line.left - min_x) / width), 200) + line.text for line in run)

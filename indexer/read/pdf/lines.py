@@ -1,7 +1,7 @@
-"""Make words of the letters of a page, and lines of its words, by their places in any order of the file.
+"""Combine the letters of a page into words, and words into lines, by their places and not by their order in the file.
 
-The places give the order in which letters are seen from left to right. To come from there to the order in which they
-are read, the rules of the Unicode Bidirectional Algorithm (UAX #9) are followed backwards, as far as that is possible.
+Places give the visual order of letters. The rules of the Unicode Bidirectional Algorithm (UAX #9), applied in reverse,
+give the reading order.
 """
 
 import re
@@ -15,35 +15,35 @@ FROM_THE_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 MARK = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4]"
 )
-_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")  # letters as they look at the beginning or end of a word
-_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # PDFium's ligatures with lam, reversed
-_SEPARATORS = frozenset(".,:/\u066b\u066c")  # inside a number
-_SIGNS = frozenset("+%$€£#°\u066a\u20aa")  # part of a number, but for one after Arabic letters
+_FORMS = re.compile("[\ufb1d-\ufdff\ufe70-\ufefc]")  # presentation forms
+_LIGATURE = re.compile("[\u0622\u0623\u0625\u0627]\u0644|هلل|هللا")  # ligatures with lam, reversed by PDFium
+_SEPARATORS = frozenset(".,:/\u066b\u066c")  # inside numbers
+_SIGNS = frozenset("+%$€£#°\u066a\u20aa")  # part of a number, except after Arabic letters
 _MIRRORED = dict(zip("()[]{}<>«»‹›", ")(][}{><»«›‹", strict=True))
 _OPENING = frozenset("([{<«‹")
 _SHADOW = 0.17  # em, from a letter to its shadow; `ll` is further apart
 _STOPS = frozenset(".,:;!?\u060c\u061b\u061f")
-_KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # letters by direction and numbers; others are O
-_LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")  # kinds that are read from left to right on a line that is not
+_KINDS = {"R": "R", "AL": "R", "L": "L", "EN": "N", "AN": "N"}  # bidirectional classes; others are O
+_LEFT_IN_RIGHT = re.compile("(?:N|L(?:[^R]*[LN])?)+")  # read from left to right in a line from right to left
 _RIGHT_IN_LEFT = re.compile("R(?:[^L]*R)?")
 
 
 class Glyph(NamedTuple):
-    """A letter with the marks on it, a ligature of several, or a word where it is read; points."""
+    """A letter with its marks, a ligature, or a word; in points."""
 
     text: str
     left: float
     right: float
     base: float
     size: float
-    place: int  # index of its first letter in the text of the page
+    place: int  # index in the text of the page
 
 
-Sequenced = tuple[Glyph | None, bool]  # None: a space; whether it is read from right to left
+Sequenced = tuple[Glyph | None, bool]  # None is a space; whether it is read from right to left
 
 
 def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
-    """Return whether a page is of a script from right to left, and its words; then distances are from its right edge.
+    """Return whether a page is read from right to left, and its words; then distances are from its right edge.
 
     Names and addresses on such a page are often in Latin letters.
     """
@@ -51,7 +51,7 @@ def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     from_the_right = 2 * kinds.count("R") >= kinds.count("L")
     words: list[Glyph] = []
     for row in _rows(glyphs):
-        pieces: list[list[Glyph]] = []  # further from each other than words
+        pieces: list[list[Glyph]] = []  # further apart than words
         for glyph in row:
             if not pieces or glyph.left - pieces[-1][-1].right > glyph.size:
                 pieces.append([])
@@ -76,7 +76,7 @@ def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
 
 
 def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Return letters by base lines, from the top down, and each from left to right, with the marks on them."""
+    """Return letters by base line, from the top down and from left to right, with their marks."""
     rows: list[list[Glyph]] = []
     marks: list[Glyph] = []
     for glyph in sorted(glyphs, key=lambda glyph: -glyph.base):
@@ -109,7 +109,7 @@ def _once(row: Sequence[Glyph]) -> list[Glyph]:
 
 
 def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]]:
-    """Yield the words of a piece of a line in reading order, each with its letters so."""
+    """Yield the words of a piece of a line in reading order."""
     visual: list[Glyph | None] = list(piece[:1])
     for last, glyph in pairwise(piece):
         if glyph.left - last.right > 0.17 * max(glyph.size, last.size):
@@ -152,7 +152,7 @@ def _with_numbers(visual: Sequence[Glyph | None]) -> str:
 
 
 def _in_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Iterator[Sequenced]:
-    """Yield letters from right to left or from left to right, but words of other scripts, and numbers, as they are."""
+    """Yield letters in reading order; numbers and words of other scripts keep their direction."""
     if not is_right:
         start = 0
         for span in _RIGHT_IN_LEFT.finditer(kinds):
@@ -170,7 +170,7 @@ def _in_order(visual: Sequence[Glyph | None], kinds: str, is_right: bool) -> Ite
 
 
 def _mirrored(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
-    """Yield letters with the brackets turned that open where they close, as some files have them as they look."""
+    """Yield letters with brackets mirrored that open where they should close, as in some files."""
     is_open = False
     for place, (glyph, is_right) in enumerate(sequence):
         if glyph and is_right and glyph.text in _MIRRORED:
@@ -184,25 +184,25 @@ def _mirrored(sequence: Sequence[Sequenced]) -> Iterator[Glyph | None]:
 
 
 def _plain(text: str) -> str:
-    """Return letters without the forms that they have inside a word, and ligatures in the order of their letters."""
+    """Return letters without presentation forms, and ligatures in reading order."""
     if _FORMS.search(text):
         text = "".join(unicodedata.normalize("NFKC", letter).strip() for letter in text)
     return text[::-1] if _LIGATURE.fullmatch(text) else text
 
 
-_MIN_PIECES = 3  # pieces a spaced word
-_JUMP = 0.12  # em, by which gaps between words are wider than those between letters
+_MIN_PIECES = 3  # per spaced word
+_MIN_WORD_GAP = 0.12  # em, wider than between letters
 _VOWELS = frozenset("aeiouy")
 _SHORT = re.compile(f"s{{{_MIN_PIECES},}}")
-_SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # a sign in formulas
-HYPHEN = "\u00ad"  # marks a hyphen at a line end until `Hyphens` decides on it
+_SYMBOL = re.compile("[+=<>|~^*\u00b7\u00d7\u00f7\u2200-\u22ff]")  # formulas
+HYPHEN = "\u00ad"  # marks a hyphen at a line end until `Hyphens` decides
 _ENDS_IN_HYPHEN = re.compile(r"[^\W\d_][-\u2010]")
 _WIDE_SCRIPT = re.compile("[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uff9f]")
-_TIGHT = 0.45  # em; a gap inside a line, in any order of the file
+_TIGHT = 0.45  # em, gap inside a line
 
 
 class Word(NamedTuple):
-    """A run of characters without a space; points, from the lower left of the page as it is read."""
+    """A run of characters without a space; in points, from the lower left of the page as it is read."""
 
     text: str
     left: float
@@ -223,11 +223,11 @@ class PdfLine(NamedTuple):
     size: float
     is_bold: bool = False
     is_fixed: bool = False
-    is_row: bool = False  # whether pieces of it are far apart, as the cells of a table are
+    is_row: bool = False  # has pieces that are far apart, like table cells
 
     @property
     def text(self) -> str:
-        """Return the words with a space between."""
+        """Return the words separated by spaces."""
         return " ".join(word.text for word in self.words)
 
     @property
@@ -237,7 +237,7 @@ class PdfLine(NamedTuple):
 
 
 def spaced_words(words: Sequence[Word]) -> list[Word]:
-    """Return words in which letters that are set apart (`H A R B O U R`) are joined."""
+    """Return words with spaced letters (`H A R B O U R`) joined."""
     joined: list[Word] = []
     done = 0
     for run in _SHORT.finditer("".join("s" if len(word[0]) <= 2 else "l" for word in words)):
@@ -254,20 +254,20 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
 
 
 def _gap(word: Word, after: Word) -> float | None:
-    """Return the distance to the next word on a line, in points; None where it is far away or on another line."""
+    """Return the distance to the next word of a line in points, or None if it is far away or on another line."""
     size = max(word.size, after.size)
     gap = after.left - word.right
     return gap if abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size else None
 
 
 def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
-    """Return a run of short words, joined where the gaps between them show that they are letters of longer ones."""
+    """Return short words joined where their gaps show that they are spaced letters."""
     size = max(word.size for word in run)
     if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_SYMBOL.search(word.text) for word in run):
         return run
     gaps = [after.left - word.right for word, after in pairwise(run)]
     ordered = sorted(gaps)
-    jumps = [(b - a, a) for a, b in pairwise(ordered) if b - a >= _JUMP * size and b >= 1.4 * a]
+    jumps = [(b - a, a) for a, b in pairwise(ordered) if b - a >= _MIN_WORD_GAP * size and b >= 1.4 * a]
     _, widest = max(jumps, default=(0.0, ordered[-1]))
     if ordered[0] < 0.02 * size or widest - ordered[0] > 0.25 * size:
         return run
@@ -287,7 +287,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
 
 
 def _is_like_a_word(text: str) -> bool:
-    """Return whether letters are no list of letters, of marks in a table, or of names of variables."""
+    """Return whether letters are not a list of letters, of marks in a table, or of variables."""
     letters = [letter.lower() for letter in text if letter.isalpha()]
     is_cased = text.upper() == text or text[1:].lower() == text[1:]
     is_list = all(a < b for a, b in pairwise(letters))
@@ -305,7 +305,7 @@ def lines_of(words: Iterable[Word]) -> list[PdfLine]:
         gap, rise = word.left - right, abs(word.base - base)
         if rise <= 0.15 * size_limit:
             goes_on = -size_limit <= gap <= size_limit and bool(run) and word.left > run[-1].left
-        else:  # raised or lowered and smaller
+        else:  # raised or lowered, and smaller
             is_script = rise <= 0.65 * size_limit and abs(word.size - size) > 0.1 * size_limit
             goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT * size_limit
         if not (run and goes_on):
@@ -319,7 +319,7 @@ def lines_of(words: Iterable[Word]) -> list[PdfLine]:
     if run:
         runs.append(line_of(run, base, size))
     pieces: list[PdfLine] = []
-    for row in rows_of(runs):  # the file may have pieces in any order
+    for row in rows_of(runs):  # pieces may have any order in the file
         last: PdfLine | None = None
         for line in row:
             gap = line.left - last.right if last else 0.0
@@ -336,7 +336,7 @@ def lines_of(words: Iterable[Word]) -> list[PdfLine]:
 
 
 def line_of(words: Sequence[Word], base: float, size: float) -> PdfLine:
-    """Return words as a line, in the size that most of its characters have."""
+    """Return words as a line with the size of most of its characters."""
     usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
@@ -346,7 +346,7 @@ def line_of(words: Sequence[Word], base: float, size: float) -> PdfLine:
 
 
 def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
-    """Return the pieces of one line as one, where the longest of them stands."""
+    """Merge the pieces of one line, at the base line of the longest."""
     if len(row) == 1:
         return row[0]
     big = max(row, key=lambda line: len(line.text))
@@ -355,7 +355,7 @@ def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
 
 
 def rows_of(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
-    """Return lines that stand on one base line, from left to right; the rows from the top down."""
+    """Group lines by base line, from the top down; each row from left to right."""
     rows: list[list[PdfLine]] = []
     for line in sorted(lines, key=lambda line: -line.base):
         if rows and rows[-1][0].base - line.base <= 0.3 * min(rows[-1][0].size, line.size):
@@ -368,7 +368,7 @@ def rows_of(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
 
 
 def separator(before: str, after: str) -> str:
-    """Return the separator of two lines of a paragraph."""
+    """Return the separator between two lines of a paragraph."""
     if _ENDS_IN_HYPHEN.fullmatch(before[-2:]) and after[:1].isalnum():
         return HYPHEN if after[0].isalpha() else ""
     return "" if _WIDE_SCRIPT.match(before[-1:]) and _WIDE_SCRIPT.match(after[:1]) else " "

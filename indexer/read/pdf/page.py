@@ -1,4 +1,4 @@
-"""Read a page by PDFium: its words with their places and sizes as lines, its form fields, notes and drawn lines."""
+"""Read a page with PDFium: lines of words with places and sizes, form fields, notes and drawn lines."""
 
 import ctypes
 import math
@@ -19,10 +19,10 @@ from indexer.read.extraction import tidy
 from indexer.read.pdf.lines import FROM_THE_RIGHT, MARK, Glyph, PdfLine, Word, lines_of, runs_of, spaced_words
 from indexer.text import reader_notes
 
-_THIN = 3.0  # points: what is drawn lower than this is a line
-_LONG = 5.0  # points: and longer than this
+_MAX_LINE_WIDTH = 3.0  # points
+_MIN_LINE_LENGTH = 5.0  # points
 _HIDDEN = pdfium.FPDF_ANNOT_FLAG_HIDDEN | pdfium.FPDF_ANNOT_FLAG_NOVIEW
-_MAX_OBJECTS = 20_000  # a page; lines are not looked for among more
+_MAX_OBJECTS = 20_000  # per page in which lines are looked for
 _PASSWORD = 1 << 13  # flag of a text field
 _BOXES = frozenset((pdfium.FPDF_FORMFIELD_CHECKBOX, pdfium.FPDF_FORMFIELD_RADIOBUTTON))
 _CHOICES = frozenset((pdfium.FPDF_FORMFIELD_COMBOBOX, pdfium.FPDF_FORMFIELD_LISTBOX))
@@ -31,12 +31,12 @@ _NO_NOTES = frozenset((pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_WIDGET, pdfium.
 Point = tuple[float, float]
 Turn = tuple[int, int, int, int]  # x' = ax + by, y' = cx + dy
 Span = tuple[int, int]  # begin and end in the text of a page
-Filled = tuple[str, float, float, float, float]  # a text, and the left, bottom, right and top of its box
-Matrix = tuple[float, float, float, float, float, float]  # PDF's order: x' = ax + cy + e, y' = bx + dy + f
+BoxText = tuple[str, float, float, float, float]  # text, and left, bottom, right and top of its box
+Matrix = tuple[float, float, float, float, float, float]  # x' = ax + cy + e, y' = bx + dy + f, as in PDF
 
 
 class Rule(NamedTuple):
-    """A horizontal line that is drawn."""
+    """A horizontal drawn line."""
 
     left: float
     right: float
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
 
 
 class Upright(NamedTuple):
-    """A vertical line that is drawn."""
+    """A vertical drawn line."""
 
     bottom: float
     top: float
@@ -52,7 +52,7 @@ class Upright(NamedTuple):
 
 
 def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
-    """Yield the straight lines and the sides of outlined boxes of a page, turned upright."""
+    """Yield the straight lines and the sides of outlined boxes on a page, turned upright."""
     a, b, c, d = turn
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     segments = 0
@@ -64,7 +64,7 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
         line = _line(near, far)
         if line:
             yield line
-        elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _THIN and segments < 20_000:
+        elif min(abs(far[0] - near[0]), abs(far[1] - near[1])) > _MAX_LINE_WIDTH and segments < 20_000:
             segment_count = pdfium.FPDFPath_CountSegments(thing)
             if segment_count <= 1_000:
                 segments += segment_count
@@ -72,7 +72,7 @@ def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
 
 
 def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[Any, int, Matrix]]:
-    """Yield the objects of a page and of the forms on it, each with its kind and the matrix of what holds it."""
+    """Yield the objects of a page and of its forms, each with its kind and the matrix of its container."""
     todo: list[tuple[Any, Any, int, Matrix]] = []
     todo.append((page.raw, pdfium.FPDFPage_GetObject, pdfium.FPDFPage_CountObjects(page.raw), matrix))
     while todo:
@@ -88,11 +88,11 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
 
 
 def _line(start: Point, end: Point) -> Rule | Upright | None:
-    """Return the line that two corners of a narrow box, or the two ends of a stroke, are; None where it is none."""
+    """Return the line that a narrow box or a stroke between two points is, or None."""
     (left, right), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
-    if right - left >= _LONG and top - bottom <= _THIN:
+    if right - left >= _MIN_LINE_LENGTH and top - bottom <= _MAX_LINE_WIDTH:
         return Rule(left, right, (bottom + top) / 2)
-    if top - bottom >= _LONG and right - left <= _THIN:
+    if top - bottom >= _MIN_LINE_LENGTH and right - left <= _MAX_LINE_WIDTH:
         return Upright(bottom, top, (left + right) / 2)
     return None
 
@@ -137,9 +137,9 @@ def _at(matrix: Matrix, x: float, y: float) -> Point:
     return a * x + c * y + e, b * x + d * y + f
 
 
-def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]:
-    """Return the texts in boxes on a page, and its notes, which a viewer shows when they are opened."""
-    filled: list[Filled] = []
+def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]]:
+    """Return the texts in boxes on a page, and the notes that a viewer shows on demand."""
+    filled: list[BoxText] = []
     opened: dict[str, None] = {}
     form = document.formenv.raw if document.formenv else None
     for place in range(min(pdfium.FPDFPage_GetAnnotCount(page), 5_000)):
@@ -167,7 +167,7 @@ def read_annotations(document: Any, page: Any) -> tuple[list[Filled], list[str]]
 
 
 def _value(form: Any, annotation: Any) -> str:
-    """Return the value of a form field: its text, the chosen options, or the state of a box."""
+    """Return the value of a form field: its text, the selected options, or the state of a box."""
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     if kind in _BOXES:
         return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
@@ -183,7 +183,7 @@ def _value(form: Any, annotation: Any) -> str:
 
 
 def _string(call: Callable[..., int]) -> str:
-    """Return the UTF-16 text that a function of PDFium writes into the room it is given, as lines."""
+    """Return the UTF-16 text that a function of PDFium writes into a buffer, as lines."""
     size = min(call(None, 0), 50_000)
     buffer = (ctypes.c_ushort * (size // 2))()
     if size < 2 or call(buffer, size) > size:
@@ -192,19 +192,19 @@ def _string(call: Callable[..., int]) -> str:
     return "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
 
 
-_MOST_CHARACTERS = 200_000  # a page; more are not laid out
-_MOST_WORDS = 30_000  # a page; more are not laid out
-_MOST_TEXTS = 10_000  # objects of a page that is read
-_SLANTED = 0.2  # share of words that run neither along nor up a page above which its layout is not followed
-_WIDTH = 0.5  # em, a letter in a form field
-_STEP = 1.2  # em, between lines of a form field
-_NARROW = 0.28  # em; a wider gap is a space
-_EVEN = 0.7  # least quotient of two gaps between letters
-_LEVEL = 0.1  # slope of text that counts as level
+_MAX_CHARACTERS = 200_000  # per page with layout
+_MAX_WORDS = 30_000  # per page with layout
+_MAX_TEXT_OBJECTS = 10_000  # per page
+_MAX_SLANTED_SHARE = 0.2
+_FIELD_CHARACTER_WIDTH = 0.5  # em
+_FIELD_LINE_HEIGHT = 1.2  # em
+_MIN_SPACE = 0.28  # em
+_MIN_GAP_QUOTIENT = 0.7
+_MAX_SLOPE = 0.1
 _WORD = re.compile("[^\\s\x00-\x1f\ufffe\uffff\u200b]+[\x02\ufffe]?")
 _LETTER = re.compile("[\ud800-\udbff][\udc00-\udfff]|[^\\s\x00\x01\x03-\x1f\uffff\u200b]")
 _STRANGE = re.compile("[\x01\x03-\x08\x0e-\x1f\ufffd\ue000-\uf8ff]")
-_OVERPRINTED = re.compile(  # words of letters that PDFium has twice, as `HHaarrbboouurr`, `HHarbour` or `atat`
+_OVERPRINTED = re.compile(  # words whose letters PDFium has twice, such as `HHaarrbboouurr`, `HHarbour` or `atat`
     r"\b(?:(?:([^\W\d_])\1(?!\1)){2,}\b|([A-Z])\2[a-z]{2}|(?!([^\W\d_])\3)([^\W\d_]{2,20})\4\b)"
 )
 _HALF = re.compile("[\ud800-\udfff]")
@@ -214,7 +214,7 @@ _BOLD_NAME = re.compile(r"bold|black|heavy|demi|-medi\b|cm\w{0,9}bx|bx\d|[a-z]TB
 _STANDARD_NAME = re.compile("(?:helvetica|arial|courier|times)", re.ASCII)  # says whether it is bold
 _TURNS: tuple[Turn, ...] = ((1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0))  # quarter turns to the right
 
-Frames = dict[int | None, tuple[bool, list[Word]]]  # right to left or not, and words, by quarter turns
+Frames = dict[int | None, tuple[bool, list[Word]]]  # quarter turns: whether it is read from right to left, words
 Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 
 
@@ -222,30 +222,30 @@ Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 class PdfPage:
     """A page, turned so that most of its words are upright.
 
-    Where it is read from right to left, places are those in a mirror: what is read first is left.
+    If it is read from right to left, places are mirrored: the beginning of a line is left.
     """
 
-    text: str = ""  # PDFium's order; only if the layout is not followed
+    text: str = ""  # PDFium's order; empty if there is a layout
     lines: list[PdfLine] = field(default_factory=list)
     drawn: list[Rule | Upright] = field(default_factory=list)
     height: tuple[float, float] = (0.0, 0.0)  # lower and upper edge
-    notes: list[str] = field(default_factory=list)  # texts that have no place on it, or run in other directions
-    is_picture: bool = False  # shows something, but has no text
+    notes: list[str] = field(default_factory=list)  # texts without a place, or in other directions
+    is_scan: bool = False  # shows something, but has no text
 
 
 def read_page(document: Any, index: int) -> PdfPage:
-    """Return a page; an empty one if it is damaged, so that it fails alone."""
+    """Return a page, or an empty one if it is damaged."""
     with suppress(pypdfium2.PdfiumError), closing(document[index]) as page:
         if _has_too_many_texts(page):
-            reader_notes.add(f"a PDF page of more than {_MOST_TEXTS:,} pieces of text was not read")
+            reader_notes.add(f"a PDF page of more than {_MAX_TEXT_OBJECTS:,} pieces of text was not read")
             return PdfPage()
         with closing(page.get_textpage()) as text_page:
             text, frames = _frames_of(page, text_page)
         boxes, opened = read_annotations(document, page)
         is_blank = not text.strip() and not any(turn is not None for turn in frames)
-        is_picture = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
+        is_scan = is_blank and bool(pdfium.FPDFPage_CountObjects(page))
         if text:  # has no places
-            return PdfPage(text, notes=[*(box[0] for box in boxes), *opened], is_picture=is_picture)
+            return PdfPage(text, notes=[*(box[0] for box in boxes), *opened], is_scan=is_scan)
         turn = max(frames, key=lambda turn: len(frames[turn][1]), default=pdfium.FPDFPage_GetRotation(page) % 4)
         from_the_right, words = frames.pop(turn, (False, []))
         turned_texts = [" ".join(word.text for word in other) for _, other in frames.values()]
@@ -254,22 +254,22 @@ def read_page(document: Any, index: int) -> PdfPage:
             a, b = -a, -b
         drawn = list(drawn_lines(page, (a, b, c, d)) if words else ())
         words = spaced_words(words)
-        words += _filled(boxes, (a, b, c, d), sorted(word.size for word in words))
+        words += _words_in_boxes(boxes, (a, b, c, d), sorted(word.size for word in words))
         west, south, east, north = page.get_bbox()
         low, high = sorted((c * west + d * south, c * east + d * north))
-        return PdfPage("", lines_of(words), drawn, (low, high), [*turned_texts, *opened], is_picture)
+        return PdfPage("", lines_of(words), drawn, (low, high), [*turned_texts, *opened], is_scan)
     return PdfPage()
 
 
 def _has_too_many_texts(page: Any) -> bool:
-    """Return whether PDFium, which sorts the pieces of each line by insertion, could take more than a second."""
+    """Return whether PDFium may take over a second: it sorts the text objects of each line by insertion."""
     kinds = (kind for _, kind, _ in _objects(page, (1, 0, 0, 1, 0, 0), math.inf))
     texts = (kind for kind in kinds if kind == pdfium.FPDF_PAGEOBJ_TEXT)
-    return next(islice(texts, _MOST_TEXTS, None), None) is not None
+    return next(islice(texts, _MAX_TEXT_OBJECTS, None), None) is not None
 
 
-def _filled(boxes: Sequence[Filled], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
-    """Yield the words of texts in boxes on a page that is turned so, near the sizes that its other words have."""
+def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]) -> Iterator[Word]:
+    """Yield the words in boxes of a turned page, in sizes near those of its other words."""
     a, b, c, d = turn
     usual = sizes[len(sizes) // 2] if sizes else 10.0
     for text, *sides in boxes:
@@ -279,23 +279,23 @@ def _filled(boxes: Sequence[Filled], turn: Turn, sizes: Sequence[float]) -> Iter
         size = min(usual, max(0.8 * (top - bottom), 1.0))
         base = (top + bottom) / 2 - 0.35 * size
         if len(lines) > 1:
-            size = min(size, (top - bottom) / (_STEP * len(lines)))
+            size = min(size, (top - bottom) / (_FIELD_LINE_HEIGHT * len(lines)))
             base = top - size
-        step = min(_WIDTH * size, (east - west) / max(map(len, lines)))
+        step = min(_FIELD_CHARACTER_WIDTH * size, (east - west) / max(map(len, lines)))
         for number, line in enumerate(lines):
             left = west
             for word in line.split():
-                yield Word(word, left, left + step * len(word), base - _STEP * size * number, size)
+                yield Word(word, left, left + step * len(word), base - _FIELD_LINE_HEIGHT * size * number, size)
                 left += step * (len(word) + 1)
 
 
 def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
-    """Return the words of a page by their direction, or its text where the layout cannot be followed."""
+    """Return the words of a page by direction, or its text if the layout cannot be followed."""
     count = pdfium.FPDFText_CountChars(text_page)
-    text = _all_text(text_page, count) if 0 < count <= _MOST_CHARACTERS else ""
+    text = _all_text(text_page, count) if 0 < count <= _MAX_CHARACTERS else ""
     if not text:
         return _simple(text_page) if count else "", {}
-    strange = len(_STRANGE.findall(text))  # numbers of glyphs instead of letters, or letters that only a font knows
+    strange = len(_STRANGE.findall(text))  # glyph numbers or private-use characters
     if 5 * strange > len(text):
         reader_notes.add("a PDF font that does not say what its letters are: its text may be unreadable")
     edges, raw = page.get_bbox(), text_page.raw  # once for all calls
@@ -307,10 +307,10 @@ def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
             is_right, runs = runs_of(glyphs)
             frames[turn] = is_right, [Word(_written(run.text), *run[1:5], *style(run.place)) for run in runs]
     total = sum(len(words) for _, words in frames.values())
-    is_slanted = len(frames.get(None, (False, []))[1]) > _SLANTED * total
+    is_slanted = len(frames.get(None, (False, []))[1]) > _MAX_SLANTED_SHARE * total
     if is_slanted:
         reader_notes.add("a PDF page of vertical or slanted text: its layout was not followed")
-    return (_simple(text_page), {}) if is_slanted or total > _MOST_WORDS else ("", frames)
+    return (_simple(text_page), {}) if is_slanted or total > _MAX_WORDS else ("", frames)
 
 
 def _simple(text_page: Any) -> str:
@@ -319,7 +319,7 @@ def _simple(text_page: Any) -> str:
 
 
 def _all_text(text_page: Any, count: int) -> str:
-    """Return a character for each that PDFium counts, which are units of UTF-16: some letters are two of them."""
+    """Return the text with one character for each UTF-16 unit, as PDFium counts."""
     buffer = (ctypes.c_ushort * (count + 1))()
     if pdfium.FPDFText_GetText(text_page, 0, count, buffer) == count + 1:
         return "".join(map(chr, buffer[:count]))
@@ -328,10 +328,10 @@ def _all_text(text_page: Any, count: int) -> str:
 
 
 def _turn(a: float, b: float, c: float, d: float) -> int | None:
-    """Return how many quarter turns to the right set text upright; None where it is slanted."""
-    if abs(b) <= _LEVEL * abs(a):
+    """Return the quarter turns to the right that set text upright, or None if it is slanted."""
+    if abs(b) <= _MAX_SLOPE * abs(a):
         return 0 if a > 0 else 2
-    if abs(a) <= _LEVEL * abs(b):
+    if abs(a) <= _MAX_SLOPE * abs(b):
         return 1 if b > 0 else 3
     return None
 
@@ -370,9 +370,9 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
 
 
 def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: float, b: float) -> list[Word]:
-    """Return words with those whole of which PDFium takes some gaps between letters for spaces, as in `Nort h`."""
+    """Join words that PDFium divides at wide gaps between letters, as in `Nort h`."""
     joined: list[Word] = []
-    start, spaced = 0, (0.0, 0.0)  # first word of a run; base line of the last run of several, gap of its letters
+    start, spaced = 0, (0.0, 0.0)  # first word of a run; base line of the last run of several words, its letter gap
     for end in range(1, len(words) + 1):
         if end < len(words) and _may_be_one(text_page, words[end - 1 : end + 1], spans[end - 1 : end + 1]):
             continue
@@ -385,7 +385,7 @@ def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: flo
         for each in run:
             word = words[each]
             gap = _gap_between(text_page, spans[each - 1][1] - 1, spans[each][0], a, b) if each > start else 0.0
-            if each > start and gap * _EVEN <= spaced[1]:
+            if each > start and gap * _MIN_GAP_QUOTIENT <= spaced[1]:
                 word = joined[-1]._replace(text=joined.pop().text + word.text, right=word.right)
             joined.append(word)
         start = end
@@ -393,13 +393,13 @@ def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: flo
 
 
 def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) -> bool:
-    """Return whether a gap between words is so narrow, and one of them so short, that it may part letters."""
+    """Return whether a gap between words may be one between letters."""
     (word, after), ((_, end), (begin, _)) = words, spans
     return (
         (len(word.text) <= 2 or len(after.text) <= 2)
         and word.text.isalpha()
         and after.text.isalpha()
-        and -after.size < after.left - word.right < _NARROW * after.size
+        and -after.size < after.left - word.right < _MIN_SPACE * after.size
         and word.base == after.base
         and begin - end == 1
         and pdfium.FPDFText_IsGenerated(text_page, end) == 1
@@ -407,7 +407,7 @@ def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) ->
 
 
 def _gap_between(text_page: Any, place: int, after: int, a: float, b: float) -> float:
-    """Return the distance from the room that the font gives a letter to where the next one begins, along a line."""
+    """Return the distance between the advance box of a letter and the origin of the next, along a line."""
     box, x, y = pdfium.FS_RECTF(), ctypes.c_double(), ctypes.c_double()
     pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
     pdfium.FPDFText_GetCharOrigin(text_page, after, x, y)
@@ -430,14 +430,14 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
         turn = _turn(matrix.a, matrix.b, matrix.c, matrix.d)
         a, b, c, d = _TURNS[turn or 0]
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
-        if MARK.match(match[0]):  # has no width, but ink
+        if MARK.match(match[0]):  # has ink, but no width
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
             across, along = west_side.value + east_side.value, south_side.value + north_side.value
             start = left = right = (a * across + b * along) / 2
         else:
             pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
             left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
-        if last == (x.value, y.value) and glyphs[turn]:  # a part of a ligature, or printed again
+        if last == (x.value, y.value) and glyphs[turn]:  # the rest of a ligature, or printed twice
             one = glyphs[turn][-1]
             if one.text != match[0]:
                 glyphs[turn][-1] = one._replace(text=one.text + match[0], right=max(one.right, right))
@@ -449,7 +449,7 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
 
 
 def _written(word: str) -> str:
-    """Return a word with its letters beyond 16 bits put together, and with hyphens for other signs of one."""
+    """Return a word with surrogate pairs joined and all hyphens as `-`."""
     if word.isascii() and word[-1] != "\x02":
         return word
     if _HALF.search(word):
@@ -460,7 +460,7 @@ def _written(word: str) -> str:
 
 
 def _styles(text_page: Any) -> Style:
-    """Return a function that gives the style of a character; those of one text object share a look at their font."""
+    """Return a function for the style of a character, which is cached by text object."""
     buffer, flags = ctypes.create_string_buffer(128), ctypes.c_int()
     styles: dict[int, tuple[bool, bool]] = {}
 
@@ -472,9 +472,9 @@ def _styles(text_page: Any) -> Style:
             text = buffer.value.decode("latin-1").rpartition("+")[2]
             name = text if text.endswith(("TB", "-B")) else text.lower()
             is_bold = bool(_BOLD_NAME.search(name))
-            if not is_bold and not _STANDARD_NAME.match(name):  # others may say it by the width of their stems
+            if not is_bold and not _STANDARD_NAME.match(name):  # other fonts may show it by their weight
                 is_bold = pdfium.FPDFText_GetFontWeight(text_page, place) >= 600
-            styles[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")  # may have no flags
+            styles[key] = is_bold, bool(flags.value & 1) or name.startswith("courier")  # flags may be missing
         return styles[key]
 
     return style

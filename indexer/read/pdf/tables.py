@@ -12,12 +12,12 @@ from indexer.read.table_grid import Cell, column_names, find_head, spread
 from indexer.records import COLUMNS
 from indexer.text import reader_notes
 
-_ALIKE = 4.0  # points between the ends of lines that belong to one table, or are one side of a cell
-_LONG = 15.0  # points: horizontal lines that are shorter part no rows of a table without drawn cells
-_TOUCH = 2.0  # points between parts of a drawn line
-_TEXT_LINES = 3  # lines a cell; more, and equally many in each cell, are rows
+_TOLERANCE = 4.0  # points between edges of one table or cell
+_MIN_RULE_LENGTH = 15.0  # points, in tables without drawn cells
+_MAX_JOIN = 2.0  # points between pieces of a drawn line
+_MAX_CELL_LINES = 3  # more lines, if all cells have as many, are rows
 
-Place = tuple[int, int]  # row and column of a grid, from 0
+Place = tuple[int, int]  # row and column, from 0
 S = TypeVar("S", Rule, Upright)
 
 
@@ -25,8 +25,8 @@ S = TypeVar("S", Rule, Upright)
 class Table:
     """A table on a page, in points."""
 
-    text: str  # a line for each row
-    head: str  # the row that names the columns; empty where none does or it is long
+    text: str  # one line per row
+    head: str  # row of column names; empty if none or long
     left: float
     right: float
     base: float  # upper edge
@@ -36,7 +36,7 @@ class Table:
 
 
 def _table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLine]) -> Table:
-    """Return rows of cells, of which the first `heads` name the columns, as a table that stands where its lines do."""
+    """Return a table of rows of cells, at the place of its lines; the first `heads` rows name the columns."""
     rows = [COLUMNS.join(row).rstrip(" |") if any(row) else "" for row in cells]
     head = "\n".join(filter(None, rows[:heads]))
     return Table(
@@ -66,7 +66,7 @@ class _Box:
 def boxed_tables(
     lines: Sequence[PdfLine], drawn: Sequence[Rule | Upright]
 ) -> tuple[list[Table], list[PdfLine], list[Rule]]:
-    """Return the tables whose cells are drawn, and the text and the horizontal lines that are in none of them."""
+    """Return the tables with drawn cells, and the text and the rules outside of them."""
     tables: list[Table] = []
     free = _united([line for line in drawn if isinstance(line, Rule)])
     ordered = sorted(lines, key=lambda line: -_middle(line))
@@ -93,7 +93,7 @@ def boxed_tables(
 
 
 def _middle(line: PdfLine) -> float:
-    """Return the height that tells in which cell a line stands."""
+    """Return the height that decides in which cell a line is."""
     return line.base + 0.25 * line.size
 
 
@@ -101,7 +101,7 @@ def _united(strokes: Iterable[S]) -> list[S]:
     strokes_united: list[S] = []
     for stroke in sorted(strokes, key=lambda stroke: (round(stroke[2]), stroke[0])):
         start, end, at = strokes_united[-1] if strokes_united else stroke
-        if strokes_united and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _TOUCH:
+        if strokes_united and abs(at - stroke[2]) <= 1.0 and start <= stroke[0] <= end + _MAX_JOIN:
             strokes_united[-1] = type(stroke)(start, max(end, stroke[1]), at)
         else:
             strokes_united.append(stroke)
@@ -123,13 +123,13 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
     xs = [line.x for line in uprights]
     crossings = 0
     for number, rule in enumerate(rules):
-        first, end = bisect_left(xs, rule.left - _ALIKE), bisect_right(xs, rule.right + _ALIKE)
+        first, end = bisect_left(xs, rule.left - _TOLERANCE), bisect_right(xs, rule.right + _TOLERANCE)
         crossings += end - first
         if crossings > 200_000:
             reader_notes.add("a PDF page with too many drawn lines: the cells of its tables were not looked for")
             return
         for place in range(first, end):
-            if uprights[place].bottom - _ALIKE <= rule.y <= uprights[place].top + _ALIKE:
+            if uprights[place].bottom - _TOLERANCE <= rule.y <= uprights[place].top + _TOLERANCE:
                 homes[home(number)] = home(len(rules) + place)
     groups: dict[int, tuple[list[Rule], list[Upright]]] = {}
     for number, rule in enumerate(rules):
@@ -142,14 +142,14 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
 def _places(values: Sequence[float]) -> list[float]:
     clusters: list[list[float]] = []
     for value in sorted(values):
-        if not clusters or value - clusters[-1][-1] > _ALIKE:
+        if not clusters or value - clusters[-1][-1] > _TOLERANCE:
             clusters.append([])
         clusters[-1].append(value)
     return [(values[0] + values[-1]) / 2 for values in clusters]
 
 
 def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]) -> list[_Box]:
-    """Return the cells of a grid, row by row; none, and a note, where one is no rectangle."""
+    """Return the cells of a grid, row by row, or none, with a note, if one is not a rectangle."""
     downwards = [-y for y in ys]
     floors = _sides([(-line.y, line.left, line.right) for line in rules], downwards, xs)
     walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
@@ -178,7 +178,7 @@ def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[floa
 
 
 def _sides(lines: Sequence[tuple[float, float, float]], across: Sequence[float], along: Sequence[float]) -> set[Place]:
-    """Return which side, counted across the lines, is drawn at which place along them."""
+    """Return the drawn sides: number across the lines, and place along them."""
     middles = [(a + b) / 2 for a, b in pairwise(along)]
     drawn: set[Place] = set()
     for at, start, end in lines:
@@ -196,7 +196,7 @@ def _fill(boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], 
     inside: list[PdfLine] = []
     for line in lines:
         row = bisect_right(downwards, -_middle(line)) - 1
-        if not 0 <= row < len(ys) - 1 or line.left < xs[0] - _ALIKE or line.right > xs[-1] + _ALIKE:
+        if not 0 <= row < len(ys) - 1 or line.left < xs[0] - _TOLERANCE or line.right > xs[-1] + _TOLERANCE:
             continue
         inside.append(line)
         columns = [min(max(0, bisect_right(xs, (w.left + w.right) / 2) - 1), len(xs) - 2) for w in line.words]
@@ -217,7 +217,7 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
         texts = [[box.text for box in row]]
         cells = [rows_of(box.lines) for box in row]
         lengths = set(map(len, cells))
-        if number not in spanned and len(lengths) == 1 and max(lengths) > _TEXT_LINES:  # rows that no line parts
+        if number not in spanned and len(lengths) == 1 and max(lengths) > _MAX_CELL_LINES:  # rows without lines between
             texts = [[" ".join(line.text for line in cell) for cell in level] for level in zip(*cells, strict=True)]
         spans = [(box.bottom - box.top, box.right - box.left) for box in row]
         rows += ([Cell(text, *span) for text, span in zip(one, spans, strict=True)] for one in texts)
@@ -230,11 +230,11 @@ def _grid_table(boxes: Sequence[_Box], height: int, lines: Sequence[PdfLine]) ->
 
 
 def ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[Table], list[PdfLine]]:
-    """Return the tables between horizontal lines of one width, and the lines of text that are in none."""
+    """Return the tables between horizontal lines of the same width, and the lines of text outside of them."""
     tables: list[Table] = []
     free = sorted(lines, key=lambda line: -line.base)
     for stack in _stacks(rules):
-        west, east = stack[0].left - _ALIKE, stack[0].right + _ALIKE
+        west, east = stack[0].left - _TOLERANCE, stack[0].right + _TOLERANCE
         inside = [line for line in free if west <= line.left and line.right <= east and _is_below(line, stack[0])]
         groups: list[list[PdfLine]] = []  # lines between two rules
         begin = end = 0
@@ -247,7 +247,7 @@ def ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[
         sure = [line for group in groups if _are_cells(group) for line in group]
         borders = _borders(rows_of(sure), max(line.size for line in sure)) if sure else []
         bands: list[list[list[PdfLine]]] = [[]]
-        for group in groups:  # what is no row of cells parts tables
+        for group in groups:  # other lines separate tables
             if _are_cells(group) or _keep_within(group, borders):
                 bands[-1].append(group)
             else:
@@ -266,13 +266,15 @@ def _is_below(line: PdfLine, rule: Rule) -> bool:
 
 
 def _stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
-    """Return drawn lines of one width, from the top down, two at least; the most first."""
+    """Return stacks of at least two drawn lines of the same width, from the top down, the largest first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
-    for rule in sorted((rule for rule in rules if rule.right - rule.left >= _LONG), key=lambda rule: -rule.y):
-        left, right = round(rule.left / _ALIKE), round(rule.right / _ALIKE)
+    for rule in sorted(
+        (rule for rule in rules if rule.right - rule.left >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y
+    ):
+        left, right = round(rule.left / _TOLERANCE), round(rule.right / _TOLERANCE)
         near = ((left + a, right + b) for a in (0, -1, 1) for b in (0, -1, 1))
         stack = stacks.setdefault(next((key for key in near if key in stacks), (left, right)), [])
-        if not stack or stack[-1].y - rule.y > _TOUCH:
+        if not stack or stack[-1].y - rule.y > _MAX_JOIN:
             stack.append(rule)
     return sorted((stack for stack in stacks.values() if len(stack) > 1), key=len, reverse=True)[:40]
 
@@ -283,14 +285,14 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
-    """Return whether pieces of lines are in several columns of other rows, and none reaches far across."""
+    """Return whether pieces of lines are in several columns of other rows and do not reach far across borders."""
     if any(min(x - line.left, line.right - x) > 0.25 * (line.right - line.left) for line in lines for x in borders):
         return False
     return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
-    """Return lines as a table; None where no white space runs through them. Groups are parted by drawn lines."""
+    """Return lines as a table, or None if no white space separates columns. Drawn lines separate the groups."""
     rows = rows_of(lines)
     borders = _borders(rows, max(line.size for line in lines))
     if not borders or len(rows) < 2:
@@ -299,7 +301,7 @@ def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]])
     several = [group for group in split if len(group) > 1]
     ones = sum(map(_is_one_row, several))
     is_sure = sum(map(_is_full, several)) <= ones > 0
-    is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _TEXT_LINES)
+    is_grid = len(split) >= 3 and (is_sure or sorted(map(len, split))[len(split) // 2] <= _MAX_CELL_LINES)
     cells: list[list[str]] = []
     if is_grid and (is_sure or max(map(len, split)) <= 8):
         cells += map(_as_one, split)
@@ -319,7 +321,7 @@ def _is_full(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_one_row(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a first cell of one piece ends long before one other cell does."""
+    """Return whether lines are one row: a first cell ends long before one other cell."""
     filled = [place for place, cells in enumerate(rows) if cells[0]]
     is_short = 0 < 2 * len(filled) <= len(rows) and filled[-1] - filled[0] + 1 == len(filled)
     return is_short and sum(all(column) for column in zip(*rows, strict=True)) <= 1
@@ -330,11 +332,11 @@ def _as_one(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
-    """Return the places between columns: the middles of strips that hardly any row of several cells reaches into."""
+    """Return the borders between columns: the middles of strips that almost no row crosses."""
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
     gaps = sorted(b.left - a.right for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
     least = max(0.4 * size, 1.3 * gaps[len(gaps) // 2] if gaps else 0.0)
-    steps: list[tuple[float, int]] = []  # begins and ends of a row's words
+    steps: list[tuple[float, int]] = []  # begin and end of each word
     for words in several:
         start, end = words[0].left, words[0].right
         for word in words[1:]:

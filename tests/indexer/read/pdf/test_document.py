@@ -122,7 +122,7 @@ def test_a_sentence_goes_on_after_the_end_of_a_page() -> None:
 )
 def test_hyphens_of_the_program_and_of_the_author(texts: list[str], expected: str) -> None:
     parted = [one.replace("- ", "-\u00ad").replace("‐ ", "‐\u00ad") for one in texts]
-    assert Hyphens(parted).resolved(parted[0]) == expected
+    assert Hyphens(parted).resolve(parted[0]) == expected
 
 
 def test_items_are_lines() -> None:
