@@ -72,7 +72,7 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
         raise ParseError("the reader process returned invalid data") from error
 
 
-def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], wholes: list[Any]) -> Section | None:
+def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], blocks: list[Any]) -> Section | None:
     """Return a section of an answer without invalid positions, or None if it has no text."""
     cleaned = clean(text)
     if not cleaned:
@@ -82,7 +82,7 @@ def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], wholes: 
         for place, name in marks:
             if (mark := _anchor(name)) and isinstance(place, int) and 0 <= place < len(text):
                 checked_marks.append((place, mark))
-        for start, end, head in wholes:
+        for start, end, head in blocks:
             after = checked_blocks[-1].end if checked_blocks else 0
             if isinstance(start, int) and isinstance(end, int) and after <= start < end <= len(text):
                 checked_blocks.append(SectionBlock(start, end, None if head is None else visible(head)))

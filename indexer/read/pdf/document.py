@@ -146,7 +146,7 @@ class _Draft:
     page: int
     text: str = ""
     marks: list[tuple[int, str]] = field(default_factory=list)
-    wholes: list[SectionBlock] = field(default_factory=list)
+    blocks: list[SectionBlock] = field(default_factory=list)
     last: PdfBlock | None = None
 
     @property
@@ -167,7 +167,7 @@ class _Draft:
             self.marks.append((len(self.text), f"page={page + 1}"))
         if block.kind in ("table", "code"):
             head = block.head if block.kind == "table" else None
-            self.wholes.append(SectionBlock(len(self.text), len(self.text) + len(block.text), head))
+            self.blocks.append(SectionBlock(len(self.text), len(self.text) + len(block.text), head))
         self.text += block.text
         self.last = block
 
@@ -194,7 +194,7 @@ def _sections(pages: Sequence[Sequence[PdfBlock]], headings: Mapping[Place, Leve
         if not draft.text and not is_above and not draft.is_page:  # a heading without text below
             draft.text = draft.path[-1]
     return tuple(
-        Section(draft.path, f"page={draft.page + 1}", draft.text, tuple(draft.marks), tuple(draft.wholes))
+        Section(draft.path, f"page={draft.page + 1}", draft.text, tuple(draft.marks), tuple(draft.blocks))
         for draft in drafts
         if draft.text
     )
