@@ -30,7 +30,7 @@ MAX_RELEVANT = 5
 TEMPERATURE = 0.01  # of the comparisons that ranks are made of
 PENALTY = 0.003  # on squared logits of a deviation
 WITHOUT_TOKENS = 0.5  # of a query that is trained with a second time, without tokens
-FOLDS = 8
+FOLDS = 16
 STEPS = 30
 
 

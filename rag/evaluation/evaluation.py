@@ -35,7 +35,7 @@ from rag.errors import DatasetError, SettingsError
 from rag.query.ranking import MAX_QUERY_TOKENS, Ranking, Rows, Scores, VectorHits, fuse, rerank
 from rag.query.request import MODES, RERANKED, Mode, SearchRequest
 from rag.query.retriever import CANDIDATES, Retriever
-from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
+from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code
 from rag.settings import BY_NAME, Settings, read_value
 
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
@@ -243,7 +243,8 @@ def search_corpus(
         for each in {languages[row] for row in sample}
     ]
     spoken = tuple(measure_languages(by_language, embedder.count_broken))
-    collection = CollectionFacts(len(texts), share_of_code([texts[row] for row in sample]), spoken)
+    code, unrelated = share_of_code([texts[row] for row in sample]), measure_unrelated(embedder) if is_dense else 0.0
+    collection = CollectionFacts(len(texts), code, spoken, unrelated)
     with tempfile.TemporaryDirectory(prefix="pilotlight-") as temporary:
         reader = None
         if is_lexical:
@@ -264,7 +265,7 @@ def search_corpus(
                 cosines = vectors @ query_vectors[number]
                 best = np.argsort(-cosines, kind="stable")[:CANDIDATES]
                 dense = cosines[best], best
-            facts = QueryFacts(collection, embedder.count_broken([query]))
+            facts = QueryFacts(collection, query, embedder.count_broken([query]))
             of_tokens = partial(maxsim, number) if query_tokens else None
             yield query_id, Candidates(documents, dense, lexical, cosines.__getitem__, of_tokens, facts)
 

@@ -174,7 +174,7 @@ def explain(ranking: "Ranking", choice: "Choice", index: int) -> Explanation:
     parts: dict[str, ScorePart | None] = dict.fromkeys(("dense", "lexical", "tokens"))
     for name in parts:
         if (weight := row.get(f"{name}_weight")) is not None:
-            is_found = name != "lexical" or row[name] > 0
+            is_found = row.get(name, 0) > 0 if name == "lexical" else name in row
             rank = int((ranking.columns[name] > row[name]).sum()) + 1 if is_found else None
             score = row[name] if is_found else None
             parts[name] = ScorePart(score=score, rank=rank, scaled=row[f"{name}_scaled"], weight=weight)

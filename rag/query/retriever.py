@@ -38,7 +38,7 @@ from rag.query.request import CLOSE, FURTHEST, PER_DOCUMENT, RERANKED, SearchReq
 from rag.query.results import AlsoSearched, Answer, Hit, RerankCounts, Suggestion, count_facets, explain, headed
 from rag.query.synonyms import read_synonyms
 from rag.query.text_fragment import link_to_text
-from rag.query.weighting import CollectionFacts, QueryFacts, share_of_code
+from rag.query.weighting import CollectionFacts, QueryFacts, measure_unrelated, share_of_code
 
 CANDIDATES = 100  # of each search, from which the hits are chosen
 COUNTED = 200  # candidates whose documents are counted for facets
@@ -195,7 +195,7 @@ class Retriever:
         def cosines(rows: Rows) -> Vector:
             return np.asarray(generation.vectors(rows) @ vector, np.float32)
 
-        query = QueryFacts(self._facts, search.broken)
+        query = QueryFacts(self._facts, search.terms.meaning, search.broken)
         ranking = fuse(dense, lexical, cosines, maxsim, query, explain=search.request.explain)
         search.took["fuse"] += perf_counter() - began
         return ranking
@@ -204,7 +204,8 @@ class Retriever:
     def _facts(self) -> CollectionFacts:
         """Facts of the collection, from its report and from passages all over it."""
         manifest, code = self.generation.manifest, share_of_code([chunk.text for chunk in self._spread(SAMPLE)])
-        return CollectionFacts(manifest.counts.chunks, code, tuple(languages_of(manifest.report)))
+        languages = tuple(languages_of(manifest.report))
+        return CollectionFacts(manifest.counts.chunks, code, languages, measure_unrelated(self.embedder))
 
     def _rerank(self, search: _Search, ranking: Ranking) -> Ranking:
         """Rank the best candidates that could be shown by the cross-encoder, as far as there is time."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from embedder.model.tokenizer import trust
+from embedder.text_embedder import Embedder
 from indexer.generation.languages import Spoken
 from indexer.generation.rows import ScoredRows, TermHits
 
@@ -21,7 +22,17 @@ Scores = npt.NDArray[np.float32]
 
 REASON = "_reason"  # after the name of a signal, in the columns of a ranking
 _CALL = re.compile(r"\w\(")  # of words, one in a thousand in prose, one in 200 in a manual, one in 30 or more in code
-_ALL_CODE = 0.05  # calls among words, from which passages are code
+_NAME = re.compile(r"[a-z][A-Z]|\d|_|\w\.\w|::|->|[()<>{}=]")
+_CODE_CALLS = 0.05  # calls among words, from which passages are code
+_PLAIN_CODE_CALLS = 0.1  # calls among words, from which passages are code with hardly a comment
+UNRELATED = (  # texts of different subjects
+    "The soup needs more salt and a bay leaf.",
+    "Interest rates rose by a quarter of a percent.",
+    "How do I sort a list of numbers?",
+    "The goalkeeper saved a penalty in the last minute.",
+    "Volcanic ash grounded flights across the north.",
+    "A violin sonata in three movements",
+)
 _USUAL_PIECES = 24  # in a query
 _TOP = 10  # hits that are looked at closely
 _LEAST_COVERED = 0.05
@@ -38,6 +49,10 @@ SIGNALS = {  # in words: where its value is high, and where it is low
     "meaning_of_best": ("the passage with the words is near", "the passage with the words is not near"),
     "agreed": ("both searches find the same passages", "the searches find different passages"),
     "rare_in_code": ("a passage of code has rare words", "passages of code have only frequent words"),
+    "plain_code": ("passages are code without comments", "passages are more than code"),
+    "near": ("the nearest passage is very near", "no passage is near"),
+    "near_in_code": ("code without comments is very near", "no code without comments is near"),
+    "names": ("the query has names or numbers", "the query is plain language"),
 }
 
 
@@ -64,12 +79,14 @@ class CollectionFacts(Struct, frozen=True):
     passages: int
     code: float  # see `share_of_code`
     languages: tuple[Spoken, ...]
+    unrelated: float  # see `measure_unrelated`
 
 
 class QueryFacts(Struct, frozen=True):
     """Facts of a query that decide what its searches count for."""
 
     collection: CollectionFacts
+    text: str
     broken: tuple[int, int]  # see `TokenizedText`
 
 
@@ -77,6 +94,18 @@ def share_of_code(texts: Sequence[str]) -> float:
     """Return the share of words that are calls, with an opening bracket behind them: by this, code is recognised."""
     calls, words = (sum(len(find(text)) for text in texts) for find in (_CALL.findall, str.split))
     return calls / max(1, words)
+
+
+def measure_unrelated(embedder: Embedder) -> float:
+    """Return the mean cosine of texts that have nothing to do with each other; it is high with some models."""
+    cosines = embedder.encode(UNRELATED, role="query") @ embedder.encode(UNRELATED, role="document").T
+    return float(cosines[~np.eye(len(UNRELATED), dtype=bool)].mean())
+
+
+def share_of_names(text: str) -> float:
+    """Return the share of the words of a text that are names of code, numbers or dates."""
+    words = text.split()
+    return sum(map(bool, map(_NAME.search, words))) / max(1, len(words))
 
 
 @lru_cache(1 << 10)  # pairs of small numbers
@@ -113,11 +142,13 @@ def measure_signals(
     known = trust_in_meaning(query.broken, query.collection.languages)
     cosines, nearest = dense
     best = float(lexical.scores[0]) if len(lexical.scores) else 0.0
-    code = min(1.0, query.collection.code / _ALL_CODE)
+    code, plain_code = (min(1.0, query.collection.code / most) for most in (_CODE_CALLS, _PLAIN_CODE_CALLS))
     rare = min(_MOST_RARE, best / math.log(max(2, query.collection.passages)))
     covered = best / lexical.idf_sum if lexical.idf_sum > 0 else 1.0
     tenth = float(lexical.scores[_TOP - 1]) / best if len(lexical.scores) >= _TOP else 0.0
     gap = float(cosines[0] - cosines[min(_TOP, len(cosines)) - 1]) if len(cosines) else 0.0
+    unrelated = query.collection.unrelated
+    near = (float(cosines[0]) - unrelated) / (1 - unrelated) if len(cosines) and unrelated < 1 else 0.0
     first = [int(rows.searchsorted(hits[0])) if len(hits) else None for hits in (nearest, lexical.rows)]
     words_of_nearest = float(scaled[1][first[0]]) if first[0] is not None else 0.0
     meaning_of_best = float(scaled[0][first[1]]) if first[1] is not None else 0.0
@@ -132,6 +163,10 @@ def measure_signals(
         meaning_of_best,
         agreed,
         code * rare,
+        plain_code,
+        near,
+        plain_code * near,
+        share_of_names(query.text),
     ]
 
 

@@ -131,7 +131,7 @@ def rank(lexical, *, spoken=EN, code=0.0):
     """Rank two passages of which the first is the better one by meaning; explained."""
     dense = np.array([0.9, 0.8], np.float32), np.array([1, 2])
     pieces = (19, 20) if spoken is EL else (0, 20)
-    query = QueryFacts(CollectionFacts(5000, code, (spoken,)), pieces)
+    query = QueryFacts(CollectionFacts(5000, code, (spoken,), 0.0), "", pieces)
     return fuse(dense, lexical, lambda rows: np.zeros(len(rows), np.float32), None, query, explain=True)
 
 
