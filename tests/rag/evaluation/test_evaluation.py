@@ -18,6 +18,7 @@ from rag.evaluation.evaluation import (
     search_index,
 )
 from rag.query.results import Answer
+from rag.query.weighting import UNRELATED
 from rag.settings import load
 from tests.dummy import DummyEmbedder
 from tests.web.fakes import make_hit
@@ -59,7 +60,7 @@ def test_lexical_needs_no_vectors(folder):
 def test_all_modes_are_measured_with_one_pass_over_the_documents(folder):
     embedder = DummyEmbedder()
     found = evaluate(read_dataset(folder), embedder, mode=None)
-    assert embedder.encoded == 3 + 2  # documents and queries
+    assert embedder.encoded == 3 + 2 + 2 * len(UNRELATED)  # documents and queries
     assert [(each["mode"], each.get("tokens")) for each in found["modes"]] == [
         ("dense", False),
         ("lexical", None),
