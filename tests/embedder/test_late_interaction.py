@@ -32,15 +32,6 @@ def test_signs_have_the_first_dimension_in_the_lowest_bit():
     assert to_signs(states).tolist() == [[0b00100001, 1]]
 
 
-def test_maxsim_is_what_it_is_defined_as():
-    states, signs, starts, counts = passages(16, [3, 0, 1])
-    query = unit(np.random.default_rng(1).standard_normal((4, 16)).astype(np.float32))
-    kept = np.where(states > 0, 1, -1) / 4  # of unit length
-    expected = [(query @ kept[:3].T).max(1).mean(), 0, (query @ kept[3:].T).max(1).mean()]
-    assert maxsim(query, signs, starts, counts) == pytest.approx(expected, abs=1e-6)
-    assert maxsim(query[:0], signs, starts, counts).tolist() == [0, 0, 0]
-
-
 @pytest.mark.parametrize("width", [8, 24, 64, 128, 200, 384, 1024, 4096, 4104])
 def test_the_kernel_scores_as_defined(engine, width):
     counts = [0, 1, 31, 32, 33, 70, 16, 5, 64]

@@ -5,14 +5,12 @@ Works on a copy of the checkout. A change swaps a comparison, an operator, `and`
 """
 
 import ast
-import copy
 import os
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 SWAPS: dict[type, type] = {
@@ -22,28 +20,35 @@ SWAPS: dict[type, type] = {
 }  # fmt: skip
 
 
-def mutants(tree: ast.Module) -> Iterator[tuple[int, str, ast.Module]]:
-    """Yield the line, the change and the changed module of every mutant."""
-    for place, node in enumerate(ast.walk(tree)):
-        changed = copy.deepcopy(tree)
-        [target] = [each for number, each in enumerate(ast.walk(changed)) if number == place]
-        before = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
-        match target:
-            case ast.Compare(ops=[first, *_]) if type(first) in SWAPS:
-                target.ops[0] = SWAPS[type(first)]()
-            case ast.BoolOp() | ast.BinOp() if type(target.op) in SWAPS:
-                target.op = SWAPS[type(target.op)]()
-            case ast.Constant(value=bool()):
-                target.value = not target.value
-            case ast.Constant(value=int() | float()):
-                target.value += 1
-            case ast.UnaryOp(op=ast.Not()):
-                target.op = ast.UAdd()
-            case ast.Return(value=ast.expr()) if not isinstance(target.value, ast.Constant):
-                target.value = ast.Constant(None)
-            case _:
-                continue
-        yield getattr(node, "lineno", 0), f"{before[:80]}  →  {ast.unparse(target)[:80]}", changed
+def change(node: ast.AST) -> bool:
+    """Change a node, if it is one of those that are changed; return whether it was."""
+    match node:
+        case ast.Compare(ops=[first, *_]) if type(first) in SWAPS:
+            node.ops[0] = SWAPS[type(first)]()
+        case ast.BoolOp() | ast.BinOp() if type(node.op) in SWAPS:
+            node.op = SWAPS[type(node.op)]()
+        case ast.Constant(value=bool()):
+            node.value = not node.value
+        case ast.Constant(value=int() | float()):
+            node.value += 1
+        case ast.UnaryOp(op=ast.Not()):
+            node.op = ast.UAdd()
+            node.operand = ast.Call(ast.Name("bool", ast.Load()), [node.operand], [])
+        case ast.Return(value=ast.expr()) if not isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)
+        case _:
+            return False
+    return True
+
+
+def mutant(source: str, place: int) -> tuple[int, str, str] | None:
+    """Change the node at a place of a module; return its line, what was changed, and the module."""
+    tree = ast.parse(source)
+    node = next(each for number, each in enumerate(ast.walk(tree)) if number == place)
+    before = ast.unparse(node) if isinstance(node, ast.expr | ast.stmt) else ""
+    if not change(node):
+        return None
+    return getattr(node, "lineno", 0), f"{before[:80]}  →  {ast.unparse(node)[:80]}", ast.unparse(tree)
 
 
 def main(name: str, sample: str, seed: str, *tests: str) -> int:
@@ -53,20 +58,22 @@ def main(name: str, sample: str, seed: str, *tests: str) -> int:
         checkout = shutil.copytree(
             root, Path(folder) / "checkout", ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__")
         )
-        found = [*mutants(ast.parse((root / name).read_text()))]
-        chosen = random.Random(seed).sample(found, min(int(sample), len(found)))
+        source = (root / name).read_text()
+        places = [place for place, node in enumerate(ast.walk(ast.parse(source))) if change(node)]
+        places = random.Random(seed).sample(places, min(int(sample), len(places)))
+        chosen = [found for place in places if (found := mutant(source, place))]
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--seed", seed, *tests]
         environment = os.environ | {"PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
-        for line, change, tree in sorted(chosen, key=lambda each: each[0]):
-            (checkout / name).write_text(ast.unparse(tree))
+        for line, what, module in sorted(chosen):
+            (checkout / name).write_text(module)
             try:
                 done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, timeout=300)
                 is_killed = done.returncode not in (0, 5)
             except subprocess.TimeoutExpired:
                 is_killed = True
             survivors += not is_killed
-            print(f"{'killed  ' if is_killed else 'SURVIVED'} {name}:{line}: {change}", flush=True)
-    print(f"{name}: {len(chosen) - survivors} of {len(chosen)} killed ({len(found)} mutants)", flush=True)
+            print(f"{'killed  ' if is_killed else 'SURVIVED'} {name}:{line}: {what}", flush=True)
+    print(f"{name}: {len(chosen) - survivors} of {len(chosen)} killed", flush=True)
     return survivors
 
 

@@ -334,7 +334,11 @@ class Library(RuleBasedStateMachine):
                 assert problems_of(verify(generation_folder(folder, each))) == []
                 with closing(Generation.open(folder, each)) as generation:
                     urls = {document["url"] for document in generation.documents()}
-                assert urls == {*self.published[each].documents}
+                    is_restricted = generation.manifest.is_restricted
+                entries = self.published[each].documents
+                assert urls == {*entries}
+                lists = [(entry.stated, entry.text and entry.text.readers) for entry in entries.values()]
+                assert is_restricted == any(names != (None, None) for names in lists)
             number = len(contents.documents)
             assert (status[name]["generation"], status[name]["documents"]) == (live_id(folder), number)
             assert f'pilotlight_index_documents{{collection="{name}"}} {float(number)}' in metrics

@@ -10,7 +10,6 @@ import pytest
 from indexer.config import BuildConfig, CrawlLimits
 from indexer.filter import Filter
 from indexer.generation.generation import Generation
-from indexer.generation.manifest import RESTRICTED_VERSION, SCHEMA_VERSION
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport, Progress
 from indexer.records import Failure, Page, Skip
@@ -111,39 +110,6 @@ def seen(site: Site, *names: str) -> set[str]:
 def version(site: Site) -> int:
     with closing(Generation.open(site.index)) as generation:
         return generation.manifest.schema_version
-
-
-def test_lists_go_into_an_index_and_stay_with_what_is_carried_over(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    for path in site.source.iterdir():
-        path.unlink()
-    (site.source / "open.md").write_text("# Open\n\nFor everybody.")
-    (site.source / "own.md").write_text("---\naccess: {groups: [red]}\n---\n# Own\n\nFor red.")
-    (site.source / "both.md").write_text("---\naccess: {groups: [red]}\n---\n# Both\n\nFor ann, if she is red.")
-    (site.source / "both.md.access.toml").write_text("users = ['ann', 'bob']")
-    (site.source / "wrong.md").write_text("---\naccess: secret\n---\n# Wrong\n\nFor nobody.")
-    report = make(site)
-    assert "access list" in str(report.as_dict())
-    for again in (False, True):
-        if again:  # with a document more, the others are taken over
-            (site.source / "more.md").write_text("# More\n\nAlso for everybody.")
-            make(site)
-        more = {"more.md"} if again else set()
-        assert version(site) == RESTRICTED_VERSION
-        assert seen(site) == {"open.md"} | more
-        assert seen(site, "group:red") == {"open.md", "own.md"} | more
-        assert seen(site, "user:ann") == {"open.md"} | more
-        assert seen(site, "user:ann", "group:red") == {"open.md", "own.md", "both.md"} | more
-        assert seen(site, "user:red", "group:ann") == {"open.md"} | more
-    (site.source / "both.md.access.toml").write_text("users = ['eve']")  # the list alone changes
-    make(site)
-    assert "both.md" not in seen(site, "user:ann", "group:red")
-    assert "both.md" in seen(site, "user:eve", "group:red")
-    for name in ("own.md", "both.md", "both.md.access.toml", "wrong.md"):
-        (site.source / name).unlink()
-    make(site)
-    assert version(site) == SCHEMA_VERSION
-    assert seen(site) == {"open.md", "more.md"}
 
 
 def test_the_same_text_for_others_or_in_another_source_is_not_a_duplicate(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from indexer.config import BuildConfig, CrawlLimits
 from indexer.generation.generation import Generation
 from indexer.pipeline.build import build
 from indexer.pipeline.progress import BuildReport
-from indexer.publish.publish import generation_ids, prepare, roll_back
+from indexer.publish.publish import prepare
 from indexer.records import Page, SenderFacts
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from tests.dummy import DummyEmbedder
@@ -136,20 +136,6 @@ def test_what_comes_with_an_e_mail(pushed):
     assert list(pushed.texts()) == ["https://wiki.test/other"]
 
 
-def test_other_sources_are_not_read(pushed, tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "owls.md").write_text("Owls hoot.")
-    pushed.build(folder, refresh=None)
-    (folder / "owls.md").write_text("Owls sleep.")
-    pushed.put("cats", "Cats purr.")
-    report = pushed.build(folder)
-    assert sorted(pushed.texts().values()) == ["Cats purr.", "Owls hoot."]
-    assert (report.fetched, report.embedded) == (1, 1)
-    pushed.build(folder, refresh=None)  # which reads the folder, and keeps what was pushed without its being named
-    assert sorted(pushed.texts().values()) == ["Cats purr.", "Owls sleep."]
-
-
 def test_what_was_pushed_stands_for_its_address(pushed, site):
     site.routes |= {"/": "<p>Start. <a href=/cats>Cats</a>", "/cats": "<p>Crawled text."}
     home, url = f"{site.url}/", f"{site.url}/cats"
@@ -163,18 +149,6 @@ def test_what_was_pushed_stands_for_its_address(pushed, site):
     pushed.store.remove(url)
     pushed.build(home, refresh=None)
     assert pushed.texts()[url] == "Crawled text."
-
-
-def test_what_was_withdrawn_does_not_come_back_with_an_older_generation(pushed):
-    pushed.put("cats", "Cats purr.")
-    pushed.put("dogs", "Dogs bark.")
-    pushed.build()
-    pushed.remove("cats")
-    pushed.build()
-    roll_back(pushed.index, generation_ids(pushed.index)[1])
-    assert len(pushed.texts()) == 2
-    pushed.build()
-    assert pushed.texts() == {"https://wiki.test/dogs": "Dogs bark."}
 
 
 def test_an_index_without_what_was_sent_to_it_keeps_it(pushed):

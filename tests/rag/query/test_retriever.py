@@ -152,15 +152,6 @@ def test_pages_make_up_the_whole(many, options):
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
 
 
-def test_facets_count_documents(many):
-    assert ask(many, "vacuum").facets is None
-    first = ask(many, "vacuum alpha", k=5, facets=True).facets
-    assert first == ask(many, "vacuum alpha", k=5, offset=5, facets=True).facets
-    [source] = first["source"]
-    assert 50 < source["count"] <= 200
-    assert {share["value"] for share in first["content_type"]} <= {"text/plain", "text/markdown"}
-
-
 @pytest.fixture
 def secret(site):
     (site.source / "secret.md").write_text("# Secret\n\nThe ceratops of max_wal_senders stay hidden, as does vacxum.\n")
@@ -263,19 +254,6 @@ def facts(url: str, source: str = "https://a.example/", language: str | None = "
 
 def pairs(documents: list[DocumentFacts], name: str) -> list[tuple[str, int]]:
     return [(share["value"], share["count"]) for share in count_facets(documents)[name]]
-
-
-def test_values_are_counted_most_frequent_first() -> None:
-    found = [
-        facts("https://a.example/x", language="de"),
-        facts("https://a.example/y"),
-        facts("https://a.example/z"),
-        facts("http://[bad/docs/a", "/srv", None),
-    ]
-    assert pairs(found, "language") == [("en", 2), ("de", 1)]
-    assert pairs(found, "source") == [("https://a.example/", 3), ("/srv", 1)]
-    assert pairs(found, "content_type") == [("text/html", 4)]
-    assert pairs(found, "path") == [("/docs", 1)]
 
 
 @pytest.mark.parametrize(

@@ -69,30 +69,6 @@ def shown(answer, *, whole):
     return scores, facts, numbers, reasons
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"k": 3, "offset": 9, "per_document": 0},
-        {"filter": Filter(language=("de",)), "facets": True},
-        {"expand": "section", "explain": True},
-    ],
-    ids=["plain", "page", "filter", "explain"],
-)
-@pytest.mark.parametrize("query", ["vacuum of a table", "onlyb scan", "tupel vacum", '"index table" -lock', "zzz"])
-def test_the_answer_is_that_of_one_index(live, query, mode, options):
-    one = live.search(SearchRequest(query, collection="both", mode=mode, **options))
-    several = live.search(SearchRequest(query, collections=["b", "a"], mode=mode, **options))
-    found, wanted = (shown(each, whole=each.next is None) for each in (several, one))
-    assert found == tuple(pytest.approx(each) if each and isinstance(each[0], float) else each for each in wanted)
-    of_query = ("facets", "also_searched", "did_you_mean", "close", "next", "required", "excluded")
-    assert [getattr(several, name) for name in of_query] == [getattr(one, name) for name in of_query]
-    assert {hit.collection for hit in several.hits} <= {"a", "b"}
-    assert all(f"/{hit.collection}/" in hit.url for hit in several.hits)
-    assert several.collections == ["a", "b"]
-
-
 def test_a_scope_holds_in_each_collection_and_others_are_not_there(live):
     """Of one, what is in German; of the other, all. What is not in the scope is as what does not exist."""
     scope = Scope((Grant(frozenset({"a", "gone"}), Filter(language=("de",))), Grant(frozenset({"b"}))))
