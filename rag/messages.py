@@ -15,7 +15,7 @@ from indexer.read.extraction import MAX_NAME_LENGTH, MAX_VALUE_LENGTH
 from indexer.read.formats import CONTENT_TYPES
 from indexer.records import TextBlock
 from rag.decoding import NOT_ONLY_SPACE, SOMETHING
-from rag.insights.store import What
+from rag.insights.store import Event
 from rag.query.request import (
     DEFAULT_COLLECTION,
     FILTER_SCHEMA,
@@ -280,7 +280,7 @@ class FeedbackRequest(Request):
     """The judgement of a hit, or the news that it was opened."""
 
     search_id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="`search_id` of an answer")]
-    feedback: Annotated[What, Meta(description=_FEEDBACK)]
+    feedback: Annotated[Event, Meta(description=_FEEDBACK)]
     hit: Annotated[_HitId | None, Meta(description="its `id`; `seen` needs none")] = None
 
 

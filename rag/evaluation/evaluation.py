@@ -41,7 +41,7 @@ from rag.settings import BY_NAME, Settings, read_value
 Judgements = dict[str, dict[str, int]]  # query id: document id: relevance
 Run = dict[str, dict[str, float]]  # query id: document id: score, the higher the better
 Figure = npt.NDArray[np.float64]  # one for each query, from 0 to 1
-Figures = dict[str, Figure]  # by measure
+Figures = dict[str, Figure]  # measure → figures
 
 NDCG = "ndcg@10"
 MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
@@ -49,11 +49,11 @@ MEASURES = {nDCG @ 10: NDCG, RR @ 10: "mrr@10", R @ 100: "recall@100"}
 T = TypeVar("T")
 
 LIVE = "live"
-DEPTH = 100  # documents that are ranked for a query
-_RESAMPLES = 9_999  # of the test; up to 13 queries, every choice of signs is looked at
+DEPTH = 100  # ranked documents per query
+_RESAMPLES = 9_999  # up to 13 queries: exact
 _SEED = 0  # the same rankings give the same p
-_SHOWN = 10  # queries that became better, and that became worse
-_WIDEST = 60  # characters of a query
+_SHOWN = 10  # better queries, and worse ones
+_MAX_SHOWN_CHARS = 60
 _NEXT = re.compile(r",(?=[a-z_]+=)")  # any other comma belongs to a value
 _OPTIONS: dict[str, tuple[type, tuple[str, ...]]] = {"mode": (str, MODES), "rerank": (bool, ())}
 _OF_SIDE = (*_OPTIONS, "synonyms", "rerank_model")
@@ -158,29 +158,29 @@ def evaluate(
     results: list[dict[str, Any]] = []
     for (side, with_tokens), measured in zip(sides, figures, strict=True):
         means = {name: round(float(values.mean()), 4) for name, values in measured.items()}
-        kept = {"tokens": with_tokens} if side != "lexical" else {}
-        results.append({**means, "queries": len(queries), "mode": side, **kept})
-    found = results[-1] | ({"reranker": reranker.name} if reranker else {})
+        token_facts = {"tokens": with_tokens} if side != "lexical" else {}
+        results.append({**means, "queries": len(queries), "mode": side, **token_facts})
+    result = results[-1] | ({"reranker": reranker.name} if reranker else {})
     if mode:
-        return found
+        return result
     worst = find_losses(queries, *(figures[place][NDCG] for place in (0, 1, -1)))
-    return found | {"modes": results, "worst": worst}
+    return result | {"modes": results, "worst": worst}
 
 
 def find_losses(queries: Mapping[str, str], dense: Figure, lexical: Figure, hybrid: Figure) -> list[dict[str, Any]]:
-    """Return the queries of which hybrid loses most against its better half, by the nDCG@10 of each, (n,)."""
+    """Return the queries with the largest losses of hybrid against its better half, by nDCG@10, each (n,)."""
     losses = hybrid - np.maximum(dense, lexical)
     places = [place for place in np.argsort(losses, kind="stable")[:_SHOWN].tolist() if losses[place] < 0]
-    ids, named = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
+    ids, columns = list(queries), {"difference": losses, "dense": dense, "lexical": lexical, "hybrid": hybrid}
     return [
         {"id": ids[place], "query": queries[ids[place]]}
-        | {name: round(float(values[place]), 4) for name, values in named.items()}
+        | {name: round(float(values[place]), 4) for name, values in columns.items()}
         for place in places
     ]
 
 
 def knows_language(dataset: Dataset, embedder: Embedder) -> bool:
-    """Return whether a model knows what the documents are written in, as a build would tell."""
+    """Return whether a model knows the languages of the documents, as a build would report it."""
     texts = list(dataset.corpus.values())
     return not unknown_languages(measure_languages([(None, len(texts), _sample(texts))], embedder.count_broken), "")
 
@@ -201,7 +201,7 @@ def measure(judgements: Judgements, queries: Collection[str], run: Run) -> Figur
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The passages that the searches found for a query, to be ranked in any mode."""
+    """The results of all searches for a query, to be ranked in any mode."""
 
     documents: Sequence[str]  # ids by row
     dense: VectorHits | None
@@ -211,7 +211,7 @@ class Candidates:
     facts: QueryFacts
 
     def rank(self, mode: Mode, *, tokens: bool) -> Ranking:
-        """Rank by one of the searches that were made, or by both; `tokens` says whether tokens are compared."""
+        """Rank in a mode; with `tokens`, tokens are compared too."""
         dense = None if mode == "lexical" else self.dense
         lexical = None if mode == "dense" else self.lexical
         return fuse(dense, lexical, self.cosines, self.maxsim if tokens else None, self.facts)
@@ -230,7 +230,7 @@ def search_corpus(
         starts = np.cumsum(counts, dtype=np.int64) - counts
         if tokens:
             query_tokens = embedder.encode_query_tokens(queries)
-            query_vectors = np.stack([made.vector for made in query_tokens])
+            query_vectors = np.stack([query.vector for query in query_tokens])
         else:
             query_vectors = embedder.encode(queries, role="query")
 
@@ -275,9 +275,9 @@ def search_corpus(
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A side of a comparison: what is searched, and how."""
+    """One side of a comparison: a generation with settings."""
 
-    text: str  # as it was written
+    text: str
     generation: str  # its id, or `LIVE`
     settings: Settings
     mode: Mode = "hybrid"
@@ -285,7 +285,7 @@ class Side:
 
 
 def read_side(text: str, settings: Settings, name: str) -> Side:
-    """Read the side of a name, such as A: `live,mode=dense`. Raises SettingsError saying what it can be."""
+    """Parse a side, such as `live,mode=dense`; `name` is A or B. Raises SettingsError with the allowed forms."""
     generation, *rest = _NEXT.split(text)
     if generation != LIVE and not is_generation_id(generation):
         raise SettingsError(f"{name} is {LIVE} or the id of a generation, then ,NAME=VALUE…; not {text[:80]!r}")
@@ -305,12 +305,12 @@ def read_side(text: str, settings: Settings, name: str) -> Side:
 
 def by_document(judgements: Judgements) -> Judgements:
     """Return judgements of documents, whose addresses have no anchor; the highest relevance of several counts."""
-    found: Judgements = {}
+    merged: Judgements = {}
     for query_id, judged in judgements.items():
-        documents = found.setdefault(query_id, {})
+        documents = merged.setdefault(query_id, {})
         for url, relevance in judged.items():
             documents[_page(url)] = max(relevance, documents.get(_page(url), relevance))
-    return found
+    return merged
 
 
 def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: Judgements, side: Side) -> Run:
@@ -330,7 +330,7 @@ def search_index(retriever: Retriever, queries: Mapping[str, str], judgements: J
 
 
 def missing(retriever: Retriever, judgements: Judgements) -> list[str]:
-    """Return the documents that are judged relevant and that a generation does not have, in order."""
+    """Return the relevant documents that a generation lacks, in order."""
     documents = retriever.generation.documents
     return [url for url in relevant(judgements) if next(documents(id=document_id(url)), None) is None]
 
@@ -368,7 +368,7 @@ def compare(queries: Mapping[str, str], judgements: Judgements, a: Run, b: Run) 
 
 
 def p_value(differences: npt.NDArray[np.float64]) -> float:
-    """Return how often chance alone would make the mean of paired differences (n,) as large, on either side.
+    """Return the two-sided p-value of the mean of paired differences (n,).
 
     Fisher's randomisation test (Smucker, Allan and Carterette, "A comparison of statistical significance tests for
     information retrieval evaluation", CIKM 2007).
@@ -387,31 +387,29 @@ def p_value(differences: npt.NDArray[np.float64]) -> float:
     return float(tested.pvalue)
 
 
-def modes_as_text(found: dict[str, Any]) -> str:
-    """Lay out the figures of all modes side by side, and the queries of which hybrid loses most, for a terminal."""
+def modes_as_text(result: dict[str, Any]) -> str:
+    """Format the figures of all modes and the queries with the largest losses of hybrid for a terminal."""
     lines = [f"{'':<18}" + "".join(f"{name:>12}" for name in MEASURES.values())]
-    for each in found["modes"]:
+    for each in result["modes"]:
         name = f"{each['mode']}, with tokens" if each.get("tokens") else each["mode"]
         lines.append(
             f"{name:<20}" + "".join(f"{each[measure]:>12.4f}" for measure in MEASURES.values()).removeprefix("  ")
         )
-    lines += [
-        "",
-        f"{found['queries']:,} queries; {found['precision']}, queries {found['query_precision']}, {found['engine']}",
-    ]
-    if found["worst"]:
+    facts = f"{result['precision']}, queries {result['query_precision']}, {result['engine']}"
+    lines += ["", f"{result['queries']:,} queries; {facts}"]
+    if result["worst"]:
         lines += ["", f"hybrid loses to its better half, {NDCG}:", f"{'':>9}{'dense':>8}{'words':>8}{'hybrid':>8}"]
-    for each in found["worst"]:
+    for each in result["worst"]:
         figures = "".join(f"{each[mode]:>8.4f}" for mode in ("dense", "lexical", "hybrid"))
         lines.append(f"  {each['difference']:+.4f}{figures}  {_shortened(each['query'])}")
     return "\n".join(lines)
 
 
-def as_text(found: dict[str, Any]) -> str:
-    """Lay out a comparison, with what its sides "a" and "b" are, for a terminal."""
+def as_text(comparison: dict[str, Any]) -> str:
+    """Format a comparison with its sides "a" and "b" for a terminal."""
     lines, missing = [], []
     for name in ("a", "b"):
-        side = found[name]
+        side = comparison[name]
         facts = [side["generation"]] if side.get("generation", side["side"]) != side["side"] else []
         model = f"{side['model']} ({side['precision']}, queries {side['query_precision']})"
         facts += [f"{side['documents']:,} documents", model, side["mode"]]
@@ -423,9 +421,9 @@ def as_text(found: dict[str, Any]) -> str:
     lines += [
         f"{name:<12}{one['a']:>8.4f}{one['b']:>8.4f}{one['difference']:>+9.4f}{one['p']:>9.4f}"
         f"{one['better']:>8,}{one['worse']:>7,}{one['same']:>7,}"
-        for name, one in found["measures"].items()
+        for name, one in comparison["measures"].items()
     ]
-    queries = found["by_query"]
+    queries = comparison["by_query"]
     lines += _changes("worse in B", [query for query in queries if query["difference"] < 0])
     lines += _changes("better in B", [query for query in reversed(queries) if query["difference"] > 0])
     return "\n".join(lines)
@@ -441,7 +439,7 @@ def _changes(title: str, queries: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 def _shortened(query: str) -> str:
     text = " ".join(query.split())
-    return f"{text[:_WIDEST]}…" if len(text) > _WIDEST else text
+    return f"{text[:_MAX_SHOWN_CHARS]}…" if len(text) > _MAX_SHOWN_CHARS else text
 
 
 def _page(url: str) -> str:

@@ -20,17 +20,17 @@ from rag.insights.report import write_beir
 from rag.query.results import section_within
 from rag.query.retriever import without_number
 
-Documents = Callable[[], Iterable[Mapping[str, Any]]]  # those of a generation, as often as they are needed
+Documents = Callable[[], Iterable[Mapping[str, Any]]]  # iterates a generation again at each call
 
-MARK = "from-index.json"  # in a folder that was written here, and so may be written again
+MARK = "from-index.json"  # marks a folder that may be overwritten
 SEED = 0
 MAX_PER_KIND = 250  # questions
-_SHARE = 0.5  # of the questions, from which the words of a title are dropped
-_MARKS = "?？؟;⁇"  # that end a question; the semicolon is Greek's
-_BYTES = range(12, 200)  # of a heading; four characters of Chinese say as much as twelve of English
-_MIN_TERMS = 2  # in a question, after words were dropped
-_MIN_SENTENCE = 6  # words around a reference
-_MAX_HEADING_WORDS = 8  # of one that is looked for in sentences
+_WITHOUT_TITLE_SHARE = 0.5  # questions that lose the words of their title
+_QUESTION_MARKS = "?？؟;⁇"  # the semicolon is Greek
+_HEADING_BYTES = range(12, 200)  # bytes: four characters of Chinese say as much as twelve of English
+_MIN_TERMS = 2
+_MIN_SENTENCE_WORDS = 6
+_MAX_HEADING_WORDS = 8  # headings searched for in sentences
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _WORD = re.compile(r"[^\s()\[\]\"'“”«»„,;:]+")
 _FIRST_SENTENCE = re.compile(r".{12,300}?(?:[.!?](?=\s|$)|$)", re.DOTALL)
@@ -41,12 +41,12 @@ _TAGS = re.compile(r"^[^\S\n]*+(?:[@\\]\w|:\w+ \w+:|\w+:$|-{3,}|={3,}|>>> |Copyr
 
 
 class Question(NamedTuple):
-    """A question, the passages that answer it, and the text that is left out of passages because it gives them away."""
+    """A question with the passages that answer it, and the text to remove from passages that repeat it."""
 
     kind: str  # question, heading, comment or reference
     text: str
     answers: Sequence[str]  # ids of passages
-    title: str  # whose words are dropped from half of the questions
+    title: str
     removed: str
     removed_from: Sequence[str]  # ids of passages
 
@@ -54,7 +54,7 @@ class Question(NamedTuple):
 class TargetPassage(NamedTuple):
     """A passage of a dataset."""
 
-    id: str  # its address, which is that of its document before the `#`
+    id: str  # address; the part before `#` is the document's
     title: str
     headings: str
     text: str
@@ -63,9 +63,9 @@ class TargetPassage(NamedTuple):
 
 
 def write_questions(folder: Path, documents: Documents, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a folder in BEIR's layout, of the passages of an index and questions to them; return what it has.
+    """Write the passages of an index and questions to them in BEIR's layout; return the report.
 
-    The same index gives the same folder. Raises as `write_beir` does, and DatasetError where nothing is a question.
+    The same index gives the same folder. Raises as `write_beir` does, and DatasetError if there are no questions.
     """
     rows, questions = make_dataset(documents)
     if not questions:
@@ -85,58 +85,60 @@ def make_dataset(documents: Documents) -> tuple[Iterator[dict[str, str]], list[Q
     questions: list[Question] = []
     for candidates in by_kind.values():
         chooser.shuffle(candidates)
-        chosen = candidates[:MAX_PER_KIND]
-        questions += [_without_title(question) if chooser.random() < _SHARE else question for question in chosen]
+        sample = candidates[:MAX_PER_KIND]
+        questions += [
+            _without_title(question) if chooser.random() < _WITHOUT_TITLE_SHARE else question for question in sample
+        ]
     return _rows(_passages(documents), questions), questions
 
 
 def _passages(documents: Documents) -> Iterator[TargetPassage]:
     for document in documents():
-        is_code, seen = is_source_code(document["content_type"]), Counter[str]()
+        is_code, uses = is_source_code(document["content_type"]), Counter[str]()
         for passage in document["passages"]:
             url = passage["url"]
-            seen[url] += 1
-            name = url if seen[url] == 1 else f"{url}{'~' if '#' in url else '#'}{seen[url]}"
+            uses[url] += 1
+            name = url if uses[url] == 1 else f"{url}{'~' if '#' in url else '#'}{uses[url]}"
             headings = section_within(document["title"], passage["section"])
             yield TargetPassage(name, document["title"], headings, passage["text"], document["language"], is_code)
 
 
 def _headings(passages: Iterable[TargetPassage]) -> dict[str, Question]:
-    """Return the headings that only one section has, each as a question that all passages of the section answer."""
+    """Return the unique headings, each as a question to the passages of its section."""
     answers: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for each in passages:
         if not each.is_code:
             answers[each.id.partition("#")[0], each.title, each.headings].append(each.id)
     names = {key: (key[2] or key[1]).split(SEPARATOR) for key in answers}
     uses = Counter(path[-1] for path in names.values())
-    found = {}
+    questions = {}
     for (url, title, headings), ids in answers.items():
         *above, heading = names[url, title, headings]
         text = without_number(heading)
-        kind = "question" if text.endswith(tuple(_MARKS)) else "heading"
-        is_long = len(text.encode()) in _BYTES and len(terms_in(text, None)) > _MIN_TERMS
+        kind = "question" if text.endswith(tuple(_QUESTION_MARKS)) else "heading"
+        is_long = len(text.encode()) in _HEADING_BYTES and len(terms_in(text, None)) > _MIN_TERMS
         if uses[heading] == 1 and is_long:
-            found[text] = Question(kind, text, ids, " ".join([title, *above] if headings else above), heading, ids)
-    return found
+            questions[text] = Question(kind, text, ids, " ".join([title, *above] if headings else above), heading, ids)
+    return questions
 
 
 def _comments(passages: Iterable[TargetPassage]) -> Iterator[Question]:
-    """Yield the first sentence of the comment or docstring of each function as a question that its code answers."""
+    """Yield the first sentence of each function's comment or docstring as a question to its code."""
     for each in passages:
         if not each.is_code or not each.headings:
             continue
-        found = _COMMENT.match(each.text) or _DOCSTRING.search(each.text)
-        if not found or len(each.text) < 2 * len(found[0]):  # hardly any code
+        comment = _COMMENT.match(each.text) or _DOCSTRING.search(each.text)
+        if not comment or len(each.text) < 2 * len(comment[0]):  # hardly any code
             continue
-        written = found[2] if found.re is _DOCSTRING else found[0]
+        written = comment[2] if comment.re is _DOCSTRING else comment[0]
         text = _TAGS.split(_MARKERS.sub("", written).strip("\n"), maxsplit=1)[0]
         sentence = _FIRST_SENTENCE.match(" ".join(text.split("\n\n")[0].split()))
         if sentence and len(sentence[0].split()) > _MIN_TERMS + 1:
-            yield Question("comment", sentence[0], [each.id], each.headings, found[0], [each.id])
+            yield Question("comment", sentence[0], [each.id], each.headings, comment[0], [each.id])
 
 
 def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Question]) -> Iterator[Question]:
-    """Yield each sentence that has the heading of another section as a question which that section answers."""
+    """Yield each sentence that contains the heading of another section as a question to that section."""
     starts = Counter(len(heading.split()) for heading in headings)
     lengths = [count for count in starts if 2 <= count <= _MAX_HEADING_WORDS]
     for each in passages:
@@ -144,18 +146,18 @@ def _references(passages: Iterable[TargetPassage], headings: Mapping[str, Questi
             continue
         for sentence in _SENTENCE.findall(each.text):
             words = _WORD.findall(sentence.rstrip(".!?"))
-            if len(words) < _MIN_SENTENCE:
+            if len(words) < _MIN_SENTENCE_WORDS:
                 continue
             for count in lengths:
                 phrases = (" ".join(words[start : start + count]) for start in range(len(words) - count + 1))
                 target = next((headings[phrase] for phrase in phrases if phrase in headings), None)
-                if target and each.id not in target.answers and len(words) >= count + _MIN_SENTENCE // 2:
+                if target and each.id not in target.answers and len(words) >= count + _MIN_SENTENCE_WORDS // 2:
                     yield Question("reference", sentence.strip(), target.answers, target.text, sentence, [each.id])
                     break
 
 
 def _without_title(question: Question) -> Question:
-    """Return a question without the words of the title, unless hardly any would be left."""
+    """Return a question without the words of the title, unless too few would remain."""
     title = set(terms_in(question.title))
     words = [word for word in question.text.split() if not title.intersection(terms_in(word))]
     text = " ".join(words)
@@ -169,7 +171,7 @@ def _rows(passages: Iterable[TargetPassage], questions: Iterable[Question]) -> I
             removed[id].append(question.removed)
     for each in passages:
         path, text = f"{each.title}{SEPARATOR}{each.headings}".removesuffix(SEPARATOR), each.text
-        for part in removed[each.id]:
-            path = path.removesuffix(part).removesuffix(SEPARATOR)
-            text = text.replace(part, "", 1) if len(part) < len(text) else text
+        for text_to_remove in removed[each.id]:
+            path = path.removesuffix(text_to_remove).removesuffix(SEPARATOR)
+            text = text.replace(text_to_remove, "", 1) if len(text_to_remove) < len(text) else text
         yield {"_id": each.id, "title": path, "text": text}

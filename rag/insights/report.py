@@ -1,4 +1,4 @@
-"""What people ask, added up, also as CSV; and a dataset in BEIR's layout, made of what they opened and judged."""
+"""Statistics of recorded searches, also as CSV; and a dataset in BEIR's layout from opened and judged hits."""
 
 import csv
 import io
@@ -17,38 +17,38 @@ from typing import Any, NamedTuple
 from indexer.generation.lexical.letters import fold
 from indexer.text.cleaning import one_line
 from rag.errors import InsightsError
-from rag.insights.store import DATABASE, MOST_CHARACTERS, first_id, open_to_read
+from rag.insights.store import DATABASE, MAX_QUERY_CHARS, first_id, open_to_read
 
-MOST_READ = 200_000  # searches, the latest
-LISTED = 50  # questions
-MOST_DAYS = 3650
+MAX_SEARCHES = 200_000  # searches, the latest
+MAX_LISTED = 50  # questions
+MAX_DAYS = 3650
 REASONS = {"empty": "no hit", "far": "nothing close", "bad": "judged bad", "unopened": "not opened"}
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # of Chinese and Japanese keyboards too
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # wide forms are typed in East Asia
 _QUESTIONS, _JUDGED = (Path(__file__).with_name(name).read_text("utf-8") for name in ("questions.sql", "judged.sql"))
-LEAST = 2  # searches in which a document was opened
+MIN_OPENED = 2  # searches
 GOOD, OPENED, BAD = 2, 1, 0  # relevance
-MARK = "from-insights.json"  # of a folder that was written here, and so may be written again
+MARK = "from-insights.json"  # marks a folder that may be overwritten
 
 
 class Group(NamedTuple):
-    """The figures of searches that belong together."""
+    """The figures of a group of searches."""
 
     asked: int = 0
-    unanswered: int = 0  # for one of REASONS, of which a search may have several
+    unanswered: int = 0  # a search may have several of REASONS
     empty: int = 0  # no hit
     far: int = 0  # hits, but none close to the query
     bad: int = 0  # a hit was judged bad, and none good
     unopened: int = 0  # shown on a page, and nothing opened or judged
     opened: int = 0
     good: int = 0
-    cosine: float | None = None  # mean of the best of each search
+    cosine: float | None = None  # mean of the best hits
 
     def reasons(self) -> list[tuple[str, int]]:
-        """Return the reasons in words, and of how many searches each."""
+        """Return the reasons in words, each with its number of searches."""
         return [(words, count) for name, words in REASONS.items() if (count := getattr(self, name))]
 
 
-Question = tuple[str, Group]  # as it was last spelled
+Question = tuple[str, Group]  # the latest spelling
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Report:
     """The figures of some days."""
 
     collection: str | None  # None: all
-    collections: list[str]  # that were searched in these days
+    collections: list[str]  # searched in these days
     total: Group
-    asked: list[Question]  # the most asked first
-    unanswered: list[Question]  # without a good answer, the most often first
+    asked: list[Question]  # most frequent first
+    unanswered: list[Question]  # most frequent first
 
     def as_csv(self, table: str) -> str:
         """Return the table asked or unanswered as CSV with a heading line and no formula."""
@@ -75,50 +75,52 @@ def report(folder: Path, days: int, collection: str | None = None, *, now: datet
     today = (now or datetime.now(UTC)).replace(hour=0, minute=0, second=0, microsecond=0)
     since = today - timedelta(days=days - 1)
     counts, asked, unanswered, collections = [0] * 8, list[Question](), list[Question](), list[str]()
-    if (folder / DATABASE).exists() or not folder.is_dir():  # where there is only a folder, nothing was asked yet
+    if (folder / DATABASE).exists() or not folder.is_dir():  # an empty folder: no searches yet
         first = first_id(since.timestamp())
         with closing(open_to_read(folder)) as connection:
             connection.create_function("question_key", 1, question_key, deterministic=True)
-            found = connection.execute(_QUESTIONS, (first, collection, collection, MOST_READ))
-            while rows := [(query, Group(*figures)) for query, _, *figures in found.fetchmany(1000)]:
+            cursor = connection.execute(_QUESTIONS, (first, collection, collection, MAX_SEARCHES))
+            while rows := [(query, Group(*figures)) for query, _, *figures in cursor.fetchmany(1000)]:
                 counts = [sum(column) for column in zip(counts, *(group[:8] for _, group in rows), strict=True)]
-                asked = nsmallest(LISTED, [*asked, *rows], lambda each: (-each[1].asked, each[0]))
-                unanswered = nsmallest(LISTED, [*unanswered, *(each for each in rows if each[1].unanswered)], _by_need)
+                asked = nsmallest(MAX_LISTED, [*asked, *rows], lambda each: (-each[1].asked, each[0]))
+                unanswered = nsmallest(
+                    MAX_LISTED, [*unanswered, *(each for each in rows if each[1].unanswered)], _by_need
+                )
             names = connection.execute("SELECT DISTINCT collection FROM searches WHERE id >= ? ORDER BY 1", (first,))
             collections = [name for (name,) in names]
     return Report(collection, collections, Group(*counts), asked, unanswered)
 
 
 def _by_need(question: Question) -> tuple[int, int, str]:
-    """Return what questions without a good answer are sorted by."""
-    text, group = question  # what was shown but not opened may have been the answer
+    """Return the sort key of an unanswered question; an unopened hit may still have been the answer."""
+    text, group = question
     return -(group.empty + group.far + group.bad), -group.unanswered, text
 
 
 def question_key(query: str) -> str:
-    """Return what two spellings of one question have in common."""
+    """Return a normalised question, the same for all its spellings."""
     return fold(query).strip(" ?!.")
 
 
 def no_formula(text: str) -> str:
-    """Return a text with an apostrophe before what a spreadsheet would run as a formula."""
+    """Prefix a text with an apostrophe if a spreadsheet would run it as a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) or text.startswith(_FORMULA) else text
 
 
 class Judged(NamedTuple):
-    """A question, and how relevant documents are to it, by their ids."""
+    """A question with the relevance of documents by id."""
 
-    question: str  # as it was last spelled
+    question: str  # the latest spelling
     searches: int
     documents: dict[str, int]
 
 
-def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[Judged]:
+def judged_questions(folder: Path, collection: str, least: int = MIN_OPENED) -> list[Judged]:
     """Return the questions with a document judged good, or opened in `least` searches, the most asked first."""
     judged = []
     with closing(open_to_read(folder)) as connection:
         connection.create_function("question_key", 1, question_key, deterministic=True)
-        rows = connection.execute(_JUDGED, (MOST_CHARACTERS, collection))
+        rows = connection.execute(_JUDGED, (MAX_QUERY_CHARS, collection))
         for (question, searches), documents in groupby(rows, key=itemgetter(0, 1)):
             relevance = {}
             for _, _, id, opened, verdict in documents:
@@ -134,25 +136,25 @@ def judged_questions(folder: Path, collection: str, least: int = LEAST) -> list[
 def write_dataset(
     folder: Path, judged: Iterable[Judged], documents: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write judged questions in BEIR's layout; return the report. Raises InsightsError, as where nothing is judged."""
+    """Write judged questions in BEIR's layout; return the report. Raises InsightsError, also if there are none."""
     judged = list(judged)
     if not judged:
         raise InsightsError("no question has a hit that was judged good, or opened by at least two searches")
-    wanted = {id for one in judged for id in one.documents}
+    judged_ids = {id for one in judged for id in one.documents}
     address_of: dict[str, str] = {}
 
     def rows() -> Iterator[Mapping[str, Any]]:
         for document in documents:
-            if document["id"] in wanted:
+            if document["id"] in judged_ids:
                 address_of[document["id"]] = document["url"]
             text = "\n\n".join(passage["text"] for passage in document["passages"])
             yield {"_id": document["url"], "title": document["title"], "text": text}
 
     def questions() -> Iterator[Judgement]:  # once all rows are written
         for one in judged:
-            known = {address_of[id]: relevance for id, relevance in one.documents.items() if id in address_of}
-            if any(known.values()):
-                yield one.question, {"searches": one.searches}, known
+            relevances = {address_of[id]: relevance for id, relevance in one.documents.items() if id in address_of}
+            if any(relevances.values()):
+                yield one.question, {"searches": one.searches}, relevances
 
     return write_beir(folder, MARK, rows(), questions(), facts)
 
@@ -167,7 +169,7 @@ def write_beir(
 
     Args:
         folder: empty, or written here before.
-        mark: name of a file that says so.
+        mark: name of the file that marks the folder.
         rows: the corpus, read before the questions.
         questions: each with its judgements.
         facts: added to the report.
@@ -176,16 +178,16 @@ def write_beir(
         The report: facts, and the numbers of documents, questions and judgements.
 
     Raises:
-        InsightsError: the folder has something else.
+        InsightsError: the folder has other files.
         OSError: it cannot be written.
     """
     if folder.is_dir() and any(folder.iterdir()) and not (folder / mark).exists():
         raise InsightsError(
-            f"{folder} is not empty, and has no {mark}, so it was not written by this; name a new folder"
+            f"{folder} is not empty and was not written by this command (it has no {mark}); name a new folder"
         )
     (folder / "qrels").mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)  # it has what people ask, or texts that not everybody may read
-    count = asked = judgements = 0
+    folder.chmod(0o700)  # questions and texts may be confidential
+    count = question_count = judgements = 0
     with _create(folder / "corpus.jsonl") as out:
         for row in rows:
             count += 1
@@ -193,11 +195,11 @@ def write_beir(
     with _create(folder / "queries.jsonl") as queries, _create(folder / "qrels" / "test.tsv") as qrels:
         qrels.write("query-id\tcorpus-id\tscore\n")
         for text, metadata, judged in questions:
-            asked += 1
+            question_count += 1
             judgements += len(judged)
-            _write(queries, {"_id": str(asked), "text": text, "metadata": metadata})
-            qrels.writelines(f"{asked}\t{id}\t{relevance}\n" for id, relevance in judged.items())
-    report = {**facts, "documents": count, "questions": asked, "judgements": judgements}
+            _write(queries, {"_id": str(question_count), "text": text, "metadata": metadata})
+            qrels.writelines(f"{question_count}\t{id}\t{relevance}\n" for id, relevance in judged.items())
+    report = {**facts, "documents": count, "questions": question_count, "judgements": judgements}
     with _create(folder / mark) as out:
         _write(out, report)
     return report

@@ -1,8 +1,8 @@
-"""What is kept of searches: searches.sqlite in a private folder, which any number of processes may use at once.
+"""The record of searches: searches.sqlite in a private folder, open to any number of processes.
 
-It holds the question, its hits, which of them were opened or judged, and the time; nothing of who asked. What is
-deleted is overwritten in the file (`secure_delete`), and the write-ahead log, which may still have it, is emptied.
-A server hands searches to a `Recorder`: a bounded queue, and a thread that writes it.
+It holds questions, their hits, which of them were opened or judged, and times, but no identities. Deleted rows are
+overwritten in the file (`secure_delete`), and the write-ahead log is emptied. A server passes searches to a `Recorder`,
+a bounded queue with a thread that writes it.
 """
 
 import fcntl
@@ -23,22 +23,22 @@ from rag.query.request import ALL
 from rag.query.results import Answer
 
 Via = Literal["page", "api", "batch", "answer", "mcp", "box"]
-What = Literal["seen", "opened", "good", "bad", "none"]
+Event = Literal["seen", "opened", "good", "bad", "none"]
 DATABASE = "searches.sqlite"
-MOST_CHARACTERS = 500  # of a query
-WRITE_S = 0.5  # between two writes; what waits is lost if the process is killed
-MOST_WAITING_BYTES = 16_000_000  # of searches and feedback that wait for the disk; more are dropped
-MOST_BYTES = 500_000_000  # of the store
+MAX_QUERY_CHARS = 500
+WRITE_INTERVAL_S = 0.5  # a killed process loses this much
+MAX_WAITING_BYTES = 16_000_000  # further searches and feedback are dropped
+MAX_BYTES = 500_000_000
 _FEEDBACK_SIZE = 1_000  # bytes, about
-_CLEAN_S = 60.0  # between two deletions
+_CLEAN_INTERVAL_S = 60.0
 _VERDICTS = {"good": 1, "bad": -1, "none": 0}
-_LOCK = "lock"  # held while the database is made or brought to this version
-_UNSEEN_S = 600.0  # after which a search is deleted that nobody looked at
+_LOCK = "lock"  # held while the database is created
+_UNSEEN_LIFETIME_S = 600.0  # searches whose hits were not displayed
 _BUSY_TIMEOUT_S = 5.0
-_NOISE_BITS = 21  # of the first half of an id, below its milliseconds
+_NOISE_BITS = 21  # behind the milliseconds
 _VERSION = 2
 _SCHEMA = Path(__file__).with_name("schema.sql").read_text("utf-8")
-_INDEX = "CREATE INDEX IF NOT EXISTS told ON hits (search) WHERE opened OR verdict"  # of few; the report joins them
+_INDEX = "CREATE INDEX IF NOT EXISTS told ON hits (search) WHERE opened OR verdict"
 _ADD = "INSERT OR IGNORE INTO searches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ADD_HIT = "INSERT OR IGNORE INTO hits (search, rank, passage, document) VALUES (?, ?, ?, ?)"
 
@@ -47,13 +47,13 @@ log = logging.getLogger("pilotlight")
 
 
 def new_id(at: float) -> str:
-    """Make the id of a search at a time in seconds since 1970: 32 hexadecimal digits that nobody can guess."""
+    """Return an unguessable id, 32 hexadecimal digits, of a search at a time in seconds since 1970."""
     noise = int.from_bytes(os.urandom(11), "little")
     return f"{int(at * 1000) << _NOISE_BITS | noise >> 67:016x}{noise & ((1 << 63) - 1):016x}"
 
 
 def first_id(at: float) -> str:
-    """Return a text that no id of a search from a time on, in seconds since 1970, is less than."""
+    """Return the lower bound of ids of searches since a time in seconds since 1970."""
     return f"{int(at * 1000) << _NOISE_BITS:016x}"
 
 
@@ -65,18 +65,18 @@ class Searched(NamedTuple):
     via: Via
     query: str
     hits: Sequence[tuple[str, str]]  # ids of passage and document, best first
-    cosine: float | None  # of the best hit
+    cosine: float | None  # best hit
     close: bool
-    ms: float  # of the answer
-    seen: bool  # False for one that was made while somebody types: it counts once feedback comes
+    ms: float
+    seen: bool  # False for a search while the user types: it counts only after feedback
 
 
 class Feedback(NamedTuple):
-    """What became of a search."""
+    """A hit of a search that was opened or judged, or the display of a search."""
 
     id: str
-    what: What
-    passage: str  # a hit of it; empty for "seen"
+    event: Event
+    passage: str  # id of the hit; empty for "seen"
 
 
 class InsightsStore:
@@ -91,7 +91,7 @@ class InsightsStore:
         self._connection.close()
 
     def write(self, searches: Sequence[Searched], feedback: Sequence[Feedback]) -> None:
-        """Write both, all or nothing; feedback on what is no search, or no hit of it, is ignored."""
+        """Write both in one transaction; feedback on an unknown search or hit is ignored."""
         with self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
             for one in searches:
@@ -101,10 +101,10 @@ class InsightsStore:
                 self._add_feedback(*each)
 
     def retain(self, now: float, days: int, most_bytes: int) -> None:
-        """Delete searches that nobody saw, those older than some days, and the oldest while the file is too large."""
+        """Delete undisplayed searches, searches older than `days`, and the oldest while the file is too large."""
         oldest = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0) - timedelta(days=days - 1)
         execute = self._connection.execute
-        execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_S),))
+        execute("DELETE FROM searches WHERE seen = 0 AND id < ?", (first_id(now - _UNSEEN_LIFETIME_S),))
         execute("DELETE FROM searches WHERE id < ?", (first_id(oldest.timestamp()),))
         while True:
             names = ("page_count", "freelist_count", "page_size")
@@ -114,14 +114,14 @@ class InsightsStore:
                 break
             tenth = execute("SELECT id FROM searches ORDER BY id LIMIT 1 OFFSET ?", (count // 10,)).fetchone()
             execute("DELETE FROM searches WHERE id <= ?", tenth)
-        # give free pages back to the disk, which `execute` would do for a page or two, and empty the log
+        # `execute` would return only a page or two to the disk
         self._connection.executescript("PRAGMA incremental_vacuum")
         execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
-    def _add_feedback(self, id: str, what: What, passage: str) -> None:
+    def _add_feedback(self, id: str, event: Event, passage: str) -> None:
         execute = self._connection.execute
-        if what != "seen":
-            column, value = ("opened", 1) if what == "opened" else ("verdict", _VERDICTS[what])
+        if event != "seen":
+            column, value = ("opened", 1) if event == "opened" else ("verdict", _VERDICTS[event])
             change = f"UPDATE hits SET {column} = ? WHERE search = ? AND passage = ?"  # noqa: S608
             if not execute(change, (value, id, passage)).rowcount:
                 return
@@ -131,7 +131,7 @@ class InsightsStore:
 def open_to_read(folder: Path) -> sqlite3.Connection:
     """Open the store to read. Raises InsightsError where there is none, and as `InsightsStore` does."""
     if not (folder / DATABASE).is_file():
-        raise InsightsError(f"{folder} has no record of what was asked: serve with --insights to keep one")
+        raise InsightsError(f"{folder} has no record of searches: serve with --insights to keep one")
     connection = _open(folder)
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -158,43 +158,43 @@ def _open(folder: Path) -> sqlite3.Connection:
 
 
 def _size(one: Searched) -> int:
-    """Return the bytes that a search takes while it waits, about."""
+    """Estimate the bytes of memory of a waiting search."""
     return 1_000 + 4 * len(one.query) + sum(250 + len(passage) + len(document) for passage, document in one.hits)
 
 
 class Recorder:
-    """Keeps what is asked. Safe to use from several threads; no call but `close` waits for the disk."""
+    """Records searches in a background thread. Safe to share between threads; only `close` waits for the disk."""
 
     def __init__(self, folder: Path, days: int) -> None:
-        """Take the folder of the store, and after how many days a search is deleted."""
-        self.count: Callable[[str, int], None] = lambda *_: None  # takes "written" or "dropped", and of how many
+        """Prepare a recorder that deletes searches after `days`."""
+        self.count: Callable[[str, int], None] = lambda *_: None  # called with "written" or "dropped" and a number
         self._folder, self._days = folder, days
         self._searches: deque[Searched] = deque()
         self._feedback: deque[Feedback] = deque()
         self._lock = threading.Lock()
-        self._room = MOST_WAITING_BYTES
+        self._room = MAX_WAITING_BYTES
         self._is_failing = False
-        self._cleaned = -_CLEAN_S
+        self._cleaned = -_CLEAN_INTERVAL_S
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pilotlight-insights", daemon=True)
 
     def start(self) -> None:
-        """Begin to write. Returns at once."""
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Write what waits, and stop."""
+        """Write all waiting searches and stop the thread."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def record(self, answer: Answer, via: Via, *, seen: bool = True) -> str | None:
-        """Take a search; return its id, or None if too many wait. One that is not `seen` counts once feedback comes."""
+        """Queue a search; return its id, or None if the queue is full. An unseen search counts after feedback."""
         one = Searched(
             new_id(time.time()),
             answer.collections[0] if len(answer.collections) == 1 else ALL,
             via,
-            " ".join(answer.query.split())[:MOST_CHARACTERS],
+            " ".join(answer.query.split())[:MAX_QUERY_CHARS],
             [(hit.id, hit.document) for hit in answer.hits],
             max((cosine for hit in answer.hits if (cosine := hit.scores["dense"]) is not None), default=None),
             answer.close,
@@ -206,10 +206,10 @@ class Recorder:
         self._searches.append(one)
         return one.id
 
-    def add_feedback(self, id: str, what: What, passage: str) -> None:
-        """Take what became of a search; feedback on an unknown search is ignored."""
+    def add_feedback(self, id: str, event: Event, passage: str) -> None:
+        """Queue feedback on a search; feedback on an unknown search is ignored."""
         if self._has_room(_FEEDBACK_SIZE):
-            self._feedback.append(Feedback(id, what, passage))
+            self._feedback.append(Feedback(id, event, passage))
 
     def _has_room(self, size: int) -> bool:
         with self._lock:
@@ -220,19 +220,19 @@ class Recorder:
         return fits
 
     def _run(self) -> None:
-        while not self._closed.wait(WRITE_S):
+        while not self._closed.wait(WRITE_INTERVAL_S):
             self._write()
         self._write()
         if self._searches:
             self.count("dropped", len(self._searches))
 
     def _write(self) -> None:
-        """Write what waits, and delete what is old; what cannot be written goes on waiting."""
-        is_due = time.monotonic() >= self._cleaned + _CLEAN_S and (self._folder / DATABASE).exists()
+        """Write waiting entries and delete old ones; entries that cannot be written keep waiting."""
+        is_due = time.monotonic() >= self._cleaned + _CLEAN_INTERVAL_S and (self._folder / DATABASE).exists()
         if not (self._searches or self._feedback or is_due):
             return
         try:
-            with closing(InsightsStore(self._folder)) as store:  # again each time: an operator may remove the file
+            with closing(InsightsStore(self._folder)) as store:  # opened again: an operator may remove the file
                 searches, feedback = list(self._searches), list(self._feedback)
                 store.write(searches, feedback)
                 for _ in searches:
@@ -244,7 +244,7 @@ class Recorder:
                     self._room += sum(map(_size, searches)) + _FEEDBACK_SIZE * len(feedback)
                 if is_due:
                     self._cleaned = time.monotonic()
-                    store.retain(time.time(), self._days, MOST_BYTES)
+                    store.retain(time.time(), self._days, MAX_BYTES)
             self._is_failing = False
         except (sqlite3.Error, OSError, InsightsError) as error:
             if not self._is_failing:

@@ -8,7 +8,7 @@ from flask import Blueprint, Response, current_app, render_template
 from msgspec import Meta
 
 from rag.errors import InsightsError, NotReady
-from rag.insights.report import MOST_DAYS, Report, report
+from rag.insights.report import MAX_DAYS, Report, report
 from rag.messages import InCollection, Request
 from rag.serving.jobs import PushedQueue
 from web.api.requests import read_query, recorder, retriever, settings
@@ -24,7 +24,7 @@ insights = Blueprint("insights", __name__)
 class InsightsRequest(Request):
     """The searches that are counted."""
 
-    days: Annotated[int, Meta(ge=1, le=MOST_DAYS, description="how many, with today")] = 30
+    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, description="how many, with today")] = 30
     collection: Annotated[str, Meta(description="only searches of it; else of all")] = ""
 
 

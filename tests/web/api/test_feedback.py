@@ -132,7 +132,7 @@ def test_a_box_of_another_site_tells_what_was_seen_and_opened(tmp_path):
 
 
 def test_what_cannot_be_written_waits_within_a_bound_of_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr("rag.insights.store.MOST_WAITING_BYTES", 10_000)
+    monkeypatch.setattr("rag.insights.store.MAX_WAITING_BYTES", 10_000)
     (tmp_path / "insights").write_text("in the way of the folder", encoding="utf-8")
     kept = Kept(tmp_path)
     ids = [kept.client.post(SEARCH, json={"query": "index"}).get_json()["search_id"] for _ in range(9)]
