@@ -201,7 +201,8 @@ def facts_of(sentence: Sentence, language: str | None) -> list[Excerpt]:
         is_first = not before or prose[before - 1] in _SENTENCE_START
         is_item = is_first and word.isdecimal() and prose[match.end() : match.end() + 1] in (".", ")")
         is_capitalised = word[0].isupper() and not is_first and language not in _CAPITALISING
-        is_name = bool(_NAME.fullmatch(word)) or is_capitalised or key_of(word, language).isdecimal()
+        is_number = any(map(str.isdigit, word)) or key_of(word, language).isdecimal()
+        is_name = is_number or is_capitalised or bool(_NAME.fullmatch(word))
         if is_name and not is_item and word.lower() not in STOP_WORDS:
             facts.append(Excerpt(word, sentence.start + match.start()))
     return facts

@@ -61,6 +61,7 @@ def proofs(text: str, question: str = "", **options: Any) -> list[Proof]:
         ("The default is 200 tokens [1].", FOUND, 1),
         ("The default is 300 tokens [1].", NOT_THERE, None),
         ("It takes 14 MB [1].", NOT_THERE, None),
+        ("It takes 0.14 times as long [1].", NOT_THERE, None),
         ("It has 1000 lines in 3 parts [2].", FOUND, 2),
         ("It has four parts [2].", NOT_THERE, None),
         ("In 1843 the engine was that of Charles Babbage [2].", FOUND, 2),
