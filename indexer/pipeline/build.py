@@ -1,4 +1,4 @@
-"""The build: sources in, a published generation out. Everything that is unchanged is taken from the live generation.
+"""Build a generation from sources. Unchanged pages, documents and vectors are copied from the live generation.
 
 `fetch → read → cut → embed → write → publish`: the first stages are iterators, see `read_ahead`.
 """
@@ -37,11 +37,9 @@ from indexer.sources.templates import Templates
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_LEAST_LEFT, _LEAST_LOST = (
-    0.5,
-    5,
-)  # share of documents, and documents: outages take most of a source, authors seldom half
-AHEAD = 16  # items taken from the sources before the build has dealt with the first of them
+# A source that lost half of its documents, and at least five, is taken for out of order.
+_MIN_REMAINING_SHARE, _MIN_LOST_DOCUMENTS = 0.5, 5
+AHEAD = 16  # items read before the build takes the first
 
 
 def build(
@@ -54,30 +52,27 @@ def build(
     cluster: "Cluster | None" = None,
     is_brief: bool = False,
 ) -> BuildReport:
-    """Read the sources, index them, and make the result the live generation of `index_dir`.
+    """Index the sources, and make the result the live generation of `index_dir`.
 
-    What was pushed to the index is one of its sources, whether or not it is named, and is always read.
-
-    Pages, documents and vectors that are unchanged since the live generation are taken from it; if nothing has
-    changed at all, it stays as it is. A source that has lost most of its documents keeps them. Whatever goes wrong, and
-    wherever the process is stopped, the generation that was live stays live.
+    Pushed documents are always included. A source that lost most of its documents keeps them. If nothing changed, or if
+    the build fails or is stopped, the live generation stays.
 
     Args:
-        sources: http or https addresses, repositories, buckets, folders or files: all that the index is to hold.
-        index_dir: folder of the index; made if it is missing.
-        embedder: not used while nothing is new.
+        sources: all addresses, repositories, buckets, folders and files that the index is to contain.
+        index_dir: folder of the index; created if missing.
+        embedder: used only for new texts.
         config: the settings.
         progress: closed at the end.
-        cluster: machines that embed; None means this one.
+        cluster: machines that embed; None: this machine.
         is_brief: see `writer_lock`.
 
     Raises:
-        SourceError, CredentialsError, SessionEnded: a source cannot be read at all, or not with its credentials.
-        NothingToIndex: none of them gave any text.
+        SourceError, CredentialsError, SessionEnded: a source cannot be read.
+        NothingToIndex: no source has text.
         BuildLocked, IndexUnwritable: the index cannot be written.
-        ConfigError, VectorError: the embedder cannot be used for this.
-        MemoryShort: it may not have the memory that it needs to go on.
-        ClusterError: the cluster cannot do its part.
+        ConfigError, VectorError: the embedder cannot be used.
+        MemoryShort: the process may not use enough memory.
+        ClusterError: the cluster failed.
     """
     ocr = find(config.ocr)
     store = PushedStore(index_dir)
@@ -102,7 +97,7 @@ def build(
                 with closing(Draft(folder, dimension, plan, vectors)) as draft:
                     report = _Build(draft, embedder, plan, store).run(index_dir)
                 break
-            except _Shrunk as shrunk:  # what was read of others is read again: that is rare
+            except _Shrunk as shrunk:  # rare, so all other sources are read again
                 plan = _without_shrunk(plan, shrunk)
                 shutil.rmtree(folder)
                 folder.mkdir()
@@ -116,16 +111,16 @@ def remove_sources(
 ) -> BuildReport:
     """Publish the live generation without the documents of these sources. Nothing is fetched or embedded.
 
-    A page that another source leads to as well goes too, and comes back with the next build.
+    A page that belongs to another source too is removed until the next build.
 
     Raises:
-        SourceError: one of them is not a source of the index; the message lists those that are.
-        NothingToIndex: no document would be left.
-        IndexMissing, IndexCorrupt: there is no live generation, or it cannot be read.
+        SourceError: the index has no such source.
+        NothingToIndex: no document would remain.
+        IndexMissing, IndexCorrupt: there is no readable live generation.
         BuildLocked, IndexUnwritable: the index cannot be written.
     """
     removed = {full_name(source) for source in sources}
-    current_id(index_dir)  # so that no folder is made where there is no index
+    current_id(index_dir)  # raises IndexMissing before a folder is created
     store = PushedStore(index_dir)
     last = store.last()
     with (
@@ -133,13 +128,13 @@ def remove_sources(
         closing(PreviousGeneration.open(index_dir)) as earlier,
     ):
         manifest = read_manifest(index_dir / GENERATIONS / current_id(index_dir))
-        left = [source for source in manifest.sources if source not in removed]
+        remaining = [source for source in manifest.sources if source not in removed]
         unknown = sorted(removed.difference(manifest.sources))
         if unknown or not removed:
             problem = f"{unknown[0]} is not a source of this index" if unknown else "no source was given"
             raise SourceError(f"{problem}; its sources are: {', '.join(manifest.sources)}")
         config = BuildConfig(keep_generations=keep_generations)
-        plan = BuildPlan(config, earlier, progress, left)
+        plan = BuildPlan(config, earlier, progress, remaining)
         with closing(Draft(folder, manifest.counts.dimension, plan, earlier)) as draft:
             progress.phase(READING)
             progress.found(manifest.counts.documents)
@@ -162,7 +157,7 @@ def remove_sources(
 
 
 class _Shrunk(Exception):
-    """A source that has lost most of its documents since the build before."""
+    """A source has lost most of its documents since the previous build."""
 
     def __init__(self, source: str, observed: str) -> None:
         super().__init__(f"{source} has {observed}")
@@ -170,42 +165,42 @@ class _Shrunk(Exception):
 
 
 def _without_shrunk(plan: BuildPlan, shrunk: _Shrunk) -> BuildPlan:
-    """Return the plan of a build that takes over a source that has shrunk. Raises SourceError: no other is read."""
-    reason = f"{shrunk.observed}; its documents are kept: if they are to go, index it with --allow-shrink"
-    kept = {**plan.kept, shrunk.source: reason}
-    if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *kept}:
+    """Return a plan that keeps a source as it was. Raises SourceError if no other source is read."""
+    reason = f"{shrunk.observed}; its documents are kept; to remove them, index it with --allow-shrink"
+    unchanged = {**plan.kept, shrunk.source: reason}
+    if not {*plan.sources}.intersection(plan.config.refresh or ()) - {SOURCE, *unchanged}:
         raise SourceError(
-            f"{shrunk.source} has {shrunk.observed}; the live index has not changed: if these documents are to go, "
+            f"{shrunk.source} has {shrunk.observed}; the live index has not changed. To remove these documents, "
             "index again with --allow-shrink"
         )
     plan.progress.message(f"{shrunk.source} has {reason}")
     report = BuildReport()
-    for source, text in kept.items():
+    for source, text in unchanged.items():
         report.fail(Failure(source, text), is_kept=True)
-    return replace(plan, kept=kept, report=report)
+    return replace(plan, kept=unchanged, report=report)
 
 
 class _Build:
-    """The stages of a build, and the decision for each page: read, taken over, skipped or failed."""
+    """The stages of a build, and the decision for each page: read, copy, skip or fail."""
 
     def __init__(self, draft: Draft, embedder: Embedder, plan: BuildPlan, pushed: PushedStore) -> None:
         self._plan, self._earlier, self._report = plan, plan.earlier, plan.report
         self._draft, self._embedder, self._pushed = draft, embedder, pushed
-        self._still_there: set[int] = set()  # documents of the earlier generation
-        self._closed: set[str] = set()  # addresses left out by access lists, which must not stay in the index
-        self._texts: dict[str, int] = {}  # signatures of documents that were read of the present source, by address
+        self._remaining: set[int] = set()  # documents of the earlier generation
+        self._closed: set[str] = set()  # addresses that access lists leave out
+        self._signatures: dict[str, int] = {}  # by address, of documents of the current source
         live = plan.earlier.manifest
         self._earlier.is_trusted = plan.reuse.passages
         self._resting = self._earlier.resting(plan.sources, plan.config.refresh or ()) | plan.kept.keys()
         self._unchecked = deque(source for source in plan.sources if source not in {SOURCE, *self._resting})
-        learnt = live.settings.get("templates") if live is not None and plan.reuse.passages else None
-        self._templates = Templates(learnt, self._is_new)
+        templates = live.settings.get("templates") if live is not None and plan.reuse.passages else None
+        self._templates = Templates(templates, self._is_new)
 
     def run(self, index_dir: Path) -> BuildReport:
         """Read the sources into the draft, and publish it unless nothing has changed; see `build`."""
         plan, live, report = self._plan, self._earlier.manifest, self._report
         plan.progress.phase(READING)
-        with closing(self._pages()) as pages:  # whatever happens, fetchers and readers stop at once
+        with closing(self._pages()) as pages:
             for item, result in pages:
                 memory.check()
                 if isinstance(item, Skip):
@@ -224,7 +219,7 @@ class _Build:
                 plan.progress.page()
         self._check_before(None)
         for number, url, _ in self._earlier.documents():
-            if number not in self._still_there:
+            if number not in self._remaining:
                 report.gone.add(url)
         if live is not None and self._draft.is_unchanged and not report.gone.count:
             report.take_languages(live)
@@ -236,7 +231,7 @@ class _Build:
         return self._draft.publish(index_dir, dict(self._embedder.fingerprint), settings)
 
     def _pages(self) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-        """Yield the items of all sources, with the results of pages that are read; resting sources come first."""
+        """Yield the items of all sources with the documents that were read; unread sources come first."""
         plan = self._plan
         resting = self._resting
         rested: set[str] = set()
@@ -262,35 +257,35 @@ class _Build:
             yield from ahead
 
     def _check_before(self, source: str | None) -> None:
-        """Compare the sources before one with the live generation, all of them before None. Raises _Shrunk."""
+        """Compare the sources before this one, or all for None, with the live generation. Raises _Shrunk."""
         config, live = self._plan.config, self._earlier.manifest
         while self._unchecked and source in {None, *self._unchecked} and self._unchecked[0] != source:
-            done = self._unchecked.popleft()
-            texts, self._texts = self._texts, {}
-            if live is None or config.allow_shrink or limits_differ(config, live, done):
+            complete_source = self._unchecked.popleft()
+            texts, self._signatures = self._signatures, {}
+            if live is None or config.allow_shrink or limits_differ(config, live, complete_source):
                 continue
             before, now = [], []
-            for number, url, signature in self._earlier.first_signatures(done):
-                if not self._closed.isdisjoint((url, url.partition("!/")[0])):  # or the archive that it is in
+            for number, url, signature in self._earlier.first_signatures(complete_source):
+                if not self._closed.isdisjoint((url, url.partition("!/")[0])):  # or its archive
                     continue
                 before.append(signature)
-                if number in self._still_there:
+                if number in self._remaining:
                     now.append(texts.pop(url, signature))
             now += texts.values()
-            for old, new, what in (
+            for old, new, noun in (
                 (len(before), len(now), "documents"),
                 (len({*before}), len({*now}), "different texts"),
             ):
-                if (old and not new) or (new < _LEAST_LEFT * old and old - new >= _LEAST_LOST):
-                    raise _Shrunk(done, f"{new:,} {what} and had {old:,}{self._report.troubles()}")
+                if (old and not new) or (new < _MIN_REMAINING_SHARE * old and old - new >= _MIN_LOST_DOCUMENTS):
+                    raise _Shrunk(complete_source, f"{new:,} {noun} and had {old:,}{self._report.troubles()}")
 
     def _is_new(self, page: Page) -> bool:
-        """Return whether a page that was fetched has to be read."""
+        """Return whether a fetched page differs from the previous build."""
         record = self._earlier.unchanging_page(page.url)
         return not page.noindex and (record is None or record.content_hash != page.content_hash)
 
     def _add_page(self, page: Page, result: Document | ParseError | None) -> None:
-        """Index a page that was fetched, unless it is not wanted or unchanged."""
+        """Index a fetched page, unless it is excluded or unchanged."""
         record = self._earlier.unchanging_page(page.url)
         self._report.note(page.url, filter(None, [page.note]))
         if result is not None:
@@ -302,16 +297,16 @@ class _Build:
         self._draft.remember(record_of(page, outcome))
 
     def _add_read(self, page: Page, result: Document | ParseError) -> Outcome:
-        """Index a page that was read; return its outcome."""
+        """Index a document; return the outcome."""
         if page.source == SOURCE:
-            self._draft.differ()  # its outcome has to be kept, whatever it is
+            self._draft.differ()  # to store the outcome
         if isinstance(result, Unwanted):
             return self._skip(page.url, str(result))
         if isinstance(result, ParseError):
             self._report.fail(Failure(page.url, str(result)))
             return Outcome(PageState.FAILED, (str(result),))
-        stated = self._plan.config.metadata.get(page.source, {})
-        metadata = {name: tuple(values) for name, values in stated.items()} | dict(result.metadata)
+        configured = self._plan.config.metadata.get(page.source, {})
+        metadata = {name: tuple(values) for name, values in configured.items()} | dict(result.metadata)
         outcome = self._index(replace(result, metadata=metadata))
         record = self._earlier.page(page.url)
         if not outcome.is_indexed:
@@ -327,26 +322,26 @@ class _Build:
         return outcome
 
     def _add_known(self, known: CarriedPage) -> None:
-        """Take over a page that was not read, because it is unchanged or out of reach."""
+        """Copy a page that is unchanged or could not be read."""
         record = known.record
         if known.failure is not None:
             self._report.fail(Failure(record.url, known.failure), is_kept=True)
         if record.noindex:
             is_new = record.outcome.is_indexed  # a header says so now
             outcome = self._skip(record.url, "noindex" if is_new else record.outcome.reasons[0])
-        elif record.outcome.is_indexed and not self._earlier.is_trusted:  # cut again the passages there are of it
+        elif record.outcome.is_indexed and not self._earlier.is_trusted:  # cut its passages again
             number, _ = self._keep(record.url)
             document, chunks, _ = self._earlier.read(number)
             notes = record.outcome.reasons
             outcome = self._index(replace(document, source=record.source, sections=sections_of(chunks), notes=notes))
         else:
             outcome = self._repeat(record, is_kept=known.failure is not None)
-        if not self._earlier.is_trusted:  # so that the next build reads it
+        if not self._earlier.is_trusted:  # the next build reads it
             record = replace(record, etag=None, last_modified=None, content_hash=record.url)
         self._draft.remember(replace(record, outcome=outcome))
 
     def _repeat(self, record: PageRecord, *, is_kept: bool = False) -> Outcome:
-        """Do with a page what the build before did; return its outcome."""
+        """Treat a page as the previous build did; return the outcome."""
         state, reasons = record.outcome
         if state == PageState.FAILED:
             self._report.fail(Failure(record.url, *reasons))
@@ -356,13 +351,13 @@ class _Build:
             self._report.note(record.url, reasons)
             self._report.unchanged += not is_kept
             number, source = self._keep(record.url)
-            if source != record.source:  # another source leads to it than before
+            if source != record.source:  # it belongs to another source now
                 self._draft.differ()
             self._draft.carry(number, record.source)
         return record.outcome
 
     def _index(self, document: Document) -> Outcome:
-        """Cut a document and add it; return its outcome."""
+        """Cut and add a document; return the outcome."""
         chunker = self._chunker
         with self._report.timed("chunk"):
             chunks = chunker.split(document)
@@ -377,10 +372,10 @@ class _Build:
             self._skip(document.url, "an access list that is empty or cannot be read: hidden from all")
         if len(chunks) > MAX_CHUNKS:
             del chunks[MAX_CHUNKS:]
-            self._skip(document.url, f"what is over the limit of {MAX_CHUNKS:,} passages in a document")
+            self._skip(document.url, f"passages beyond the limit of {MAX_CHUNKS:,} in a document")
         signature = self._draft.add(document, chunks)
         if self._unchecked and self._unchecked[0] == document.source:
-            self._texts[document.url] = signature
+            self._signatures[document.url] = signature
         self._report.note(document.url, document.notes)
         return Outcome(PageState.INDEXED, document.notes)
 
@@ -389,27 +384,30 @@ class _Build:
         return Outcome(PageState.SKIPPED, (reason,))
 
     def _keep(self, url: str) -> tuple[int, str]:
-        """Note that a document of the earlier generation is still there; return its number and source."""
+        """Record that a document of the earlier generation remains; return its number and source."""
         number, source = self._earlier.document(url)
-        self._still_there.add(number)
+        self._remaining.add(number)
         return number, source
 
     @cached_property
     def _chunker(self) -> Chunker:
         with self._report.timed("model"):
-            return Chunker(self._embedder, self._plan.config.chunk)  # loads the tokenizer, and begins to load the model
+            return Chunker(self._embedder, self._plan.config.chunk)  # begins to load the model
 
 
 def read_ahead(
-    items: Iterator[Item], is_wanted: Callable[[Page], bool], report: BuildReport, ocr: Ocr = NO_OCR
+    items: Iterator[Item], is_new: Callable[[Page], bool], report: BuildReport, ocr: Ocr = NO_OCR
 ) -> Generator[tuple[Item, Document | ParseError | None], None, None]:
-    """Yield every item in its turn; with a page that is wanted, the document that processes of this machine read in it.
+    """Yield every item in order, and the document of each new page, read by processes of this machine.
 
-    `is_wanted` is called as soon as a page is there. The report counts the seconds for which the build waits for pages,
-    as those of `fetch`, and the seconds of all reader processes, also those of crawlers, as those of `read`.
+    Args:
+        items: from the sources.
+        is_new: tells whether a page is to be read.
+        report: gets the seconds of waiting for pages as `fetch`, and those of all reader processes as `read`.
+        ocr: the engine for scanned pages.
     """
     queue: deque[tuple[Item, Future[Document] | None]] = deque()
-    most = memory.share(AHEAD)
+    limit = memory.share(AHEAD)
     threads = ThreadPoolExecutor(most_at_once(), thread_name_prefix="read")
     processes, busy_before = ReaderPool(), busy_seconds()
 
@@ -432,12 +430,12 @@ def read_ahead(
                 item = next(items, None)
             if item is None:
                 break
-            queue.append((item, threads.submit(read, item) if isinstance(item, Page) and is_wanted(item) else None))
-            while len(queue) > most:
+            queue.append((item, threads.submit(read, item) if isinstance(item, Page) and is_new(item) else None))
+            while len(queue) > limit:
                 yield first()
         while queue:
             yield first()
-    finally:  # at once, whatever is being read
+    finally:
         threads.shutdown(wait=False, cancel_futures=True)
         processes.close()
         threads.shutdown(wait=True)

@@ -1,7 +1,4 @@
-"""A generation in the making: documents and their vectors go in, made or taken over; it ends published or unused.
-
-Its plan says what of the live generation can be taken over.
-"""
+"""Write a new generation: documents that were read, and unchanged documents and vectors of the live generation."""
 
 import shutil
 import time
@@ -38,66 +35,66 @@ from indexer.sources.pushed_store import SOURCE
 if TYPE_CHECKING:
     from indexer.pipeline.cluster import Cluster
 
-_TOGETHER = 512  # chunks embedded at once: sorted by length, batches of these are padded by under 5 %
-_BLOCK = 4096  # chunks whose vectors are in memory at once, if most of them are taken over
-_TO_MAKE = -1  # in place of the row of a vector that is not taken over
-_REPEATED = -2  # less the row in this generation, in place of that of a vector that another passage has
-_SAMPLED = 8  # texts of a block, at least, whose language says whether the model knows it
-_SHOWN = 12  # characters of a value that differs: of a digest, more say no more
-Made = tuple[DocumentTokens, float]  # a block, and the seconds that it took
+_EMBEDDED_CHUNKS = 512  # at once: sorted by length, batches of these are padded by under 5 %
+_BLOCK_CHUNKS = 4096  # vectors in memory, if most are carried over
+_TO_EMBED = -1  # instead of a row
+_REPEATED = -2  # minus the row of the same text in this generation
+_MIN_SAMPLE = 8  # texts of a block whose language is checked
+_MAX_VALUE_CHARACTERS = 12  # of a value that differs
+Embedded = tuple[DocumentTokens, float]  # vectors of a block, seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """The parts of the live generation that a build can take over; none where there is no live generation."""
+    """The data of the live generation that a build can reuse."""
 
-    vectors: bool = False  # of unchanged passages: they are of the same model, and have tokens if tokens are wanted
-    passages: bool = False  # of an unchanged page: it would be cut into the same ones again, with the same vectors
-    everything: bool = False  # the live generation stays as it is if every page turns out to be unchanged
+    vectors: bool = False  # of unchanged passages
+    passages: bool = False  # of unchanged pages
+    everything: bool = False  # if no page changed
 
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """One build: its sources and settings, the live generation, who works for it, and what it reports to."""
+    """The sources and settings of a build, and the objects that it uses."""
 
     config: BuildConfig
     earlier: PreviousGeneration  # the live generation
     progress: Progress
-    sources: Sequence[str] = ()  # by their full names
-    settings: Mapping[str, Any] = field(default_factory=dict)  # for the manifest
+    sources: Sequence[str] = ()  # full names
+    settings: Mapping[str, Any] = field(default_factory=dict)  # in the manifest
     reuse: Reuse = Reuse()
-    embedder: Embedder | None = None  # None where nothing is embedded
+    embedder: Embedder | None = None  # None: nothing is embedded
     ocr: Ocr = NO_OCR
-    cluster: "Cluster | None" = None  # embeds instead of this machine
+    cluster: "Cluster | None" = None
     report: BuildReport = field(default_factory=BuildReport)
-    kept: Mapping[str, str] = field(default_factory=dict)  # sources that are taken over as they have shrunk, and why
+    kept: Mapping[str, str] = field(default_factory=dict)  # reasons why sources are copied, by source
 
 
 def complete(plan: BuildPlan) -> BuildPlan:
-    """Return the plan with its settings, and say what of the live generation cannot be taken over, and why."""
+    """Add the settings to a plan, and print which data of the live generation cannot be reused."""
     config, sources, live = plan.config, plan.sources, plan.earlier.manifest
     refresh = {SOURCE, *(sources if config.refresh is None else map(full_name, config.refresh))}
     metadata = {
-        full_name(source): {name: list(values) for name, values in stated.items()}
-        for source, stated in config.metadata.items()
+        full_name(source): {name: list(values) for name, values in fields.items()}
+        for source, fields in config.metadata.items()
     }
     config = inherit_limits(replace(config, refresh=refresh, metadata=metadata), sources, live)
     settings: dict[str, Any] = {
-        "crawl": asdict(replace(config.crawl, http_proxy="")),  # which is one of this machine
+        "crawl": asdict(replace(config.crawl, http_proxy="")),  # depends on the machine
         "chunk": asdict(config.chunk),
         "ocr": None if plan.ocr.obstacle else config.ocr.as_dict(),
         "keep_generations": config.keep_generations,
         "reading": READER_VERSION,
     }
     private = credentialed_sources(config, sources, live)
-    more = {"metadata": config.metadata, "model": dict(config.model), "credentials": private}
-    settings |= {name: value for name, value in more.items() if value}
+    optional = {"metadata": config.metadata, "model": dict(config.model), "credentials": private}
+    settings |= {name: value for name, value in optional.items() if value}
     plan = replace(plan, config=config, settings=settings)
     return plan if live is None else replace(plan, reuse=_reuse(plan, live))
 
 
 def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
-    """Compare the live generation with what a build would make, and say what differs, and what that costs."""
+    """Compare the settings of the live generation with those of a build, and print the differences."""
     config, settings = plan.config, plan.settings
     models = _differences(live.fingerprint, plan.embedder.fingerprint if plan.embedder else {})
     cuts = _differences(_cutting(live.settings), _cutting(settings))
@@ -115,25 +112,32 @@ def _reuse(plan: BuildPlan, live: Manifest) -> Reuse:
 
 
 def _cutting(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that decide what passages a page is cut into, by the names that users know."""
+    """Return the settings that change passages, by the names that users know."""
     ocr = settings.get("ocr") or {}
-    found = {"chunk_tokens": settings.get("chunk", {}).get("tokens")}
-    found |= {f"ocr_{name}": value for name, value in ocr.items()}
-    reading = {"reading": settings.get("reading"), "metadata": settings.get("metadata", {})}
-    return found | reading | {"ocr": "on" if ocr else "off"}
+    return {
+        "chunk_tokens": settings.get("chunk", {}).get("tokens"),
+        **{f"ocr_{name}": value for name, value in ocr.items()},
+        "reading": settings.get("reading"),
+        "metadata": settings.get("metadata", {}),
+        "ocr": "on" if ocr else "off",
+    }
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return each difference as `name old -> new`."""
+    """Return differences as `name old -> new`."""
     names = [name for name in dict.fromkeys([*new, *old]) if old.get(name) != new.get(name)]
-    return [f"{name} {str(old.get(name))[:_SHOWN]} -> {str(new.get(name))[:_SHOWN]}" for name in names]
+    return [
+        f"{name} {str(old.get(name))[:_MAX_VALUE_CHARACTERS]} -> {str(new.get(name))[:_MAX_VALUE_CHARACTERS]}"
+        for name in names
+    ]
 
 
 @contextmanager
 def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool = False) -> Iterator[Path]:
-    """Hold the writer lock and yield a folder for a draft; then remove it, unless published, and old generations.
+    """Hold the writer lock and yield the folder of a draft; remove it afterwards, and old generations but `keep`.
 
-    Keeps so many generations, the live one included. Raises BuildLocked or IndexUnwritable.
+    Raises:
+        BuildLocked, IndexUnwritable: the index cannot be written.
     """
     with disk_errors(index_dir):
         prepare(index_dir)
@@ -149,7 +153,7 @@ def drafting(index_dir: Path, keep: int, progress: Progress, *, is_brief: bool =
 
 
 def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
-    """Return the live generation to take over from; an empty one if there is none, or if it is damaged."""
+    """Return the live generation, or an empty one if there is none or if it is damaged."""
     try:
         return PreviousGeneration.open(index_dir)
     except IndexMissing:
@@ -160,53 +164,53 @@ def open_earlier(index_dir: Path, progress: Progress) -> PreviousGeneration:
 
 
 class Draft:
-    """Writes the documents of a new generation, and their vectors in the same order, block by block.
+    """Writes the documents of a new generation and, block by block, their vectors.
 
-    One block is embedded while the chunks of the next are read and cut, or as many as a cluster has room for.
+    A block is embedded while the next is read and cut; a cluster embeds several at once.
     """
 
     def __init__(self, folder: Path, dimension: int, plan: BuildPlan, earlier: PreviousGeneration) -> None:
-        """Open the files of a draft in a folder that `publish.start` gave, whose name is the id of the generation.
+        """Create the files of a draft.
 
-        Vectors are taken from the earlier generation, an empty one if it has those of another model. Where the live
-        generation may stay if the draft turns out to be the same, documents are copied only when something differs.
+        Args:
+            folder: from `publish.start`, named by the id of the generation.
+            dimension: of a vector.
+            plan: the build.
+            earlier: has the vectors that can be reused.
         """
         self.folder, self._plan, self._earlier = folder, plan, earlier
         self._created = datetime.now(UTC)
         plan.report.tokens = self._tokens_so_far()
         self._writer = GenerationWriter(folder, dimension, tokens=plan.report.tokens.kept)
-        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something differs
-        self._together = memory.share(_TOGETHER)
+        self._to_copy: list[tuple[int, str]] | None = [] if plan.reuse.everything else None  # None: something changed
+        self._together = memory.share(_EMBEDDED_CHUNKS)
         self._to_embed: list[Chunk] = []
-        self._rows: list[int] = []  # of the earlier generation, or _TO_MAKE, or _REPEATED
-        self._placed = 0  # passages whose vectors are stored, waited for or being made
-        self._row_of: dict[int, int] = {}  # of passages that are embedded, by 64 bits of their content hash
-        self._pending: deque[tuple[list[int], int, Future[Made] | None]] = deque()  # rows, texts, vectors
-        self._blocks = plan.cluster.blocks if plan.cluster else 1  # at the same time
+        self._rows: list[int] = []  # in the earlier generation, or _TO_EMBED or _REPEATED
+        self._placed = 0  # passages with a row
+        self._row_of: dict[int, int] = {}  # of embedded passages, by 64 bits of the content hash
+        self._pending: deque[tuple[list[int], int, Future[Embedded] | None]] = deque()  # rows, texts, vectors
+        self._blocks = plan.cluster.blocks if plan.cluster else 1
         self._pool = ThreadPoolExecutor(self._blocks, thread_name_prefix="embed")
 
     @property
     def counts(self) -> Counts:
-        """Return the numbers of documents and chunks added so far."""
+        """Return the number of documents and chunks so far."""
         return self._writer.counts
 
     @property
     def is_unchanged(self) -> bool:
-        """Return whether it has what the live generation has, as far as it was told."""
+        """Return whether the draft has the same documents as the live generation."""
         live = self._earlier.manifest
         return self._to_copy is not None and (bool(self._to_copy) or (live is not None and not live.counts.documents))
 
     def differ(self) -> None:
-        """Note that it differs from the live generation, and copy the documents that were not copied so far."""
+        """Record a difference from the live generation, and copy the documents so far."""
         unchanged, self._to_copy = self._to_copy, None
         for document_id, source in unchanged or ():
             self.carry(document_id, source)
 
     def add(self, document: Document, chunks: Sequence[Chunk]) -> int:
-        """Add a document that was read; return the signature of its first passage.
-
-        Passages whose embedded text was there before keep their vectors.
-        """
+        """Add a document; return the signature of its first passage. Texts of the earlier generation keep vectors."""
         self.differ()
         with self._plan.report.timed("write"):
             signature = self._writer.add(document, chunks)
@@ -215,7 +219,7 @@ class Draft:
         return signature
 
     def carry(self, document_id: int, source: str) -> None:
-        """Add a document of the earlier generation as it was, except for the source that led to it."""
+        """Add a document of the earlier generation with this source."""
         if self._to_copy is not None:
             self._to_copy.append((document_id, source))
             return
@@ -226,11 +230,11 @@ class Draft:
         self._put(chunks, rows)
 
     def remember(self, page: PageRecord) -> None:
-        """Keep the record of a page for the next build."""
+        """Store the record of a page for the next build."""
         self._writer.documents.remember(page)
 
     def publish(self, index_dir: Path, fingerprint: dict[str, Any], settings: Mapping[str, Any]) -> BuildReport:
-        """Complete every file and make the draft the live generation; return the report. Raises VectorError."""
+        """Complete the files and make the draft the live generation; return the report. Raises VectorError."""
         report, counts = self._plan.report, self.counts
         self._embed()
         while self._pending:
@@ -254,87 +258,84 @@ class Draft:
                 schema_version=self._writer.schema_version,
                 settings=dict(settings),
                 sources=list(self._plan.sources),
-                report=report.finish(self.folder.name, counts).as_dict(),  # can only know the time until now
+                report=report.finish(self.folder.name, counts).as_dict(),
             )
             publish(index_dir, self.folder, manifest)
         return report.finish(self.folder.name, counts)
 
     def _note_languages(self, model: str) -> None:
-        """Note the languages in the report, and which of them the model does not know."""
-        report, embedder, found = self._plan.report, self._plan.embedder, self._writer.documents.languages(SAMPLE)
+        """Report the languages, and those that the model does not know."""
+        report, embedder, samples = self._plan.report, self._plan.embedder, self._writer.documents.languages(SAMPLE)
         if embedder is not None and report.embedded:
-            report.languages = measure_languages(found, embedder.count_broken)
-        else:  # how they are broken is known
+            report.languages = measure_languages(samples, embedder.count_broken)
+        else:
             report.take_languages(self._plan.earlier.manifest)
             broken = {each.language: each.broken for each in report.languages}
-            report.languages = [Spoken(each, count, broken.get(each, 0.0)) for each, count, _ in found]
+            report.languages = [Spoken(each, count, broken.get(each, 0.0)) for each, count, _ in samples]
         report.unknown = unknown_languages(report.languages, model)
 
     def close(self) -> None:
-        """Release the files, published or not; a block that is being embedded right now comes to its end."""
+        """Close the files. A block that is being embedded is completed."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._writer.close()
 
     def _put(self, chunks: Sequence[Chunk], rows: Sequence[int | None]) -> None:
-        """Append the vectors of chunks; one that has a row in the earlier generation takes it from there.
-
-        A text that is embedded already, as that of an unchanged page in another version, takes that vector.
-        """
+        """Append the vectors of chunks, by their rows in the earlier generation; None: embed, unless repeated."""
         for chunk, row in zip(chunks, rows, strict=True):
             if row is None:
                 key = int(chunk.content_hash[:16], 16)
                 first = self._row_of.setdefault(key, self._placed)
-                row = _TO_MAKE if first == self._placed else _REPEATED - first
-            if row == _TO_MAKE:
+                row = _TO_EMBED if first == self._placed else _REPEATED - first
+            if row == _TO_EMBED:
                 self._to_embed.append(chunk)
                 self._plan.progress.chunks(waiting=1)
             self._rows.append(row)
             self._placed += 1
-            if len(self._to_embed) >= self._together or len(self._rows) == _BLOCK:
+            if len(self._to_embed) >= self._together or len(self._rows) == _BLOCK_CHUNKS:
                 self._embed()
 
     def _embed(self) -> None:
-        """Start to embed the texts that wait, once there is room."""
+        """Start to embed the waiting chunks."""
         while len(self._pending) >= self._blocks:
             self._store_oldest()
         if self._rows:
             chunks = self._to_embed
             self._judge_tokens([chunk.embedded_text for chunk in chunks])
-            made = self._pool.submit(self._encode, chunks, self._writer.tokens is not None) if chunks else None
-            self._pending.append((self._rows, len(chunks), made))
+            embedding = self._pool.submit(self._encode, chunks, self._writer.tokens is not None) if chunks else None
+            self._pending.append((self._rows, len(chunks), embedding))
             self._to_embed, self._rows = [], []
 
     def _tokens_so_far(self) -> TokenUse:
-        """Return whether tokens are kept, as far as that can be known before there are passages."""
+        """Return whether tokens are kept, before there are passages."""
         config, live, tokens = self._plan.config, self._plan.earlier.manifest, self._plan.report.tokens
         before = tokens if live is None else token_use(live)
         if config.tokens is not None:
             return replace(before, kept=config.tokens, by_hand=True, reason=BY_HAND)
-        if before.kept and (before.by_hand or self._earlier.manifest):  # until the setting says something else
+        if before.kept and (before.by_hand or self._earlier.manifest):
             return before
-        if live is None or self._earlier.manifest is None:  # everything is embedded
+        if live is None or self._earlier.manifest is None:
             return tokens
         reason = self._no_tokens(live.counts.chunks, before.broken) or WITHOUT
         return replace(before, by_hand=False, reason=reason)
 
     def _no_tokens(self, passages: int, broken: tuple[int, int]) -> str:
-        """Return what speaks against tokens, or an empty string."""
+        """Return the reason not to keep tokens, or an empty string."""
         embedder = self._plan.embedder
         is_multilingual = embedder is not None and embedder.is_multilingual
         return self._plan.config.no_tokens or why_no_tokens(passages, broken, is_multilingual=is_multilingual)
 
     def _judge_tokens(self, texts: Sequence[str] = ()) -> None:
-        """Leave tokens out that nobody asked for, once something speaks against them: `texts` are to be embedded."""
+        """Drop tokens if there is a reason, unless the setting keeps them; `texts` are embedded next."""
         tokens, embedder = self._plan.report.tokens, self._plan.embedder
         if texts and embedder is not None:
-            broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _SAMPLED)])
+            broken, pieces = embedder.count_broken(texts[:: max(1, len(texts) // _MIN_SAMPLE)])
             tokens.broken = (tokens.broken[0] + broken, tokens.broken[1] + pieces)
         reason = self._no_tokens(self.counts.chunks, tokens.broken)
         if reason and not tokens.by_hand:
             tokens.kept, tokens.reason = False, reason
             self._writer.drop_tokens()
 
-    def _encode(self, chunks: Sequence[Chunk], tokens: bool) -> Made:
+    def _encode(self, chunks: Sequence[Chunk], tokens: bool) -> Embedded:
         texts = [chunk.embedded_text for chunk in chunks]
         if self._plan.cluster is not None:
             return self._plan.cluster.encode(texts, tokens=tokens)
@@ -348,30 +349,30 @@ class Draft:
 
     def _store_oldest(self) -> None:
         rows, count, pending = self._pending[0]
-        made: DocumentTokens | None = None
+        embedded: DocumentTokens | None = None
         report = self._plan.report
         if pending is not None:
-            made, seconds = pending.result()
+            embedded, seconds = pending.result()
             report.seconds["embed"] += seconds
             self._plan.progress.chunks(embedded=count)
         self._pending.popleft()
         with report.timed("write"):
-            vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), made)
+            vectors, signs, counts = self._in_order(np.array(rows, dtype=np.int64), embedded)
             self._writer.vectors.add(vectors)
             if self._writer.tokens is not None:
                 self._writer.tokens.add(signs, counts)
         report.embedded += count
         report.carried += len(rows) - count
 
-    def _in_order(self, rows: npt.NDArray[np.int64], made: DocumentTokens | None) -> DocumentTokens:
-        """Return the vectors of a block: made, taken over, or those of the same text before."""
+    def _in_order(self, rows: npt.NDArray[np.int64], embedded: DocumentTokens | None) -> DocumentTokens:
+        """Return the vectors of a block: embedded, of the earlier generation, or of the same text."""
         stored, before = self._writer.tokens, self._writer.vectors.count
-        if made is not None and stored is None:  # tokens may be left out since the block began
-            made = DocumentTokens.without(made.vectors)
-        is_made, is_carried, repeated = rows == _TO_MAKE, rows >= 0, _REPEATED - rows
-        if made is not None and is_made.all():
-            return made
-        blocks = [] if made is None else [(is_made, made)]
+        if embedded is not None and stored is None:  # tokens were dropped meanwhile
+            embedded = DocumentTokens.without(embedded.vectors)
+        is_embedded, is_carried, repeated = rows == _TO_EMBED, rows >= 0, _REPEATED - rows
+        if embedded is not None and is_embedded.all():
+            return embedded
+        blocks = [] if embedded is None else [(is_embedded, embedded)]
         is_stored = (repeated >= 0) & (repeated < before)
         for which, numbers, read, read_tokens in (
             (is_carried, rows, self._earlier.vectors, self._earlier.tokens),

@@ -1,4 +1,4 @@
-"""What a build says of itself: its progress while it runs, and the report that it fills meanwhile."""
+"""The progress of a build, and its report."""
 
 import shutil
 import threading
@@ -16,16 +16,15 @@ from indexer.generation.manifest import TOKEN_OFFSETS, TOKENS, Counts, Manifest
 from indexer.records import Failure, ScanCounts, Skip
 from indexer.text.cleaning import one_line, shorten
 
-READING = "reading"  # the phase that has pages and chunks
-_TERMINAL_EVERY = 0.2  # seconds between two looks of the line
-_FIRST_LINE, _LINES_EVERY = 1.0, 10.0  # seconds, where there is no terminal
-_ESTIMATED_AFTER = 2.0  # seconds; a shorter time says little of the rest
+READING = "reading"  # the phase that counts pages and chunks
+_TERMINAL_SECONDS = 0.2  # between two updates
+_FIRST_LINE_SECONDS, _LINE_SECONDS = 1.0, 10.0  # without a terminal
+_MIN_ESTIMATE_SECONDS = 2.0
 _CLEAR = "\r\x1b[K"
-_EXAMPLES = 3
-_FAILURES_SHOWN = 10
-_MOST_LISTED = 1_000  # pages that failed, and that were kept
-_MOST_GROUPS = 300  # reasons, and notes: a hostile site can make one for each page
-_LONGEST = 300  # characters of one
+_MAX_EXAMPLES = 3
+_MAX_FAILURES_SHOWN, _MAX_FAILURES = 10, 1_000
+_MAX_REASONS = 300  # a hostile site can cause one for each page
+_MAX_REASON_CHARACTERS = 300
 BY_HAND = "as the setting says"
 WITHOUT = "the index has none; --tokens yes embeds every passage again"
 STAGES = ("fetch", "read", "model", "chunk", "embed", "write", "publish")
@@ -36,10 +35,10 @@ _FIELDS = (
 
 
 class Progress:
-    """Counts pages and chunks of one build; safe to call from several threads.
+    """Counts the pages and chunks of a build, and shows them in one line; safe to share between threads.
 
-    A thread shows them in a line: rewritten on a terminal, elsewhere a new one after a second and then every ten. The
-    number of pages due is the number known so far: in a crawl it grows as links are found, and so does the time left.
+    A terminal shows the line five times a second; elsewhere it is printed after a second and then every ten. During a
+    crawl the number of pages grows with the links.
     """
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
@@ -53,7 +52,7 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def phase(self, name: str) -> None:
-        """Begin a phase; `name` is shown from now on."""
+        """Begin a phase and show its name."""
         with self._lock:
             self._phase, self._began = name, time.monotonic()
         if not self._quiet and self._thread is None:
@@ -61,35 +60,35 @@ class Progress:
             self._thread.start()
 
     def found(self, pages: int) -> None:
-        """Set the number of pages due in all, as far as known."""
+        """Set the number of pages known so far."""
         with self._lock:
             self._due = max(self._due, pages)
 
     def page(self) -> None:
-        """Count one more page as done, whatever its outcome."""
+        """Count a page as done."""
         with self._lock:
             self._pages += 1
             self._due = max(self._due, self._pages)
 
     def chunks(self, *, waiting: int = 0, embedded: int = 0) -> None:
-        """Count more chunks that wait to be embedded, and more of these that now are."""
+        """Count chunks that wait, and chunks that were embedded."""
         with self._lock:
             self._waiting += waiting - embedded
             self._embedded += embedded
 
     def message(self, text: str) -> None:
-        """Print one line that is not overwritten."""
+        """Print a line that stays."""
         if not self._quiet:
             _print(self._stream, text)
 
     def close(self) -> None:
-        """Stop showing progress, and leave no half line behind."""
+        """Stop showing progress, and clear the line."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
 
     def line(self) -> str:
-        """Return the phase, the counts, the time so far and an estimate of the time left, in one line."""
+        """Return phase, counts, time and the estimated time left."""
         with self._lock:
             text, seconds = self._phase, time.monotonic() - self._began
             if text == READING:
@@ -98,20 +97,20 @@ class Progress:
                 if total := self._embedded + self._waiting:
                     text += f", {self._embedded:,} of {counted(total, 'chunk')} embedded"
                     done *= self._embedded / total
-                if done and seconds >= _ESTIMATED_AFTER:
+                if done and seconds >= _MIN_ESTIMATE_SECONDS:
                     return f"{text}, {_clock(seconds)}, about {_clock(seconds / done - seconds)} left"
         return f"{text}, {_clock(seconds)}"
 
     def _show(self) -> None:
         is_terminal = self._stream.isatty()
-        pause = _TERMINAL_EVERY if is_terminal else _FIRST_LINE
+        pause = _TERMINAL_SECONDS if is_terminal else _FIRST_LINE_SECONDS
         while not self._closed.wait(pause):
             if is_terminal:
                 self._stream.write(_CLEAR + self.line()[: shutil.get_terminal_size().columns - 1])
                 self._stream.flush()
             else:
                 _print(self._stream, self.line())
-                pause = _LINES_EVERY
+                pause = _LINE_SECONDS
         if is_terminal:
             self._stream.write(_CLEAR)
             self._stream.flush()
@@ -124,9 +123,9 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def step_timer(stream: TextIO, title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Print a line where a long task begins, one for each of its steps, and one with its seconds at the end.
+    """Print the beginning of a long task, each of its steps, and its seconds at the end.
 
-    Gives the function that names the next step, which may be called from any thread.
+    Yields a function that prints the next step.
     """
 
     def name_step(text: str) -> None:
@@ -145,67 +144,67 @@ def _print(stream: TextIO, text: str) -> None:
 
 @dataclass(slots=True)
 class Tally:
-    """How many pages, and the addresses of the first few."""
+    """Number of pages with one reason, and examples of them."""
 
-    reason: str  # why they were left out, a note on them, or what became of them
+    reason: str  # or a note, or a name
     count: int = 0
     examples: list[str] = field(default_factory=list)
 
     def add(self, url: str) -> None:
         """Count one page."""
         self.count += 1
-        if len(self.examples) < _EXAMPLES:
+        if len(self.examples) < _MAX_EXAMPLES:
             self.examples.append(url)
 
 
 @dataclass(slots=True)
 class TokenUse:
-    """Whether a generation keeps the tokens of passages for late interaction, why, and what they take."""
+    """Decision to keep the tokens of passages for late interaction."""
 
     kept: bool
-    by_hand: bool  # that was asked for
+    by_hand: bool  # by the setting
     reason: str
     bytes: int = 0
-    broken: tuple[int, int] = (0, 0)  # `Embedder.count_broken` of some passages of all builds so far
+    broken: tuple[int, int] = (0, 0)  # `Embedder.count_broken` of samples
 
     def __str__(self) -> str:
         return f"yes, {self.bytes / 1e6:,.1f} MB: {self.reason}" if self.kept else f"no: {self.reason}"
 
 
 def token_use(manifest: Manifest) -> TokenUse:
-    """Return what a generation says of its tokens; versions that said nothing kept them only where they were told."""
-    if stated := manifest.report.get("tokens"):
-        return msgspec.convert(stated, TokenUse)
+    """Return the decision in the report of a generation; earlier versions kept tokens only by the setting."""
+    if use := manifest.report.get("tokens"):
+        return msgspec.convert(use, TokenUse)
     sizes = [manifest.files[name].size for name in (TOKENS, TOKEN_OFFSETS) if name in manifest.files]
     return TokenUse(bool(sizes), bool(sizes), BY_HAND if sizes else WITHOUT, sum(sizes))
 
 
 class BuildReport:
-    """The summary of one build; new, changed, gone and unchanged are documents, compared with the build before."""
+    """The summary of a build. New, changed, gone and unchanged documents are counted against the previous build."""
 
     def __init__(self) -> None:
-        self.generation = ""  # the live one; not a new one if nothing was published
-        self.published = True  # False if nothing had changed
+        self.generation = ""  # the live one
+        self.published = True
         self.documents = self.chunks = 0
-        self.fetched = 0  # pages and files whose content was read, whether or not it was kept
+        self.fetched = 0  # pages and files
         self.unchanged = 0
-        self.embedded = self.carried = 0  # chunks; those whose vectors were taken over from the build before
+        self.embedded = self.carried = 0  # chunks; carried: with the vectors of the previous build
         self.languages: list[Spoken] = []
-        self.unknown = ""  # a sentence on the languages that the model does not know
+        self.unknown = ""  # sentence on languages that the model does not know
         self.tokens = TokenUse(kept=True, by_hand=False, reason="the model knows the language")
         self.new, self.changed, self.gone = Tally("new"), Tally("changed"), Tally("gone")
         self.failed: list[Failure] = []
-        self.kept: list[Failure] = []  # could not be read this time, so that the version from before stays
-        self.sections: dict[str, int] = {}  # that changed since the generation before, by kind of change
-        self.ocr = {"pages": 0, "lines": 0, "left_out": 0}  # of the documents that were read this time
-        self.seconds = dict.fromkeys(STAGES, 0.0)  # and in total; fetching and reading run at the same time
+        self.kept: list[Failure] = []  # could not be read; the previous version stays
+        self.sections: dict[str, int] = {}  # sections that changed, by kind of change
+        self.ocr = {"pages": 0, "lines": 0, "left_out": 0}
+        self.seconds = dict.fromkeys(STAGES, 0.0)  # stages overlap
         self._started = time.perf_counter()
         self._skips: dict[str, Tally] = {}  # by reason
         self._notes: dict[str, Tally] = {}
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
-        """Add the seconds that the block takes to a stage."""
+        """Add the seconds of the block to a stage."""
         began = time.perf_counter()
         try:
             yield
@@ -214,25 +213,25 @@ class BuildReport:
 
     @property
     def skipped(self) -> list[Tally]:
-        """Return what was left out, the largest group first."""
+        """Return skipped pages by reason, the largest group first."""
         return _ordered(self._skips)
 
     @property
     def notes(self) -> list[Tally]:
-        """Return the notes on documents of this generation, the largest group first."""
+        """Return notes on documents, the largest group first."""
         return _ordered(self._notes)
 
     def skip(self, skip: Skip) -> None:
-        """Note what was left out."""
+        """Count a skipped page."""
         _count(self._skips, skip.reason, skip.url)
 
     def fail(self, failure: Failure, *, is_kept: bool = False) -> None:
-        """Note a page that could not be read, and may stay as it was before; after a number of them, count them."""
+        """Record a page that could not be read; with `is_kept`, its previous version stays."""
         failures = self.kept if is_kept else self.failed
-        if len(failures) < _MOST_LISTED:
-            failures.append(Failure(failure.url, shorten(failure.reason, _LONGEST)))
+        if len(failures) < _MAX_FAILURES:
+            failures.append(Failure(failure.url, shorten(failure.reason, _MAX_REASON_CHARACTERS)))
         else:
-            self.skip(Skip(failure.url, f"{'kept' if is_kept else 'failed'}, after the first {_MOST_LISTED:,}"))
+            self.skip(Skip(failure.url, f"{'kept' if is_kept else 'failed'}, after the first {_MAX_FAILURES:,}"))
 
     def note(self, url: str, texts: Iterable[str]) -> None:
         """Count notes on a page."""
@@ -240,33 +239,33 @@ class BuildReport:
             _count(self._notes, text, url)
 
     def scanned(self, scans: ScanCounts) -> None:
-        """Note what OCR found in a document."""
+        """Add the results of OCR on a document."""
         self.ocr = {name: count + getattr(scans, name) for name, count in self.ocr.items()}
 
     def take_languages(self, live: Manifest | None) -> None:
-        """Take over what an earlier build found of languages."""
+        """Copy the languages from the report of an earlier build."""
         if live is not None:
             self.languages, self.unknown = languages_of(live.report), str(live.report.get("unknown", ""))
 
     def finish(self, generation: str, counts: Counts, *, published: bool = True) -> "BuildReport":
-        """Note the live generation and the time until now; return the report."""
+        """Set the live generation and the total time; return the report."""
         self.generation, self.published = generation, published
         self.documents, self.chunks = counts.documents, counts.chunks
         self.seconds["total"] = time.perf_counter() - self._started
         return self
 
     def troubles(self) -> str:
-        """Return the most frequent reasons for which pages were left out so far, in brackets; empty for none."""
+        """Return the most frequent reasons for skipped and failed pages, in brackets, or nothing."""
         reasons = [group.reason for group in self.notes[:2]]
         reasons += [f"{group.count:,} skipped ({group.reason})" for group in self.skipped[:3]]
         reasons += [f"{failure.url} failed ({failure.reason})" for failure in self.failed[:2]]
         return f" ({'; '.join(reasons)})" if reasons else ""
 
     def why_nothing(self, sources: Iterable[str], *, is_live: bool) -> str:
-        """Return the message for a build in which no page gave any text."""
-        observed = self.troubles()[2:-1] or "no pages or files at all"
+        """Return the message for a build without documents."""
+        reasons = self.troubles()[2:-1] or "no pages or files at all"
         rest = "; the live index has not changed" if is_live else ""
-        return f"nothing to index in {', '.join(sources)}: {observed}{rest}"
+        return f"nothing to index in {', '.join(sources)}: {reasons}{rest}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON-ready form."""
@@ -276,7 +275,7 @@ class BuildReport:
         return report | {"seconds": {stage: round(seconds, 3) for stage, seconds in self.seconds.items()}}
 
     def line(self) -> str:
-        """Return what changed, in one line."""
+        """Return the changes in one line."""
         if not self.published:
             return f"nothing has changed: {counted(self.documents, 'document')}, generation {self.generation}"
         counts = f"{self.new.count:,} new, {self.changed.count:,} changed, {self.gone.count:,} gone"
@@ -284,7 +283,7 @@ class BuildReport:
         return f"{counts}, {self.unchanged:,} unchanged{troubles}: generation {self.generation}"
 
     def table(self) -> str:
-        """Return a summary to print, of several lines."""
+        """Return the summary in several lines."""
         lines = [
             f"generation   {self.generation}{'' if self.published else ' (live; nothing has changed)'}",
             f"documents    {self.documents:,}",
@@ -318,15 +317,15 @@ class BuildReport:
 
 def _failures(name: str, failures: Sequence[Failure]) -> list[str]:
     lines = [f"{name:<13}{len(failures):,}"]
-    lines += [f"  {failure.url}: {failure.reason}" for failure in failures[:_FAILURES_SHOWN]]
-    if len(failures) > _FAILURES_SHOWN:
-        lines.append(f"  and {len(failures) - _FAILURES_SHOWN:,} more")
+    lines += [f"  {failure.url}: {failure.reason}" for failure in failures[:_MAX_FAILURES_SHOWN]]
+    if len(failures) > _MAX_FAILURES_SHOWN:
+        lines.append(f"  and {len(failures) - _MAX_FAILURES_SHOWN:,} more")
     return lines
 
 
 def _count(tallies: dict[str, Tally], text: str, url: str) -> None:
-    text = shorten(one_line(text), _LONGEST)
-    if text not in tallies and len(tallies) >= _MOST_GROUPS:
+    text = shorten(one_line(text), _MAX_REASON_CHARACTERS)
+    if text not in tallies and len(tallies) >= _MAX_REASONS:
         text = "other reasons"
     tallies.setdefault(text, Tally(text)).add(url)
 
