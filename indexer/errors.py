@@ -19,68 +19,68 @@ class IndexerError(PilotlightError):
 
 
 class ConfigError(IndexerError):
-    """A limit or chunk size that makes no sense: names the field, the value and what is allowed."""
+    """A setting is not valid."""
 
 
 class SourceError(IndexerError):
-    """A source that cannot be read at all: an unreachable site, no such folder, a refused address."""
+    """A source cannot be read: the site is unreachable, the folder missing or the address refused."""
 
 
 class CredentialsError(SourceError):
-    """A secret that cannot be used; never says what it is."""
+    """A secret cannot be used. The message does not contain it."""
 
 
 class RendererMissing(SourceError):
-    """Pages are to be drawn, and the package or the browser for it is missing or does not start."""
+    """The package or browser that renders pages is missing or does not start."""
 
 
 class SessionEnded(SourceError):
-    """A site that asks to log in, although it was sent credentials."""
+    """A site asks for a login, although it got credentials."""
 
 
 class FetchError(IndexerError):
-    """One page that could not be fetched; `status` is the HTTP status if there was an answer."""
+    """A page could not be fetched; `status` is the HTTP status of a response."""
 
     def __init__(self, reason: str, *, status: int | None = None, retry: bool = False) -> None:
-        super().__init__(one_line(reason))  # it may quote what a site has said
+        super().__init__(one_line(reason))  # it may quote the site
         self.status = status
-        self.retry = retry  # whether trying again may help
+        self.retry = retry  # trying again may help
 
 
 class NotWanted(FetchError):
-    """One page that was reached but is not for the index: by its type, its scope or robots.txt."""
+    """A page is excluded by its type, its scope or robots.txt."""
 
 
 class ParseError(IndexerError):
-    """One page that cannot be read; the build records it and goes on."""
+    """A page cannot be read. The build records it and goes on."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(one_line(reason))  # it may quote what a document has said
+        super().__init__(one_line(reason))  # it may quote the document
 
 
 class NothingToIndex(IndexerError):
-    """The sources gave no text; the live generation is left as it is."""
+    """The sources have no text; the live generation stays."""
 
 
 class SynonymsError(IndexerError):
-    """A file of synonyms with a rule that cannot be read; names file and line."""
+    """A rule in a file of synonyms is not valid; the message names file and line."""
 
 
 class FilterError(IndexerError):
-    """A filter that cannot be used; `field` is the path of what is wrong, such as "filter.language"."""
+    """A filter is not valid; `field` is the path of the error, such as "filter.language"."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field} {detail}")
         self.field = field
-        self.detail = detail  # goes on where the name of the field ends
+        self.detail = detail  # continues the name of the field
 
 
 class MemoryShort(IndexerError):
-    """A build may not have the memory that it needs; says what limits it."""
+    """A build may not use enough memory; the message names the limit."""
 
 
 class VectorError(IndexerError):
-    """The embedder gave vectors that cannot be stored: NaN, infinity, or of the wrong shape."""
+    """The embedder returned vectors with NaN or infinity, or of another shape."""
 
 
 class IndexMissing(IndexerError):
@@ -92,11 +92,11 @@ class IndexCorrupt(IndexerError):
 
 
 class IndexUnreadable(IndexerError):
-    """A file of a generation cannot be read, for a reason that says nothing about the file and may pass."""
+    """A file of a generation cannot be read now; it may be intact."""
 
 
 class IndexUnwritable(IndexerError):
-    """The index folder cannot be written, is full, or holds something else."""
+    """The index folder cannot be written, is full, or is no index."""
 
 
 class BuildLocked(IndexerError):
@@ -104,27 +104,27 @@ class BuildLocked(IndexerError):
 
 
 class ClusterError(IndexerError):
-    """The machines that are to build cannot be reached, were lost, or would not give the same index as this one."""
+    """The cluster cannot be reached, lost its machines, or would build a different index."""
 
 
 class ArchiveError(IndexerError):
-    """An archive that cannot be written, or that is not what `pilotlight export` wrote."""
+    """An archive cannot be written, or was not written by `pilotlight export`."""
 
 
 class StoreError(IndexerError):
-    """A place of generations outside the index folder cannot do what it is asked."""
+    """A store outside the index folder failed."""
 
 
 class StoreAddressError(StoreError):
-    """An address that names no store, or one whose extra is not installed."""
+    """An address names no store, or one whose extra is not installed."""
 
 
 class StoreUnreachable(StoreError):
-    """A store that gives no answer, or not in time."""
+    """A store does not respond, or not in time."""
 
 
 class StoreRefused(StoreError):
-    """A store that does not know the credentials, or refuses a request."""
+    """A store refuses the credentials or a request."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -18,7 +18,7 @@ from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.manifest import DOCUMENTS, GENERATIONS, LEXICAL, ROWS, TOKENS, VECTORS
 from indexer.generation.rows import ROW, RowFacts, ScoredRows, TermHits, TokenReader, read_array
 from indexer.generation.vectors import VectorReader
-from indexer.versions import Edition, edition_at
+from indexer.generation.versions import Edition, edition_at
 
 MANY_CHUNKS = 300_000  # from which a search by words takes about half a millisecond, as waking a thread does
 FILTERS = 64  # whose rows are remembered: people and pages ask with the same few

@@ -15,7 +15,7 @@ from indexer.generation.lexical.lexical_index import JointReader
 from indexer.generation.lexical.lexical_query import LexicalQuery
 from indexer.generation.manifest import RESTRICTED_VERSION
 from indexer.generation.rows import RowFacts, RowSet, ScoredRows, TokenReader
-from indexer.versions import Edition
+from indexer.generation.versions import Edition
 
 
 class JointGeneration(Generation):

@@ -92,7 +92,7 @@ class Manifest:
     sources: list[str]
     report: dict[str, Any]  # what the build did
     languages: tuple[str, ...] = ("en",)  # of documents, English if unknown; that of most passages first
-    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # see `indexer.versions`
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # see `indexer.generation.versions`
     schema_version: int = SCHEMA_VERSION
     analysis: int = ANALYSIS
 

@@ -19,8 +19,8 @@ from indexer.generation.manifest import DOCUMENTS, LEXICAL, ROWS, VECTORS, Count
 from indexer.generation.rows import ROW, TokenWriter
 from indexer.generation.twins import sketch
 from indexer.generation.vectors import VectorWriter
+from indexer.generation.versions import learn
 from indexer.records import EVERYBODY, Chunk, Document
-from indexer.versions import learn
 
 _SHINGLE = 3  # words
 _DIGESTS = [hashlib.blake2b(bytes([number]), digest_size=8).digest() for number in range(64)]

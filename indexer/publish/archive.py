@@ -1,7 +1,7 @@
-"""One generation as one file: a plain tar archive, its manifest first, to be kept as a backup or sent to a server.
+"""Export a generation to a tar archive, as a backup or for another server, and import it.
 
-An archive is read as if it came from an enemy: only ordinary files that its manifest names are taken, each at the size
-of its record, and nothing is published before every checksum has been compared.
+Archives are not trusted: only regular files that the manifest names are extracted, up to their recorded size, and
+nothing is published before all checksums match.
 """
 
 import hashlib
@@ -25,29 +25,30 @@ from indexer.publish import publish
 from indexer.publish.publish import problems_of, size_of, verify, writer_lock
 from indexer.publish.source_settings import without_private_access
 
-_COPY = 1 << 20  # bytes read at once
+_BUFFER_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 
 
 def export_archive(index_dir: Path, file: Path, generation_id: str | None = None) -> Manifest:
-    """Write a generation, the live one by default, into an archive; return its manifest. Needs no lock.
+    """Write a generation, the live one by default, to an archive; return its manifest.
 
-    The file appears whole or not at all. Raises IndexMissing, IndexCorrupt or IndexUnreadable for the generation,
-    ArchiveError for the file.
+    Raises:
+        IndexMissing, IndexCorrupt, IndexUnreadable: the generation cannot be read.
+        ArchiveError: the file cannot be written; nothing of it remains.
     """
     name = manifests.current_id(index_dir) if generation_id is None else generation_id
     folder = manifests.generation_folder(index_dir, name)
     manifest = manifests.read_manifest(folder)
     with ExitStack() as stack:
         sources: dict[str, BufferedReader | io.BytesIO] = {MANIFEST: io.BytesIO(manifest.to_bytes())}
-        for member, record in manifest.files.items():  # opened now, so that a build may remove the generation meanwhile
+        for member, record in manifest.files.items():  # a build may remove the generation meanwhile
             try:
                 opened = sources[member] = stack.enter_context((folder / member).open("rb"))
                 if hashlib.file_digest(opened, "sha256").hexdigest() != record.sha256:
                     raise manifests.corrupt(folder / member, "differs from its checksum")
             except OSError as error:
                 raise manifests.unreadable(folder / member, error) from error
-        # GNU's format has sizes beyond 8 GB in the header itself, where others need an extended one
+        # GNU's format needs no extended header for files over 8 GB
         target = stack.enter_context(_replacing(file))
         tar = stack.enter_context(tarfile.open(fileobj=target, mode="w|", format=tarfile.GNU_FORMAT))
         for member, source in sources.items():
@@ -67,14 +68,14 @@ def export_documents(index_dir: Path, file: Path, generation_id: str | None = No
 
 
 def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, keep_generations: int) -> Manifest:
-    """Make the generation in an archive the live one; the index changes only if all of it is right.
+    """Make the generation in an archive the live one; return its manifest.
 
-    Returns its manifest as it is in the archive; leave to reach private addresses is not imported. The generation keeps
-    its id; if that is published here already, it is made live, and repaired if it is damaged.
+    Permission to reach private addresses is not imported. A generation that exists already is made live, and repaired
+    if it is damaged.
 
     Raises:
-        ArchiveError: the file cannot be read, is cut short, or is not such an archive.
-        ConfigError: no collection can have this name.
+        ArchiveError: the file cannot be read, is truncated, or is no archive of an index.
+        ConfigError: the name of the collection is not valid.
         BuildLocked, IndexUnwritable: the index cannot be written.
     """
     target = manifests.collection_dir(index_dir, collection)
@@ -98,7 +99,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
                 publish.check_space(target, size_of(manifest))
                 _extract(tar, folder, manifest.files, file)
                 if problems := problems_of(verify(folder)):
-                    raise ArchiveError(f"{file}: what it holds is damaged: {problems[0].partition(';')[0]}")
+                    raise ArchiveError(f"{file}: the archive is damaged: {problems[0].partition(';')[0]}")
                 publish.flush(folder, manifest)
                 _admit(target, folder)
             finally:
@@ -108,7 +109,7 @@ def import_archive(index_dir: Path, file: Path, *, collection: str = DEFAULT, ke
 
 
 def _admit(index_dir: Path, folder: Path) -> None:
-    """Publish an extracted generation, or the one that is published under its id if that is whole."""
+    """Publish an extracted generation, or an intact one that has its id already."""
     published = index_dir / GENERATIONS / folder.name
     if published.exists():
         if not problems_of(verify(published)):
@@ -119,11 +120,11 @@ def _admit(index_dir: Path, folder: Path) -> None:
 
 
 class _Member(tarfile.TarInfo):
-    """A member that is an ordinary file: no extended header is read, as it could fill the memory."""
+    """A regular file. Extended headers are not read, as they could fill the memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Read a header. Raises ReadError for anything but an ordinary file."""
+        """Read a header. Raises ReadError if it is not of a regular file."""
         info = super().frombuf(buf, encoding, errors)
         if info.type != tarfile.REGTYPE or info.size < 0:
             raise tarfile.ReadError(f"its member {info.name[:100]!r} is not an ordinary file")
@@ -132,7 +133,7 @@ class _Member(tarfile.TarInfo):
 
 @contextmanager
 def _reading(file: Path) -> Iterator[tarfile.TarFile]:
-    """Open an archive; raises ArchiveError for what is wrong with it, now or while members are read."""
+    """Open an archive; raises ArchiveError, also while members are read."""
     try:
         raw = file.open("rb")
     except OSError as error:
@@ -144,16 +145,16 @@ def _reading(file: Path) -> Iterator[tarfile.TarFile]:
             with tarfile.open(fileobj=raw, mode="r:", tarinfo=_Member) as tar:
                 yield tar
         except tarfile.TarError as error:
-            raise _wrong(file, f"is cut short, or not one that pilotlight export wrote ({error})") from error
+            raise _wrong(file, f"is truncated, or was not written by pilotlight export ({error})") from error
 
 
 def _extract(tar: tarfile.TarFile, folder: Path, records: dict[str, FileRecord], file: Path) -> None:
-    """Write every other member into a new folder."""
-    missing = {f"{folder.name}/{name}": record for name, record in records.items()}  # a manifest has safe names alone
+    """Write the remaining members to a new folder."""
+    missing = {f"{folder.name}/{name}": record for name, record in records.items()}
     while info := tar.next():
         record = missing.pop(info.name, None)
         if record is None:
-            raise _wrong(file, f"has a member {info.name[:100]!r} that its manifest does not name, or has it twice")
+            raise _wrong(file, f"has an unknown or repeated member {info.name[:100]!r}")
         if info.size != record.size:
             raise _wrong(file, f"has {info.name} with {info.size:,} bytes instead of {record.size:,}")
         target = folder / info.name.partition("/")[2]
@@ -167,7 +168,7 @@ def _copy(tar: tarfile.TarFile, info: tarfile.TarInfo, target: Path) -> None:
     source = tar.extractfile(info)
     assert source is not None  # an ordinary file  # noqa: S101
     with target.open("xb") as copy:
-        shutil.copyfileobj(source, copy, _COPY)
+        shutil.copyfileobj(source, copy, _BUFFER_BYTES)
 
 
 def _wrong(file: Path, what: str) -> ArchiveError:
@@ -176,17 +177,17 @@ def _wrong(file: Path, what: str) -> ArchiveError:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[BufferedWriter]:
-    """Give a new file that takes its name when the block ends well."""
-    part = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
+    """Yield a temporary file, and rename it at the end of the block."""
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
         try:
-            with part.open("xb") as raw:
+            with temporary.open("xb") as raw:
                 yield raw
                 raw.flush()
                 os.fsync(raw.fileno())
-            os.replace(part, file)
+            os.replace(temporary, file)
             publish.sync(file.parent)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise ArchiveError(f"cannot write {file}: {error.strerror or error}") from error

@@ -11,6 +11,7 @@ from indexer.crawl.browser import Browser
 from indexer.crawl.crawler import crawl
 from indexer.errors import SourceError
 from indexer.generation.previous import PreviousGeneration
+from indexer.generation.versions import editions_of
 from indexer.network.credentials import Session
 from indexer.read.container import with_parts
 from indexer.read.formats import OCR_OFF
@@ -22,7 +23,6 @@ from indexer.sources.folder import read_path
 from indexer.sources.git import read_repository
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.templates import Items, Templates
-from indexer.versions import editions_of
 
 _MOST_VERSIONS = 100  # of a page with the same content: numbers in addresses without an end are no versions
 

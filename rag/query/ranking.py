@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from embedder.text_embedder import Embedder
 from indexer.generation.rows import NEAR, RowFacts, TermHits, TokenReader
-from indexer.versions import Edition, order
+from indexer.generation.versions import Edition, order
 from rag import deadline
 from rag.query.request import RERANK_WEIGHT
 from rag.query.weighting import REASON, QueryFacts, measure_signals, weigh

@@ -14,7 +14,7 @@ from indexer.errors import FilterError as FilterError  # for packages that may n
 from indexer.filter import LISTS as LISTS
 from indexer.filter import Filter as Filter
 from indexer.generation.manifest import DEFAULT
-from indexer.versions import narrowed
+from indexer.generation.versions import narrowed
 from rag.decoding import SOMETHING
 
 if TYPE_CHECKING:

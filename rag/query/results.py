@@ -12,10 +12,10 @@ from msgspec import Meta
 
 from embedder.late_interaction import QueryTokens as QueryTokens  # a query as `search` takes it ready-made
 from indexer.errors import counted
+from indexer.generation.versions import order
 from indexer.read.formats import is_source_code as is_source_code  # whose hits are shown as code
 from indexer.records import SEPARATOR
 from indexer.records import TextBlock as TextBlock  # of hits, for packages that may not look below this one
-from indexer.versions import order
 from rag.query.request import DEFAULT_COLLECTION
 
 if TYPE_CHECKING:  # `rag.Client` counts nothing, and starts sooner without it

@@ -26,9 +26,9 @@ from indexer.generation.lexical.letters import fold
 from indexer.generation.lexical.lexical_query import LexicalQuery, Terms
 from indexer.generation.lexical.vocabulary import Heading
 from indexer.generation.rows import TermHits
+from indexer.generation.versions import Edition
 from indexer.records import SEPARATOR
 from indexer.stores.store import Searchable
-from indexer.versions import Edition
 from rag.decoding import check
 from rag.errors import FieldError, NotConfigured
 from rag.query.fingerprint import check_fingerprint

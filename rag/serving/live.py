@@ -19,8 +19,8 @@ from indexer.filter import EachFilter, Filter
 from indexer.generation.documents import DocumentEntry
 from indexer.generation.documents import StoredChunk as StoredChunk  # for packages that may not look below this one
 from indexer.generation.manifest import DEFAULT, collection_dir
+from indexer.generation.versions import edition_at
 from indexer.stores.store import Searchable
-from indexer.versions import edition_at
 from rag import deadline
 from rag.errors import CollectionMissing, NotConfigured, NotReady, NotThere
 from rag.query.request import ALL, SUGGESTED, SearchRequest, in_force, names_of

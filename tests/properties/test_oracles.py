@@ -21,8 +21,8 @@ from indexer.generation.lexical.lexical_index import LexicalReader
 from indexer.generation.lexical.lexical_query import parse_query, read_query
 from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.rows import RowFacts, RowSet, TermHits
+from indexer.generation.versions import Edition
 from indexer.records import AccessLists, Document
-from indexer.versions import Edition
 from rag.query.ranking import Ranking, choose, collapse, extend, fold_formats, fold_versions, fuse, rerank, scale
 from rag.query.results import count_facets
 from rag.query.weighting import CollectionFacts, QueryFacts

@@ -38,12 +38,12 @@ from indexer.generation.manifest import ANALYSIS, Manifest, corrupt, parse_manif
 from indexer.generation.previous import ScannedDocument
 from indexer.generation.rows import RowFacts, ScoredRows, TermHits
 from indexer.generation.vectors import check_query_vector
+from indexer.generation.versions import Edition, edition_at
 from indexer.publish.publish import Published
 from indexer.records import TextBlock
 from indexer.stores.milvus import schema
 from indexer.stores.milvus.connection import MilvusAddress, MilvusConnection, records_of
 from indexer.stores.milvus.schema import bm25_text, constraints, expression, has_phrases
-from indexer.versions import Edition, edition_at
 
 _ALIAS_TIMEOUT_S = 3.0
 _WRITE_TIMEOUT_S = 60.0

@@ -12,10 +12,10 @@ from indexer.generation.joint import JointGeneration
 from indexer.generation.manifest import current_id, read_manifest
 from indexer.generation.rows import TokenReader
 from indexer.generation.vectors import VectorReader
+from indexer.generation.versions import edition_at
 from indexer.records import CarriedPage, Outcome, Page, PageRecord, PageState, Skip
 from indexer.sources.pushed_store import SOURCE, PushedStore
 from indexer.sources.reading import _Unique
-from indexer.versions import edition_at
 from rag.query.request import SearchRequest
 from rag.query.retriever import Retriever
 from tests.indexer.pipeline.incremental import Work
@@ -50,7 +50,7 @@ def stored(work: Work) -> dict[str, tuple[bytes, bytes]]:
 def test_a_page_is_in_every_version_and_its_text_is_embedded_once(
     tmp_path: Path, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("indexer.pipeline.draft._TOGETHER", together)
+    monkeypatch.setattr("indexer.pipeline.draft._EMBEDDED_CHUNKS", together)
     work, alone = Work(tmp_path / "index"), Work(tmp_path / "alone")
     manual(tmp_path / "docs", "1.0", "2.0", "10.0")
     report = work.build(tmp_path / "docs")

@@ -3,8 +3,8 @@
 import pytest
 
 from indexer.filter import Filter
+from indexer.generation.versions import edition_at, learn, narrowed, order
 from indexer.generation.writer import signature
-from indexer.versions import edition_at, learn, narrowed, order
 
 PAGES = {
     "install": "To install the server, unpack the archive and run the setup program as an administrator of it.",

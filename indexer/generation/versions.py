@@ -1,0 +1,142 @@
+"""Versions of a manual, learnt from addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`.
+
+A segment of an address is a version if its pages have counterparts: addresses that differ only in this segment, with
+the same title or a similar beginning. Years of a blog and pages of a list have none. Versions are learnt within one source,
+since another source may belong to a stranger. The manifest stores them as prefixes of addresses.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import NamedTuple
+
+from indexer.filter import Filter
+
+Versions = Mapping[str, tuple[str, str]]
+"""By source, line feed and prefix of an address: the prefix with `*` for the version, and the version."""
+
+_MIN_PAIRED_SHARE = 0.25  # of the pages of a version, on average
+_MAX_BITS = 22  # of 64, between signatures of similar texts
+_UNRELEASED = "dev devel develop development main master trunk next nightly edge unstable canary preview beta".split()
+_NEWEST = "latest current stable".split()  # the last one is the newest
+_MARK = r"(?:a|b|c|m|rc|cr|alpha|beta|dev|pre|preview|snapshot|nightly|canary)(?:[-_.]?\d+(?:\.\d+)*)?"
+_SEGMENT = re.compile(
+    rf"(?:(?P<name>[a-z]+(?:[-_.][a-z]+)*)(?P<joint>[-_.]?))??"
+    rf"(?:(?P<number>\d{{1,4}}(?:[._-]\d{{1,8}}){{0,3}}(?:[._-]x)?)(?:(?P<mark>[-_.]?{_MARK})|[-_.](?:final|ga|lts|stable))?"
+    rf"|(?P<word>{'|'.join(_UNRELEASED + _NEWEST)}))(?P<end>\.[a-z]{{2,5}})?",
+    re.IGNORECASE,
+)
+_VERSION_NAMES = ("", "v", "ver", "version", "r", "rel", "release")  # before a number
+_NUMBERS = re.compile(r"[\d.]+")
+_JOINTS = re.compile(r"(?<=\d)[_-](?=[\dx])")
+_MAX_SEGMENT_CHARACTERS = 40
+_HOST = 2  # number of the segment
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+class Edition(NamedTuple):
+    """A page in one of its versions."""
+
+    page: tuple[str, str]  # prefix with `*` and the rest of the address: equal in all versions
+    version: str
+    beginning: str  # prefix of the address, up to the version
+    is_plain: bool = False  # an integer, which is often no version
+
+
+def learn(documents: Iterable[tuple[str, str, str, int]]) -> dict[str, tuple[str, str]]:
+    """Learn versions from the documents of a collection: source, address, title, signature of the first passage."""
+    sources: dict[str, list[tuple[str, str, int]]] = {}
+    for source, url, title, signature in documents:
+        sources.setdefault(source, []).append((url, title, signature))
+    return {
+        f"{source}\n{beginning}": place_and_version
+        for source in sorted(sources)
+        for beginning, place_and_version in _learn(sources[source]).items()
+    }
+
+
+def _learn(documents: Iterable[tuple[str, str, int]]) -> dict[str, tuple[str, str]]:
+    """Learn the versions of one source, by prefix."""
+    pages: dict[tuple[str, str], list[tuple[Edition, str, int]]] = {}
+    for url, title, signature in documents:
+        for reading in editions_of(url):
+            bare = _NUMBERS.sub("", title.replace(reading.version, ""))
+            pages.setdefault(reading.page, []).append((reading, bare, signature))
+    counts, paired = defaultdict[str, Counter[str]](Counter), defaultdict[str, Counter[str]](Counter)
+    versions: dict[str, tuple[str, str]] = {}
+    for (place, rest), readings in pages.items():
+        are_plain = all(reading.is_plain for reading, *_ in readings)
+        if are_plain and not _LETTER.search(rest):
+            continue  # page/2, or the list of a year
+        counts[place].update(reading.beginning for reading, *_ in readings)
+        pairs = dict[str, tuple[str, str]]()
+        in_order = sorted(readings, key=lambda each: order(each[0].version))
+        for (one, title, signature), (other, its_title, its_signature) in pairwise(in_order):
+            agreeing = (title == its_title) + ((signature ^ its_signature).bit_count() <= _MAX_BITS)
+            if one.version != other.version and agreeing > are_plain:
+                pairs |= {each.beginning: (place, each.version) for each in (one, other)}
+        paired[place].update(pairs.keys())
+        versions |= pairs
+    shares = {
+        place: sum(paired[place][each] / pages[each] for each in pages) / len(pages) for place, pages in counts.items()
+    }
+    return {each: version for each, version in sorted(versions.items()) if shares[version[0]] >= _MIN_PAIRED_SHARE}
+
+
+def editions_of(url: str) -> Iterator[Edition]:
+    """Yield the editions that an address may be, one for each segment that looks like a version."""
+    segments = url.partition("?")[0].split("/")
+    for number, (segment, beginning) in enumerate(zip(segments, accumulate(segments, "{}/{}".format), strict=True)):
+        if len(segment) > _MAX_SEGMENT_CHARACTERS or (number == _HOST and not segments[1]):
+            continue
+        match = _SEGMENT.fullmatch(segment)
+        if match and not ("-" in (match["number"] or "") and not match["name"]):  # a date
+            name = (match["name"] or "").lower()
+            version = match["word"] or _JOINTS.sub(".", match["number"] + (match["mark"] or ""))
+            is_named = name not in _VERSION_NAMES
+            before = beginning.removesuffix(segment) + (name + match["joint"] if is_named else "")
+            is_plain = version[0].isdigit() and "." not in version and (is_named or not name)
+            place = f"{before}*{match['end'] or ''}"
+            yield Edition((place, url[len(beginning) :].strip("/")), version.lower(), beginning, is_plain)
+
+
+def order(version: str) -> tuple[int, tuple[float, ...], str]:
+    """Return the sort key of a version: unreleased ones first, then numbers, `latest` and the like last."""
+    if version in _NEWEST:
+        return 2, (_NEWEST.index(version),), ""
+    number, mark = re.fullmatch(r"([\d.]*+)(.*)", version).groups()  # type: ignore[union-attr]  # it matches anything
+    numbers = tuple(float(each) for each in number.split(".") if each)
+    return (1, (*numbers, float("inf")), "") if mark == "x" else (int(not mark), numbers, mark)
+
+
+def edition_at(url: str, source: str, versions: Versions) -> Edition | None:
+    """Return the edition at an address of a source, or None."""
+    for beginning in accumulate(url.partition("?")[0].split("/"), "{}/{}".format):
+        if version := versions.get(f"{source}\n{beginning}"):
+            return Edition((f"{source}\n{version[0]}", url[len(beginning) :].strip("/")), version[1], beginning)
+    return None
+
+
+def narrowed(only: Filter, versions: Versions) -> Filter:
+    """Replace the versions of a filter by prefixes of addresses, which every store can apply."""
+    also = frozenset(frozenset(narrowed(each, versions) for each in alternatives) for alternatives in only.also)
+    bare = replace(only, version=(), also=also)
+    if not only.version:
+        return bare
+    places: dict[tuple[str, str], dict[str, list[str]]] = {}  # prefixes by source and place, and version
+    for key, (place, version) in versions.items():
+        source, _, beginning = key.rpartition("\n")
+        places.setdefault((source, place), {}).setdefault(version, []).append(beginning)
+    beginnings: dict[str, list[str]] = {}
+    for (source, _), by_version in places.items():
+        newest = max(by_version, key=order)
+        for requested in (each.lower().removeprefix("v") for each in only.version):
+            for version, some in by_version.items():
+                is_newest = requested in _NEWEST and version == newest and requested not in by_version
+                is_within = requested.endswith(".x") and f"{version}.".startswith(requested[:-1])
+                if version == requested or is_within or is_newest:
+                    beginnings.setdefault(source, []).extend(some)
+    by_source = [Filter(source=(source,), url_prefix=tuple(some)) for source, some in beginnings.items()]
+    return bare & Filter.any_of(by_source)
