@@ -1,8 +1,8 @@
 """Versions of a manual, learnt from addresses: `/docs/17/`, `/v2.1/`, `/en/stable/`, `manual-2.4`.
 
 A segment of an address is a version if its pages have counterparts: addresses that differ only in this segment, with
-the same title or a similar beginning. Years of a blog and pages of a list have none. Versions are learnt within one source,
-since another source may belong to a stranger. The manifest stores them as prefixes of addresses.
+the same title or a similar beginning. Years of a blog and pages of a list have none. Versions are learnt within one
+source, since another source may belong to a stranger. The manifest stores them as prefixes of addresses.
 """
 
 import re

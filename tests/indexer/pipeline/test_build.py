@@ -218,7 +218,7 @@ def test_report_as_json_and_as_table(tmp_path: Path, docs: Path) -> None:
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_is_shown_while_a_call_takes_long(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal in a line that is rewritten and leaves nothing behind, else in new lines."""
-    monkeypatch.setattr("indexer.pipeline.progress._LINES_EVERY", 0.01)
+    monkeypatch.setattr("indexer.pipeline.progress._LINE_SECONDS", 0.01)
     enough = threading.Event()
 
     class Stream(io.StringIO):
