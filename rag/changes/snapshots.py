@@ -24,7 +24,7 @@ from indexer.generation.manifest import (
     read_manifest,
 )
 from indexer.publish.publish import list_generations
-from indexer.versions import edition_at, order
+from indexer.generation.versions import edition_at, order
 from rag.changes.compare import DocumentText, compare
 from rag.errors import FieldError
 from rag.messages import Changes, DocumentChange, Snapshot

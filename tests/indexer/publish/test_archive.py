@@ -151,14 +151,14 @@ def resized(members: Members, change: int) -> Members:
 
 
 HOSTILE: dict[str, tuple[Callable[[Members, str], Members], str]] = {
-    "climbing out": (lambda m, top: m + a_member(f"{top}/../../evil"), "unknown or repeated member"),
-    "climbing out by a name": (lambda m, top: renamed(m, -1, f"{top}/lexical/../../../evil"), "unknown or repeated member"),
-    "absolute": (lambda m, top: m + a_member("/evil"), "unknown or repeated member"),
-    "without its folder": (lambda m, top: renamed(m, -1, m[-1][0].name.partition("/")[2]), "unknown or repeated member"),
-    "of another folder": (lambda m, top: renamed(m, -1, f"x/{m[-1][0].name.partition('/')[2]}"), "unknown or repeated member"),
-    "one more": (lambda m, top: m + a_member(f"{top}/extra"), "unknown or repeated member"),
-    "the manifest again": (lambda m, top: [*m, m[0]], "unknown or repeated member"),
-    "twice": (lambda m, top: [*m, m[-1]], "or has it twice"),
+    "climbing out": (lambda m, top: m + a_member(f"{top}/../../evil"), "unknown or repeated"),
+    "climbing out by a name": (lambda m, top: renamed(m, -1, f"{top}/lexical/../../../evil"), "unknown or repeated"),
+    "absolute": (lambda m, top: m + a_member("/evil"), "unknown or repeated"),
+    "without its folder": (lambda m, top: renamed(m, -1, m[-1][0].name.partition("/")[2]), "unknown or repeated"),
+    "of another folder": (lambda m, top: renamed(m, -1, f"x/{m[-1][0].name.partition('/')[2]}"), "unknown or repeated"),
+    "one more": (lambda m, top: m + a_member(f"{top}/extra"), "unknown or repeated"),
+    "the manifest again": (lambda m, top: [*m, m[0]], "unknown or repeated"),
+    "twice": (lambda m, top: [*m, m[-1]], "unknown or repeated"),
     "missing": (lambda m, top: m[:-1], "lacks"),
     "only the manifest": (lambda m, top: m[:1], "lacks"),
     "longer": (lambda m, top: resized(m, 1), "bytes instead of"),
