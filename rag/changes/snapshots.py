@@ -23,8 +23,8 @@ from indexer.generation.manifest import (
     is_generation_id,
     read_manifest,
 )
-from indexer.publish.publish import list_generations
 from indexer.generation.versions import edition_at, order
+from indexer.publish.publish import list_generations
 from rag.changes.compare import DocumentText, compare
 from rag.errors import FieldError
 from rag.messages import Changes, DocumentChange, Snapshot
