@@ -40,7 +40,8 @@ def without_joiners(text: str) -> str:
 
 def fold(text: str) -> str:
     """Return a text as one line without invisible characters."""
-    return " ".join(visible(text).split())
+    line = " ".join(text.split())
+    return line if line.isascii() and line.isprintable() else " ".join(visible(text).split())
 
 
 def one_line(text: str) -> str:

@@ -1,6 +1,7 @@
 """Read code exactly as a browser shows it, formulas as one line of TeX, and alternative texts of pictures."""
 
 import re
+from functools import lru_cache
 
 from indexer.read.extraction import clean
 from indexer.read.html.html_tree import Element, HtmlTree
@@ -61,7 +62,7 @@ def _is_sign(tag: Element) -> bool:
 
 def _is_fragment(tag: Element) -> bool:
     """Return whether an element begins with lines of code, each an element of its own, as Doxygen writes them."""
-    first = next(iter(tag.tags), None)
+    first = next((child for child in tag.children if isinstance(child, Element)), None)
     if first is None or not _is_line(first) or holds(first, _NOT_IN_LINES):
         return False
     return all(isinstance(child, Element) or not child.strip() for child in tag.children)
@@ -81,6 +82,7 @@ def _numbers_lines(tag: Element, words: list[str]) -> bool:
 
 
 _SAYING = ("data-latex", "aria-label", "alttext")  # attributes of a drawing
+_FORMULAS = frozenset({"math", "script", "mjx-container"})  # elements that may be formulas
 _UNREAD = frozenset({"annotation", "annotation-xml", "mphantom"})
 _DISPLAYSTYLE = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 
@@ -92,7 +94,8 @@ def simplify(tree: HtmlTree, markup: str) -> None:
     done: set[int] = set()
     drawn: set[int] = set()
     for element in tree.elements:
-        text = _formula(element) if id(element) not in done else None
+        is_formula = element.name in _FORMULAS or "class" in element.attributes
+        text = _formula(element) if is_formula and id(element) not in done else None
         if text is None:
             continue
         done.update(id(node) for node in element.elements())
@@ -117,14 +120,18 @@ def _formula(element: Element) -> str | None:
         return _of_math(element)
     if element.name == "script" and element.get("type").startswith("math/"):
         return _clean(element.text().removeprefix("% <![CDATA[").removesuffix("%]]>"))
-    is_drawn = any(name == "katex" or name.startswith("MathJax") for name in classes(element))
-    if element.name != "mjx-container" and not is_drawn:
+    if element.name != "mjx-container" and not _is_rendered(element.get("class")):
         return None
     inside = list(element.elements(5_000))
     if math := [node for node in inside if node.name == "math"]:
         return _of_math(math[0])
     said = (node.get(key) for key in _SAYING for node in (element, *inside))
     return _clean(next(filter(None, said), "") or element.text())
+
+
+@lru_cache(maxsize=4_096)
+def _is_rendered(names: str) -> bool:
+    return any(name == "katex" or name.startswith("MathJax") for name in names.split())
 
 
 def _show(formula: Element, text: str) -> None:

@@ -1,6 +1,7 @@
 """HTML to a tree of plain objects, however deep: that of libxml2 ends at a depth of 2,048, its events do not."""
 
 import weakref
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from types import SimpleNamespace
@@ -98,15 +99,16 @@ class HtmlTree:
     def __init__(self) -> None:
         self.root = Element("", {}, None)
         self.elements: list[Element] = []  # in document order
+        self.by_name: dict[str, list[Element]] = defaultdict(list)  # as they were parsed
         self.characters = 0  # of all text, scripts included, as it was parsed
 
-    def named(self, name: str) -> Iterator[Element]:
-        """Yield the elements of a name, in document order."""
-        return (element for element in self.elements if element.name == name)
+    def named(self, name: str) -> list[Element]:
+        """Return the elements that were parsed with a name and still have it, in document order."""
+        return [element for element in self.by_name[name] if element.name == name]
 
     def first(self, name: str) -> Element | None:
         """Return the first element of a name."""
-        return next(self.named(name), None)
+        return next((element for element in self.by_name[name] if element.name == name), None)
 
     @property
     def body(self) -> Element:
@@ -146,7 +148,7 @@ def parse_html(markup: str) -> HtmlTree:
     if not markup.strip():
         return HtmlTree()
     tree = HtmlTree()
-    elements, within, pieces = tree.elements, [tree.root], list[str]()
+    elements, by_name, within, pieces = tree.elements, tree.by_name, [tree.root], list[str]()
 
     def end_text(_comment: str = "") -> None:
         if pieces:
@@ -167,6 +169,7 @@ def parse_html(markup: str) -> HtmlTree:
         parent.children.append(element)
         within.append(element)
         elements.append(element)
+        by_name[name].append(element)
 
     def end(name: str) -> None:
         """Close an element, which is the innermost one unless the parser is confused."""
@@ -184,4 +187,4 @@ def parse_html(markup: str) -> HtmlTree:
             _show_shadow_roots(elements)
         return tree
     finally:  # the parser and its target, which live until the garbage collector comes, keep nothing of the page
-        tree, elements, within = HtmlTree(), [], []
+        tree, elements, by_name, within = HtmlTree(), [], {}, []

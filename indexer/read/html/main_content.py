@@ -1,7 +1,5 @@
 """HTML to sections of readable text: which part of a page counts, and what it is called."""
 
-from itertools import islice
-
 from indexer.read.extraction import collect, first_day, language_of
 from indexer.read.html.elements import simplify
 from indexer.read.html.html_tree import HtmlTree, parse_html
@@ -94,7 +92,7 @@ def declared(tree: HtmlTree) -> Declared:
     named = dict(reversed(metas))  # the first of a name wins
     root = tree.first("html") or tree.root
     languages = (root.get("lang"), root.get("xml:lang"), named.get("content-language", "").partition(",")[0])
-    articles = list(islice(tree.named("article"), 2))
+    articles = tree.named("article")
     inside = articles[0].elements() if len(articles) == 1 else ()  # under the heading, as blogs have it
     times = [day for tag in inside if tag.name == "time" and (day := tag.get("datetime"))]
     return Declared(

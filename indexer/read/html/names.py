@@ -42,15 +42,9 @@ _FEEDS = frozenset({"application/rss+xml", "application/atom+xml", "application/
 
 def is_published(tree: HtmlTree) -> bool:
     """Return whether a page says that it is made to be shown by other sites, or followed."""
-    for element in tree.elements:
-        attributes = element.attributes
-        if element.name == "meta":
-            key = attributes.get("property", "") or attributes.get("name", "")
-            if key.startswith(("og:", "article:", "fb:", "twitter:")):
-                return True
-        elif element.name in ("link", "script") and attributes.get("type", "") in _FEEDS:
-            return True
-    return False
+    keys = (meta.get("property") or meta.get("name") for meta in tree.named("meta"))
+    types = (element.get("type") for name in ("link", "script") for element in tree.named(name))
+    return any(key.startswith(("og:", "article:", "fb:", "twitter:")) for key in keys) or not _FEEDS.isdisjoint(types)
 
 
 _KINDS = r"(?:\w*Article|BlogPosting|Report|Review)"  # of schema.org

@@ -2,9 +2,10 @@
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
+from operator import attrgetter
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
 from indexer.text.cleaning import fold
@@ -26,6 +27,7 @@ _LINKED = 0.8  # of its text is inside links
 _OPERATOR = re.compile(r"\s*(?:\(|#[^\s#])")  # the name of a method, not a sign to click on
 _PERMALINKS = frozenset("¶ # § 🔗".split())
 _JUDGED = frozenset({"a", "ul", "ol", "header", "aside", "form", "label", "summary"})  # by what is in or around them
+MAY_BE_NOISE = _NEVER | _JUDGED  # names of elements without attributes that may be noise
 _TITLES = frozenset({"dt", *HEADINGS})
 AROUND = _TITLES | {"div", "section", "header", "summary", "details", "figure", "hgroup", "span"}
 _FLOW = frozenset("p pre ul ol dl table blockquote figure".split())
@@ -269,6 +271,7 @@ _TITLE = 200  # characters of what stands at an end of a page, apart from its te
 _RELATIONS = frozenset("next prev previous up top start first last contents toc index glossary".split())  # of links
 _LINKS_AT_ENDS = 6  # looked at, to see whether the same lead elsewhere at both ends of a page
 _BETWEEN = re.compile(r"[\s|·•,;/\[\]«»←→–-]+(?!>)")  # links of a bar
+_BAR_LENGTH = 300  # characters
 _NO_BARS = _TITLES | {"body", "code", "pre", "form"}
 _FILLED = frozenset({"div", "ul", "ol", "table"})  # by a script, where they have an id and no content
 _FOOTER_LENGTH = 400  # characters
@@ -279,20 +282,19 @@ _IN_FOOTERS = frozenset({"address", "small", "font"})  # elements that may be a 
 def drop_furniture(tree: HtmlTree) -> None:
     """Empty what is furniture by its place or its neighbours: bars of links, the last line, messages of controls."""
     _drop_bars(tree)
-    names = {tag.attributes["class"] for tag in tree.elements if "class" in tag.attributes}
-    footers = {name for name in names if _FOOTER.search(name)}
-    popups = {name for name in names if POPUP.search(name)}
     for element in tree.elements:
         attributes = element.attributes
-        name = attributes.get("class", "")
-        is_footer = name in footers or ("id" in attributes and attributes["id"] == "footer")
+        if not attributes and element.name not in _IN_FOOTERS:
+            continue
+        is_footer, is_popup = _kinds_named(attributes["class"]) if "class" in attributes else (False, False)
+        is_footer = is_footer or ("id" in attributes and attributes["id"] == "footer")
         if is_footer or element.name in _IN_FOOTERS:
             length = _FOOTER_LENGTH if is_footer else _TITLE
             is_furniture = element.short_text(length) is not None and _ends_page(element)
         elif "aria-live" in attributes or ("role" in attributes and attributes["role"] == "status"):
             is_furniture = _is_brief(element)
         else:
-            is_furniture = name in popups and _is_beside_icon(element)
+            is_furniture = is_popup and bool(element.children) and _is_beside_icon(element)
         if is_furniture:
             element.children = []
         elif not element.children and element.name in _FILLED and "id" in attributes and element.parent is not None:
@@ -300,27 +302,45 @@ def drop_furniture(tree: HtmlTree) -> None:
                 state.children = []
 
 
+@lru_cache(maxsize=4_096)
+def _kinds_named(names: str) -> tuple[bool, bool]:
+    """Return whether names are those of a footer, and those of a popup."""
+    return _FOOTER.search(names) is not None, POPUP.search(names) is not None
+
+
 def _drop_bars(tree: HtmlTree) -> None:
     """Empty short lines of links of which several are marked as navigation, or which stand at both ends of the page."""
-    links = [tag for tag in tree.elements if "href" in tag.attributes and tag.depth < DEEP]
-    marked = {link.get("href") for link in links if _is_relation(link)}
-    links = [link for link in links if link.name == "a"]
+    links = [tag for tag in tree.named("a") if "href" in tag.attributes and tag.depth < DEEP]
+    marked = {link.get("href") for link in (*tree.named("link"), *links) if _is_relation(link)} - {""}
     first, last = links[:_LINKS_AT_ENDS], links[-_LINKS_AT_ENDS:]
     twice = {link.get("href") for link in first} & {link.get("href") for link in last}
     leading = [link for link in links if link.get("href") in marked] if marked else []
     leading += [link for link in (*first, *last) if link.get("href") in twice] if len(twice) > 1 else []
-    is_bar = lru_cache(_is_bar)  # links share what is around them
+    around = {id(link.parent): link for link in leading}.values()
     bars: dict[int, Element] = {}  # by id
-    for link in leading:
-        bar = next(reversed([*takewhile(is_bar, link.parents(6))]), None)
-        bars |= {id(bar): bar} if bar is not None else {}
+    larger = set[int]()  # ids of elements around one that is no bar
+    shared = {id(tag): tag for link in around for tag in link.parents(6) if len(tag.children) > 1}
+    for tag in sorted(shared.values(), key=attrgetter("depth"), reverse=True):
+        if id(tag) not in larger and _is_bar(tag):
+            bars[id(tag)] = tag
+        else:
+            larger.update(map(id, tag.parents(6)))
+    bars = {key: bar for key, bar in bars.items() if bars.keys().isdisjoint(map(id, bar.parents(6)))}
     targets = {key: {tag.get("href") for tag in bar.elements() if tag.name == "a"} for key, bar in bars.items()}
-    for key, bar in bars.items():
-        here = {target for target in targets[key] if not target.startswith("#")}
-        again = max((len(here & other) for place, other in targets.items() if place != key), default=0)
-        is_bare = not any(_BETWEEN.sub("", text) for text, is_link in first_texts(bar) if not is_link)
-        if len(targets[key] & marked) > 1 or (is_bare and again > 1 and 2 * again >= len(here)):
-            bar.children = []
+    targets = {key: hrefs for key, hrefs in targets.items() if len(hrefs) > 1}
+    for key, hrefs in targets.items():
+        others = (targets[other] for other in targets if other != key)
+        if len(hrefs & marked) > 1 or _is_repeated(bars[key], hrefs, others):
+            bars[key].children = []
+
+
+def _is_repeated(bar: Element, targets: Collection[str], others: Iterable[Collection[str]]) -> bool:
+    """Return whether a bar has only links, of which another bar has most too."""
+    pages = {target for target in targets if not target.startswith("#")}
+    repeats = max((len(pages.intersection(other)) for other in others), default=0)
+    if repeats < 2 or 2 * repeats < len(pages):
+        return False
+    return not any(_BETWEEN.sub("", text) for text, is_link in first_texts(bar) if not is_link)
 
 
 def _is_relation(link: Element) -> bool:
@@ -330,13 +350,25 @@ def _is_relation(link: Element) -> bool:
 
 def _is_bar(tag: Element) -> bool:
     """Return whether a short element has nothing but links, and a word at most before each."""
-    if tag.name in _NO_BARS or tag.short_text(_TITLE + 100) is None:
+    if tag.name in _NO_BARS:
         return False
-    names = [node.name for node in tag.elements()]
-    if not _NO_BARS.isdisjoint(names):
-        return False
-    words = sum(len(_WORD.findall(text)) for text, is_link in first_texts(tag) if not is_link)
-    return words <= names.count("a")
+    length, word_count, link_count = 0, 0, 0
+    todo = [(node, False) for node in tag.children]
+    for _ in range(LOOKED_AT):
+        if not todo:
+            return word_count <= link_count
+        node, is_link = todo.pop()
+        if isinstance(node, str):
+            length += len(node.strip())
+            word_count += 0 if is_link else len(_WORD.findall(node))
+            if length > _BAR_LENGTH:
+                return False
+        elif node.name in _NO_BARS:
+            return False
+        elif node.name not in ("script", "style", "template"):
+            link_count += node.name == "a"
+            todo += [(child, is_link or node.name == "a") for child in node.children]
+    return False
 
 
 def _ends_page(tag: Element) -> bool:

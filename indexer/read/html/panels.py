@@ -6,7 +6,7 @@ dialogs, tooltips and messages are none.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from indexer.read.html.html_tree import HEADINGS, Element, HtmlTree
@@ -45,6 +45,7 @@ _MARKS = frozenset(
 _ROLES_AROUND = frozenset({"tab", "tablist", "button", "switch"})  # of elements that may hold more than a control
 _EXPANDING = frozenset({"aria-expanded", "aria-controls"})
 _TOGGLES = ("data-toggle", "data-bs-toggle")
+_OPENING = _EXPANDING.union(_TOGGLES, {"onclick"})
 _POPUPS = frozenset({"modal", "dropdown", "tooltip", "popover", "offcanvas"})  # what such a toggle opens, but no text
 _FURNITURE = frozenset({"nav", "footer", "dialog", "template", "menu"})
 _ROLES_OF_FURNITURE = frozenset("navigation search banner contentinfo menu menubar toolbar dialog alertdialog".split())
@@ -61,12 +62,17 @@ def unfold(tree: HtmlTree) -> None:
     """Show the panels of a page, and make their titles text."""
     drop_furniture(tree)
     name_grids(tree)
-    elements = [tag for tag in tree.elements if tag.depth < DEEP]
-    marked = [tag for tag in elements if tag.name in _CONTROLS or not _MARKS.isdisjoint(tag.attributes)]
+    marked = [
+        tag
+        for tag in tree.elements
+        if (tag.name in _CONTROLS or (tag.attributes and not _MARKS.isdisjoint(tag.attributes))) and tag.depth < DEEP
+    ]
     hidden = [element for element in marked if not HIDING.isdisjoint(element.attributes) and is_folded(element)]
-    if hidden:
-        _show_panels(tree, hidden)
     controls = [element for element in marked if _is_opener(element)]
+    if hidden:
+        names = {name for element in hidden for name in _ids_of(element)}
+        naming = (tag for name in _NAMING for tag in tree.named(name)) if names else ()
+        _show_panels(hidden, _named_by_controls((*controls, *naming), names))
     for element in controls:  # a heading is no control, nor is what holds headings or panels
         inside = element.elements(LOOKED_AT) if element.get("role") in _ROLES_AROUND else ()
         is_around = any(tag.name in HEADINGS or tag.get("role") == "tabpanel" for tag in inside)
@@ -79,16 +85,16 @@ def unfold(tree: HtmlTree) -> None:
     controls = [control for control in controls if control.name != "div" or control not in contents]
     if controls:
         _name_panels(controls)
-        _read_titles(controls, {tag.anchor: tag for tag in reversed(elements) if "id" in tag.attributes})
+        _read_titles(controls, {tag.anchor: tag for tag in reversed(tree.elements) if "id" in tag.attributes})
 
 
 def _is_opener(element: Element) -> bool:
     attributes = element.attributes
-    if element.name in ("button", "label") or "onclick" in attributes or not _EXPANDING.isdisjoint(attributes):
+    if element.name in ("button", "label") or not _OPENING.isdisjoint(attributes):
         return True
     href = attributes.get("href", "") if element.name == "a" else ""
     leads_nowhere = href == "#" or href.startswith("javascript:")
-    return leads_nowhere or attributes.get("role") in _ROLES_AROUND or any(name in attributes for name in _TOGGLES)
+    return leads_nowhere or attributes.get("role") in _ROLES_AROUND
 
 
 def _is_content(control: Element) -> bool:
@@ -106,13 +112,17 @@ def _is_content(control: Element) -> bool:
 
 def _name_panels(controls: Sequence[Element]) -> None:
     """Write the names of tabs before the panels that follow them, as many as there are names."""
-    tabs = [control for control in controls if control.name == "label" or control.get("role") == "tab"]
-    for bar in {id(tab.parent): tab.parent for tab in tabs}.values():
-        siblings = bar.parent.tags if bar is not None and bar.parent is not None else []
+    tabs = (control for control in controls if control.name == "label" or control.get("role") == "tab")
+    bars: dict[int, list[Element]] = defaultdict(list)  # tabs, by the id of what is around them
+    for tab in tabs:
+        bars[id(tab.parent)].append(tab)
+    for tabs_of_bar in bars.values():
+        bar = tabs_of_bar[0].parent
+        siblings = bar.parent.tags if len(tabs_of_bar) > 1 and bar is not None and bar.parent is not None else []
         after = next((following for tag, following in pairwise(siblings) if tag is bar), None)
-        names = [tag.text() for tag in tabs if tag.parent is bar]
+        names = [tag.text() for tag in tabs_of_bar]
         panels = after.tags if after is not None else []
-        if after is None or len(names) < 2 or len(names) != len(panels):
+        if after is None or len(names) != len(panels):
             continue
         after.children = []
         for name, panel in zip(names, panels, strict=True):
@@ -121,8 +131,8 @@ def _name_panels(controls: Sequence[Element]) -> None:
             after.children += [title, panel]
 
 
-def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
-    shown = _named_by_controls(tree, {name for element in hidden for name in _ids_of(element)})
+def _show_panels(hidden: Sequence[Element], shown: Collection[str]) -> None:
+    """Show hidden elements that are panels, among them those of which controls have one of the names `shown`."""
     folded = {id(element) for element in hidden}
     panels: list[Element] = []
     prose: set[int] = set()
@@ -149,7 +159,7 @@ def _show_panels(tree: HtmlTree, hidden: list[Element]) -> None:
             is_panel = is_panel or (role == "region" and "aria-labelledby" in child.attributes)
             is_like_open_ones = words > 1 and text not in texts and not kinds.isdisjoint(_kinds(child))
             is_titled = before is not None and words >= 5 and _is_title(before)  # a message says less
-            if is_panel or is_like_open_ones or is_titled or not shown.isdisjoint(_ids_of(child)):
+            if is_panel or is_like_open_ones or is_titled or not _ids_of(child).isdisjoint(shown):
                 panels.append(child)
                 texts.add(text)
     if not prose <= {id(panel) for panel in panels}:
@@ -168,15 +178,14 @@ def _kinds(element: Element) -> set[tuple[str, str]]:
     return {(element.name, name) for name in said}
 
 
-def _named_by_controls(tree: HtmlTree, names: set[str]) -> set[str]:
+def _named_by_controls(controls: Iterable[Element], names: Collection[str]) -> set[str]:
     """Return those of the names that are in a control which opens no popup."""
     shown: set[str] = set()
-    for element in tree.elements if names else ():
-        attributes = element.attributes
-        if attributes and (element.name in _NAMING or _is_opener(element)):
-            named = {name for key, value in attributes.items() for name in _ids_in(key, value)} & names
-            if named and not _opens_popup(element):
-                shown |= named
+    for control in controls:
+        ids = (name for key, value in control.attributes.items() for name in _ids_in(key, value))
+        named = [name for name in ids if name in names and name not in shown]
+        if named and not _opens_popup(control):
+            shown.update(named)
     return shown
 
 

@@ -60,35 +60,38 @@ Sizes = dict[int, Size]  # by the id of an element
 
 
 def measure(root: Element, *, with_noise: bool = True) -> Sizes:
-    """Measure an element and all below that have text."""
-    order: list[tuple[Element, Element | None]] = []
-    todo: list[tuple[Element, Element | None]] = [(root, None)]
+    """Measure an element and all below it."""
+    order: list[tuple[Element, Size, Size | None]] = []  # each element with its size, and that of the one around it
+    todo: list[tuple[Element, Size | None]] = [(root, None)]
     sizes: Sizes = {}
     while todo:
-        element, parent = todo.pop()
-        order.append((element, parent))
+        element, around = todo.pop()
+        size = sizes[id(element)] = Size()
+        order.append((element, size, around))
         own = 0
         for node in element.children:
             if isinstance(node, str):
                 own += len(node) if len(node) < 3 else len(node.strip())
             elif node.name not in _NO_TEXT and (with_noise or not is_noise(node)):
-                todo.append((node, element))
-        sizes[id(element)] = Size(text=own, own=own)
-    for element, parent in reversed(order):
-        size = sizes[id(element)]
-        if element.name == "a" and "href" in element.attributes:
+                todo.append((node, size))
+        size.text = size.own = own
+    for element, size, around in reversed(order):
+        name = element.name
+        if name == "a" and "href" in element.attributes:
             size.linked, size.own_linked, size.prose = size.text, size.own, 0
-        is_block = element.name in _BLOCKS
+        is_block = name in _BLOCKS
         if is_block and size.own - size.own_linked >= _SENTENCE and size.own_linked <= _LINKED * size.own:
             size.prose += size.own
             size.has_prose = True
-        if parent is None:
+        if around is None:
             continue
-        around = sizes[id(parent)]
+        if name == "h1" or size.is_titled:
+            around.is_titled = True
+        if not size.text:
+            continue
         around.text += size.text
         around.linked += size.linked
         around.prose += size.prose
-        around.is_titled |= size.is_titled or element.name == "h1"
         if not is_block:
             around.own += size.own
             around.own_linked += size.own_linked
@@ -379,13 +382,12 @@ def layout_cell(tree: HtmlTree) -> Element | None:
 
 def find_container(tree: HtmlTree, sizes: Sizes | None = None) -> Element | None:
     """Return the element that holds the page's own text: of a kind that occurs once, and with enough of the prose."""
-    found: dict[str, list[Element]] = {kind: [] for kind in ("main", "role", "article", "id")}
+    found = {"main": tree.named("main"), "role": [], "article": tree.named("article"), "id": []}
     for element in tree.elements:
-        if element.name in ("main", "article"):
-            found[element.name].append(element)
-        if element.attributes and element.get("role") == "main":
+        attributes = element.attributes
+        if "role" in attributes and attributes["role"] == "main":
             found["role"].append(element)
-        if element.attributes and element.get("id") in ("main-content", "content"):
+        if "id" in attributes and attributes["id"] in ("main-content", "content"):
             found["id"].append(element)
     unique = {kind: elements[0] for kind, elements in found.items() if len(elements) == 1}
     if sizes is None:

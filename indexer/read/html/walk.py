@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from indexer.read.html.elements import MAY_BE_CODE, alternative_text, code_of, is_code
 from indexer.read.html.html_tree import HEADINGS, Element
-from indexer.read.html.noise import AROUND, DEEP, NEAR, classes, is_noise, is_permalink, text_within
+from indexer.read.html.noise import AROUND, DEEP, MAY_BE_NOISE, NEAR, classes, is_noise, is_permalink, text_within
 from indexer.read.html.parts import BREAK, Block, Line, Row, SectionDraft, join_parts, table_lines, text_of
 from indexer.records import Section
 from indexer.text.cleaning import fold
@@ -66,10 +66,11 @@ class Walker:
         while todo:
             node = todo.pop()
             if isinstance(node, str):
-                self._add(node)
+                if self._line.pieces or not node.isspace():
+                    self._add(node)
             elif isinstance(node, tuple):
                 self._leave(node[0])
-            elif is_noise(node):
+            elif (node.attributes or node.name in MAY_BE_NOISE) and is_noise(node):
                 if node.name == "a" and is_permalink(node):
                     self._note_anchor(node)
             elif node.name in MAY_BE_CODE and is_code(node):
@@ -98,7 +99,7 @@ class Walker:
             if self._line.pieces:
                 self._flush()
             self._kinds.append(name)
-        if tag.attributes:
+        if "id" in tag.attributes or name == "a":
             self._note_anchor(tag)
         if name in _PLAIN:
             return
