@@ -65,14 +65,14 @@ class Client:
             patience: most seconds in all that one request waits for a server that is busy and says for how long.
         """
         try:
-            parts = httpx.URL(url)
+            address = httpx.URL(url)
         except httpx.InvalidURL:
-            parts = httpx.URL()
-        if parts.scheme not in ("http", "https") or not parts.host:
+            address = httpx.URL()
+        if address.scheme not in ("http", "https") or not address.host:
             raise ClientError(f"the address of the server must be like http://127.0.0.1:8642, not {url[:80]!r}")
         if key is not None and not (key.isascii() and key.isprintable() and key):
             raise ClientError("a key is printable ASCII: enter it exactly as it was shown")
-        self.url = str(parts).rstrip("/")
+        self.url = str(address).rstrip("/")
         self._patience = patience
         self._timeout = timeout
         self._closed = threading.Event()
@@ -123,8 +123,8 @@ class Client:
         params = {"collection": collection}
         with self._stream("GET", f"{API}/documents", params=params, accept="application/jsonl") as response:
             rest = b""
-            for part in response.iter_bytes():
-                *lines, rest = (rest + part).split(b"\n")
+            for piece in response.iter_bytes():
+                *lines, rest = (rest + piece).split(b"\n")
                 for line in filter(None, lines):
                     yield self._decode(line, DocumentListing)
 
@@ -238,6 +238,6 @@ def _fields(query: str | SearchRequest, options: Mapping[str, Any]) -> dict[str,
     if isinstance(query, SearchRequest):
         options, query = query.given(), query.query
     fields: dict[str, Any] = {"query": query, **{name: value for name, value in options.items() if value is not None}}
-    if isinstance(wanted := fields.get("filter"), Filter):
-        fields["filter"] = wanted.as_dict()
+    if isinstance(only := fields.get("filter"), Filter):
+        fields["filter"] = only.as_dict()
     return fields

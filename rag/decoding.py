@@ -24,7 +24,7 @@ SOMETHING = (
 # Text that is more than what Python takes for white space.
 NOT_ONLY_SPACE = "[^\\t-\\r\\u001c-\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]"
 _VISIBLE = re.compile(SOMETHING)
-_NAMED = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
+_FIELD_PROBLEM = re.compile(r"Object (?P<problem>missing required|contains unknown) field `(?P<name>.*)`", re.DOTALL)
 _TOO_LONG = re.compile(r"Expected `str` of length <= (\d+)")
 _KINDS = {  # by the type of a schema: its words, its limits `min…` and `max…`, and the words before and after these
     "boolean": ("true or false", "", "", ""),
@@ -47,15 +47,15 @@ def quoted(name: str) -> str:
     return ascii(name if len(name) <= 40 else name[:39] + "…")
 
 
-def refuse_unknown(names: Iterable[str], known: Iterable[str], what: str) -> None:
+def refuse_unknown(names: Iterable[str], fields: Iterable[str], owner: str) -> None:
     """Raise FieldError for the first name that is not known; `what` has fields of these names."""
-    known = tuple(known)
+    fields = tuple(fields)
     for name in names:
-        if name not in known:
-            raise FieldError(name, f"{quoted(name)} is not a field of {what}; known fields are: {', '.join(known)}.")
+        if name not in fields:
+            raise FieldError(name, f"{quoted(name)} is not a field of {owner}; known fields are: {', '.join(fields)}.")
 
 
-def decode(fields: Mapping[str, Any], kind: type[T], what: str = "this request", *, strict: bool = True) -> T:
+def decode(fields: Mapping[str, Any], kind: type[T], owner: str = "this request", *, strict: bool = True) -> T:
     """Return the struct that JSON fields describe, in which null is a field left out.
 
     Args:
@@ -67,26 +67,26 @@ def decode(fields: Mapping[str, Any], kind: type[T], what: str = "this request",
     Raises:
         FieldError: a field is missing, unknown or has a value that is not allowed.
     """
-    known = kind.__struct_encode_fields__
-    given = {name: value for name, value in fields.items() if value is not None or name not in known}
+    names = kind.__struct_encode_fields__
+    present = {name: value for name, value in fields.items() if value is not None or name not in names}
     try:
-        made = msgspec.convert(given, kind, strict=strict)
+        struct = msgspec.convert(present, kind, strict=strict)
     except msgspec.ValidationError as error:
         if kind.__struct_config__.forbid_unknown_fields:
-            refuse_unknown(fields, known, what)
+            refuse_unknown(fields, names, owner)
         raise _in_words(str(error), kind) from None
-    for field, name in () if strict else zip(kind.__struct_fields__, known, strict=True):
-        if name in given and getattr(made, field) is None:  # the word null in a query string
+    for field, name in () if strict else zip(kind.__struct_fields__, names, strict=True):
+        if name in present and getattr(struct, field) is None:  # the word null in a query string
             raise _in_words(f" - at `$.{name}`", kind)
-    return made
+    return struct
 
 
-def check(made: msgspec.Struct) -> None:
+def check(struct: msgspec.Struct) -> None:
     """Raise FieldError for a field that `decode` would refuse, of a struct that was made in Python."""
     try:
-        msgspec.convert(msgspec.structs.asdict(made), type(made))
+        msgspec.convert(msgspec.structs.asdict(struct), type(struct))
     except msgspec.ValidationError as error:
-        raise _in_words(str(error), type(made)) from None
+        raise _in_words(str(error), type(struct)) from None
 
 
 @cache
@@ -100,10 +100,11 @@ def _in_words(message: str, kind: type[msgspec.Struct]) -> FieldError:
     text, _, place = message.partition(" - at `")
     place = place.removesuffix("`").removeprefix("key` in `").removeprefix("$").removeprefix(".")
     path = place.replace("[...]", "")
-    if named := _NAMED.fullmatch(text):
-        field = f"{path}.{named['name']}".lstrip(".")
-        problem = "is missing" if named["problem"].startswith("missing") else "is not a known field"
-        return FieldError(field, f"{quoted(field) if 'not' in problem else field} {problem}.")
+    if match := _FIELD_PROBLEM.fullmatch(text):
+        field = f"{path}.{match['name']}".lstrip(".")
+        if match["problem"].startswith("missing"):
+            return FieldError(field, f"{field} is missing.")
+        return FieldError(field, f"{quoted(field)} is not a known field.")
     if too_long := _TOO_LONG.fullmatch(text):
         return FieldError(path, f"{path} is too long: at most {too_long[1]} characters are allowed.")
     schemas = components(kind)

@@ -51,10 +51,10 @@ class NotThere(RagError, status=404):
 class CollectionMissing(NotThere):
     """A collection that is not in the index."""
 
-    def __init__(self, name: str, known: Iterable[str], field: str = "collection") -> None:
-        there = ", ".join(known)
-        others = f"there are: {there}" if there else "the index has none yet"
-        super().__init__(f"there is no collection {name[:80]!r}; {others}", field)
+    def __init__(self, name: str, names: Iterable[str], field: str = "collection") -> None:
+        listed = ", ".join(names)
+        hint = f"there are: {listed}" if listed else "the index has none yet"
+        super().__init__(f"there is no collection {name[:80]!r}; {hint}", field)
 
 
 class JobMissing(NotThere):

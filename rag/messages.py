@@ -60,7 +60,7 @@ Url = Annotated[
 # text with a checked pattern and a list. tests/rag/test_client.py looks for such unions.
 _Value = Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS, extra_json_schema={"pattern": NOT_ONLY_SPACE})]
 _Values = _Value | Annotated[list[_Value], Meta(min_length=1, max_length=MOST_VALUES)]
-_Wanted = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
+_MetadataFilter = Annotated[dict[_Value, _Values | None], Meta(max_length=MOST_VALUES)]
 _Address = Annotated[
     str, Meta(max_length=MOST_CHARACTERS, extra_json_schema={"pattern": "^[A-Za-z][A-Za-z0-9+.-]*://"})
 ]
@@ -93,7 +93,7 @@ class FilterFields(Request):
     content_type: Annotated[_Values | None, Meta(description="of this media type")] = None
     version: Annotated[_Values | None, Meta(description="in it: `17`, `17.x`, or `latest` for the newest")] = None
     date: Annotated[Days | None, Meta(description="dated within these days")] = None
-    metadata: Annotated[_Wanted | None, Meta(description="with these values for these names")] = None
+    metadata: Annotated[_MetadataFilter | None, Meta(description="with these values for these names")] = None
 
 
 class SearchBatch(Request):

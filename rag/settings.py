@@ -53,8 +53,8 @@ class Setting:
         """Return the value in its type; `origin` says in an error where it was given. Raises SettingsError."""
         parsed = read_value(value, origin, self.kind, self.choices)
         if self.limits and not self.limits[0] <= parsed <= self.limits[1]:
-            least, most = map(plain, self.limits)
-            raise SettingsError(f"{origin} must be from {least} to {most}, not {value!r}")
+            least, highest = map(plain, self.limits)
+            raise SettingsError(f"{origin} must be from {least} to {highest}, not {value!r}")
         return parsed
 
 
@@ -77,25 +77,25 @@ def read_value(value: object, origin: str, kind: type, choices: tuple[str, ...] 
     return parsed
 
 
-def nearest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+def nearest(word: str, choices: Iterable[str], least: float = 0.6) -> str | None:
     """Return what is nearest to a word, 1 being equal; None where nothing is near."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word[:100], list(known), n=1, cutoff=least)), None)
+    return next(iter(get_close_matches(word[:100], list(choices), n=1, cutoff=least)), None)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Name what is nearest to a word, to be added to an error; empty where nothing is near."""
-    near = nearest(word, known)
+    near = nearest(word, choices)
     return f", did you mean {near}?" if near else ""
 
 
-def refuse_unknown(names: Iterable[str], known: Sequence[str], where: str) -> None:
+def refuse_unknown(names: Iterable[str], choices: Sequence[str], where: str) -> None:
     """Raise SettingsError for the first name that is not known, saying where it stands and what was meant."""
     for name in names:
-        if name not in known:
-            meant = did_you_mean(name, known) or f"; use one of: {', '.join(known)}"
-            raise SettingsError(f"{where}: unknown name {name[:40]!r}{meant}")
+        if name not in choices:
+            hint = did_you_mean(name, choices) or f"; use one of: {', '.join(choices)}"
+            raise SettingsError(f"{where}: unknown name {name[:40]!r}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +346,7 @@ def _declared() -> Iterator[Setting]:
 
 
 SETTINGS = tuple(_declared())
-BY_NAME = {known.name: known for known in SETTINGS}
+BY_NAME = {declared.name: declared for declared in SETTINGS}
 
 
 def load(
@@ -361,14 +361,14 @@ def load(
     environ = os.environ if environ is None else environ
     overrides, configured = overrides or {}, configured or {}
     values: dict[str, Any] = {}
-    for known in SETTINGS:
-        name = known.name
+    for declared in SETTINGS:
+        name = declared.name
         if name in overrides:
-            values[name] = known.read(overrides[name], known.flag)
-        elif known.variable in environ:
-            values[name] = known.read(environ[known.variable], known.variable)
+            values[name] = declared.read(overrides[name], declared.flag)
+        elif declared.variable in environ:
+            values[name] = declared.read(environ[declared.variable], declared.variable)
         elif name in configured:
-            values[name] = known.read(configured[name], f"{name} in the configuration file")
+            values[name] = declared.read(configured[name], f"{name} in the configuration file")
     if "://" in (index := values.get("index", "")):
         scheme = index.partition("://")[0][:20]  # the rest may contain a secret
         raise SettingsError(f"--index {scheme}://…: the index must be a folder; --store takes the address of Milvus")
@@ -389,5 +389,5 @@ def _hub_name(text: str) -> tuple[str, str]:
 
 def _networks(text: str) -> bool | tuple[str, ...]:
     """Read `allow_private`: yes, no, or a comma-separated list of networks."""
-    known = _WORDS.get(text.strip().lower())
-    return patterns(text) if known is None else known
+    flag = _WORDS.get(text.strip().lower())
+    return patterns(text) if flag is None else flag

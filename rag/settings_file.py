@@ -38,7 +38,7 @@ class ConfiguredSource:
 
     source: str  # address, or absolute path
     metadata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    own: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
+    limits: Mapping[str, Any] = field(default_factory=dict)  # limits, see `CrawlLimits.own`
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
         raise SettingsError(f"{where} must have either url or path")
     kind = "url" if "url" in table else "path"
     name = _text(table, kind, where)
-    own = {}
+    limits = {}
     try:
         refuse_secret(name)
         if (kind == "url") != (address_kind(name) is not None):
@@ -111,15 +111,15 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
                 raise SourceError(f"{limit} limits a crawl: it needs a url, and this source is a path")
             if kind == "url" and limit not in settings_of(name):
                 raise SourceError(f"{limit} is not for a {address_kind(name)}")
-            own[limit] = BY_NAME[limit].read(table[limit], f"{where}: {limit}")
-        own = own_limits(own)
-        CrawlLimits(own={where: own})
+            limits[limit] = BY_NAME[limit].read(table[limit], f"{where}: {limit}")
+        limits = own_limits(limits)
+        CrawlLimits(limits={where: limits})
     except (SourceError, ConfigError) as error:
         raise SettingsError(f"{where}: {error}") from None
     return ConfiguredSource(
         source=name if kind == "url" else full_name(str(folder / Path(name).expanduser())),
         metadata=_metadata(table.get("metadata", {}), where),
-        own=own,
+        limits=limits,
     )
 
 
@@ -130,12 +130,12 @@ def _metadata(values: object, where: str) -> Mapping[str, tuple[str, ...]]:
         pairs += [(name, each) for each in (value if isinstance(value, list) else [value])]
     if not all(isinstance(value, str) for _, value in pairs):
         raise SettingsError(f"{where}: metadata must be a table of texts or lists of texts")
-    kept = collect(pairs)
-    if lost := len(pairs) - sum(map(len, kept.values())):
+    values_by_name = collect(pairs)
+    if lost := len(pairs) - sum(map(len, values_by_name.values())):
         raise SettingsError(
             f"{where}: metadata has {lost} names or values that are empty, too long, too many or repeated"
         )
-    return kept
+    return values_by_name
 
 
 def _text(table: Mapping[str, Any], key: str, where: str) -> str:
@@ -198,9 +198,9 @@ def _place(value: object, folder: Path, where: str) -> SecretPlace:
         raise SettingsError(f"{where}: a path begins with ~ and the name of a user who does not exist") from None
 
 
-def _subtable(value: object, where: str, known: tuple[str, ...] = ()) -> Mapping[str, Any]:
+def _subtable(value: object, where: str, names: tuple[str, ...] = ()) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise SettingsError(f"{where} must be a table")
-    if known:
-        refuse_unknown(value, known, where)
+    if names:
+        refuse_unknown(value, names, where)
     return value

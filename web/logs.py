@@ -63,8 +63,10 @@ class JsonFormatter(logging.Formatter):
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = dict(getattr(record, FIELDS, {}))
-    if "request_id" not in fields and has_request_context() and (seen := g.get("seen")):
-        fields["request_id"] = seen.id  # so that an error's traceback is found from the answer that says it
+    if "request_id" not in fields and has_request_context() and (record_of_request := g.get("seen")):
+        fields["request_id"] = (
+            record_of_request.id
+        )  # so that an error's traceback is found from the answer that says it
     return fields
 
 

@@ -69,24 +69,26 @@ class Metrics:
             values.ValueClass = values.MultiProcessValue(lambda: number)  # type: ignore[no-untyped-call]
             multiprocess.MultiProcessCollector(self._collected)  # type: ignore[no-untyped-call]
             registry = CollectorRegistry()
-        own: Any = {"namespace": "pilotlight", "registry": registry}
-        summed: Any = own | {"multiprocess_mode": "livesum"}
-        timed: Any = own | {"buckets": SECONDS}
+        options: Any = {"namespace": "pilotlight", "registry": registry}
+        summed: Any = options | {"multiprocess_mode": "livesum"}
+        timed: Any = options | {"buckets": SECONDS}
         labels = ("stage", "mode", "collection")
         self._stages = metrics.Histogram("search_stage_seconds", "Time of one stage of a search.", labels, **timed)
         labels = ("method", "route", "status")
-        self._requests = metrics.Counter("http_requests", "Requests answered.", labels, **own)
+        self._requests = metrics.Counter("http_requests", "Requests answered.", labels, **options)
         self._seconds = metrics.Histogram("http_request_seconds", "Time until an answer begins.", ("route",), **timed)
-        self._refused = metrics.Counter("requests_refused", "Requests refused, by reason.", ("reason", "kind"), **own)
+        self._refused = metrics.Counter(
+            "requests_refused", "Requests refused, by reason.", ("reason", "kind"), **options
+        )
         text = "Time that a request waited for a thread."
         self._waits = metrics.Histogram("http_request_wait_seconds", text, ("kind",), **timed)
         text = "Requests that wait for a thread."
         self._waiting = metrics.Gauge("http_requests_waiting", text, ("kind",), **summed)
         self.in_progress = metrics.Gauge("http_requests_in_progress", "Requests being answered.", **summed)
         text = "Searches that were written to the record of what people ask, or dropped."
-        self._insights = metrics.Counter("insights_searches", text, ("outcome",), **own)
+        self._insights = metrics.Counter("insights_searches", text, ("outcome",), **options)
         text = "Searches that were answered, or queries that were embedded, again or for the first time."
-        self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **own)
+        self._lookups = metrics.Counter("query_cache_lookups", text, ("kind", "outcome"), **options)
         self._child = cache(lambda metric, *labels: metric.labels(*labels))  # the client looks it up in more calls
         self._collected.register(_StateCollector(status))
         self._noted: deque[tuple[Callable[[float], object], float]] = deque()
@@ -112,9 +114,9 @@ class Metrics:
             if milliseconds := answer.took_ms.get(stage):
                 self.note(self._child(self._stages, stage, mode, collection).observe, milliseconds / 1000)
 
-    def looked_up(self, kind: str, found: bool) -> None:
+    def looked_up(self, kind: str, is_hit: bool) -> None:
         """Count a lookup in the cache of queries, as `QueryCache` tells it."""
-        self.note(self._child(self._lookups, kind, "hit" if found else "miss").inc)
+        self.note(self._child(self._lookups, kind, "hit" if is_hit else "miss").inc)
 
     def recorded(self, outcome: str, number: int) -> None:
         """Count searches that were written, or could not be, as `Recorder` tells it."""
@@ -189,7 +191,7 @@ def _gauge(name: str, text: str, samples: Mapping[Any, float], *labels: str) -> 
 
 
 @dataclass(slots=True)
-class Seen:
+class RequestLog:
     """What the log says of a request."""
 
     id: str
@@ -204,17 +206,17 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
     app.register_blueprint(blueprint)
 
     def begin() -> None:
-        given = this_request().environ.get(_REQUEST_ID, "")
-        g.seen = Seen(given if _SANE_ID.fullmatch(given) else secrets.token_hex(8))
+        sent_id = this_request().environ.get(_REQUEST_ID, "")
+        g.seen = RequestLog(sent_id if _SANE_ID.fullmatch(sent_id) else secrets.token_hex(8))
         counted.note(counted.in_progress.inc)
 
     def end(response: Response) -> Response:
-        seen, asked = g.seen, this_request()
-        response.headers.add(REQUEST_ID, seen.id)
-        seconds = time.perf_counter() - seen.began
+        log_record, asked = g.seen, this_request()
+        response.headers.add(REQUEST_ID, log_record.id)
+        seconds = time.perf_counter() - log_record.began
         route = asked.url_rule.rule if asked.url_rule else NO_ROUTE
         counted.answered(asked.method, route, response.status_code, seconds)
-        _log(seen, asked.method, route, response.status_code, seconds)
+        _log(log_record, asked.method, route, response.status_code, seconds)
         return response
 
     def leave(error: BaseException | None) -> None:
@@ -226,23 +228,29 @@ def install(app: Flask, retriever: LiveRetriever) -> None:
     app.teardown_request(leave)
 
 
-def _log(seen: Seen, method: str, route: str, status: int, seconds: float) -> None:
+def _log(log_record: RequestLog, method: str, route: str, status: int, seconds: float) -> None:
     """Write the line of a request to the log."""
     level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
     if status < 400 and route in _QUIET:
         level = logging.DEBUG
-    fields = {"request_id": seen.id, "method": method, "route": route, "status": status, "ms": round(seconds * 1000, 2)}
+    fields = {
+        "request_id": log_record.id,
+        "method": method,
+        "route": route,
+        "status": status,
+        "ms": round(seconds * 1000, 2),
+    }
     if name := getattr(g.get("caller"), "name", ""):
         fields["key"] = name
-    if len(seen.searches) == 1:  # not a batch
-        fields |= seen.searches[0]
+    if len(log_record.searches) == 1:  # not a batch
+        fields |= log_record.searches[0]
     logs.requests.log(level, "request", extra={logs.FIELDS: fields})
 
 
 def number_worker(server: Any, worker: Any) -> None:
     """Give a worker the lowest free number, which names its files of metrics: so counts never go back when one dies."""
-    taken = {each.number for each in server.WORKERS.values()}
-    worker.number = next(number for number in itertools.count() if number not in taken)
+    numbers = {each.number for each in server.WORKERS.values()}
+    worker.number = next(number for number in itertools.count() if number not in numbers)
     os.environ[WORKER_NUMBER] = str(worker.number)
 
 
@@ -259,7 +267,7 @@ def note_search(counted: Metrics, answer: Answer, search: SearchRequest) -> None
 
 
 @blueprint.get("/metrics")
-@Operation(role="read", whole=True, responses={200: Content("text/plain", {"type": "string"})})
+@Operation(role="read", needs_everything=True, responses={200: Content("text/plain", {"type": "string"})})
 def show() -> Response:
     """Counters and times of all workers, in the Prometheus text format."""
     return Response(current_app.extensions["metrics"].text(), content_type=exposition.CONTENT_TYPE_LATEST)

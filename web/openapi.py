@@ -62,7 +62,7 @@ class Operation:
     errors: Sequence[int] = ()  # statuses with a problem, besides those that every such route has
     operator: bool = False  # a key must have the role write as well; a browser may send it, as nothing is changed
     takes_long: bool = False  # it has threads apart from those of searches
-    whole: bool = False  # it tells of all documents, so that a key with a narrower scope is refused
+    needs_everything: bool = False  # it tells of all documents, so that a key with a narrower scope is refused
 
     def __call__(self, view: View) -> View:
         """Keep the description at the view."""
@@ -71,8 +71,12 @@ class Operation:
 
     def statuses(self) -> set[int]:
         """Return the statuses that are answered with a problem."""
-        found = {*self.errors, *(GUARDED_ERRORS if self.role else ()), *(BODY_ERRORS if self.body is not None else ())}
-        return found | ({414} if self.query is not None and self.role else set())
+        statuses = {
+            *self.errors,
+            *(GUARDED_ERRORS if self.role else ()),
+            *(BODY_ERRORS if self.body is not None else ()),
+        }
+        return statuses | ({414} if self.query is not None and self.role else set())
 
 
 def operation_of(view: Callable[..., Any] | None) -> Operation | None:
@@ -155,13 +159,13 @@ class _Schemas:
 
     def contents(self, content: Body | Sequence[Body] | None) -> dict[str, Any]:
         """Return the schemas of a body by media type; those of structs are mostly references."""
-        found: dict[str, Any] = {}
+        by_media_type: dict[str, Any] = {}
         for one in _several(content):
             if isinstance(one, Content):
-                found[one.media_type] = {"schema": one.schema}
+                by_media_type[one.media_type] = {"schema": one.schema}
             else:
-                found["application/json"] = {"schema": self._schemas[self._kinds.index(one)]}
-        return found
+                by_media_type["application/json"] = {"schema": self._schemas[self._kinds.index(one)]}
+        return by_media_type
 
     def parameters(self, kind: type[msgspec.Struct], *, has_filter: bool) -> Iterator[dict[str, Any]]:
         """Yield the parameters of a query string."""
@@ -170,10 +174,10 @@ class _Schemas:
             if name != "filter":
                 yield _parameter("q" if name == "query" else name, schema, required=name in fields.get("required", ()))
         if has_filter:
-            known = self.components[FilterFields.__name__]["properties"]
+            filters = self.components[FilterFields.__name__]["properties"]
             for name in LISTS:
-                several = next(each for each in known[name]["anyOf"] if each.get("type") == "array")
-                yield _parameter(name, several | {"description": f"{known[name]['description']}; any one of these"})
+                several = next(each for each in filters[name]["anyOf"] if each.get("type") == "array")
+                yield _parameter(name, several | {"description": f"{filters[name]['description']}; any one of these"})
             for name, day in self.components["Days"]["properties"].items():
                 yield _parameter(name, day | {"description": "the first day" if name == "from" else "the last day"})
 
@@ -195,8 +199,8 @@ def _parameter(name: str, schema: Schema, *, required: bool = False) -> dict[str
         schema |= kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     elif isinstance(schema.get("type"), list):
         schema["type"] = schema["type"][0]
-    found: dict[str, Any] = {"name": name, "in": "query", "description": schema.pop("description", description)}
-    return found | {"schema": schema} | ({"required": True} if required else {})
+    parameter: dict[str, Any] = {"name": name, "in": "query", "description": schema.pop("description", description)}
+    return parameter | {"schema": schema} | ({"required": True} if required else {})
 
 
 def _nullable(schema: dict[str, Any]) -> dict[str, Any]:

@@ -142,15 +142,15 @@ class DocumentExcerpt:
         section = section_within(self.title, self._headings[row][1])
         return SEPARATOR.join(filter(None, [self.title, section])) or self.url
 
-    def named(self, rows: Sequence[int]) -> str:
+    def citation(self, rows: Sequence[int]) -> str:
         """Return the heading of passages with their address."""
         return f"{self.heading(rows[0])} ({self._headings[rows[0]][0]})"
 
     def block(self, number: int, rows: Sequence[int], text: str | None = None, **facts: str) -> str:
         """Return passages of a run between marks, with an ellipsis where others are between them; or another text."""
         if text is None:
-            parts = groupby(enumerate(rows), key=lambda each: each[1] - each[0])  # without gaps
-            text = "\n…\n".join("\n".join(self.text(row) for _, row in part) for _, part in parts)
+            stretches = groupby(enumerate(rows), key=lambda each: each[1] - each[0])  # without gaps
+            text = "\n…\n".join("\n".join(self.text(row) for _, row in part) for _, part in stretches)
         url = self._headings[rows[0]][0]
         about = {"Section": self.heading(rows[0]), "Url": url, "Version": self.version, "Age": self.age}
         return delimited(number, about | facts, text)
@@ -164,9 +164,9 @@ class DocumentExcerpt:
             room -= count_tokens(self.block(10, inside, "", **facts))
             fitting = inside[: sum(1 for _ in takewhile(room.__ge__, accumulate(map(self._cost, inside))))]
             if not fitting and not blocks:  # one passage that is longer than the budget
-                part = neutralise(self.text(inside[0]))
-                part = part[: int(len(part) * max(0.0, room - 20) / self._cost(inside[0]) * 0.8)]
-                blocks.append(self.block(1, inside, f"{part}… (cut: raise max_tokens)", **facts))
+                cut_text = neutralise(self.text(inside[0]))
+                cut_text = cut_text[: int(len(cut_text) * max(0.0, room - 20) / self._cost(inside[0]) * 0.8)]
+                blocks.append(self.block(1, inside, f"{cut_text}… (cut: raise max_tokens)", **facts))
                 fitting = inside[:1]
             elif fitting:
                 blocks.append(self.block(len(blocks) + 1, fitting, **facts))

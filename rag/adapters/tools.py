@@ -32,11 +32,11 @@ _OF_PASSAGE = 150  # tokens of a typical one
 _PER_DOCUMENT = 3  # hits
 _CHARACTERS_PER_TOKEN = 8  # more than any text has on average
 # Of the budget: what the best passages may take before sections are completed, then these, then the other passages.
-_BEST, _WHOLE = 0.6, 0.85
+_BEST, _SECTIONS_SHARE = 0.6, 0.85
 _LISTED = 0.96  # of the budget, with the headings of what is left out
 _MAX_EDITS = 10  # of a section
 _MAX_SENTENCE = 500  # characters
-_SAID = 60  # tokens of what is said before the passages
+_NOTE_TOKENS = 60  # tokens of what is said before the passages
 _SHOWN_KEYS = ("type", "description", "default", "items")  # of a schema: others cost tokens and tell a model little
 Tokens = Annotated[int, Meta(ge=500, le=100_000)]
 Names = Annotated[list[str], Meta(description="default: all")]
@@ -120,7 +120,7 @@ Reply = tuple[str, Sequence[str]]
 @cache
 def describe_tools() -> list[dict[str, Any]]:
     """Return name, description and input schema of each tool, from the struct of its arguments."""
-    found = []
+    tools = []
     for name, kind in KINDS.items():
         schema = msgspec.json.schema_components([kind], ref_template="{name}")[1][kind.__name__]
         properties = {
@@ -130,8 +130,8 @@ def describe_tools() -> list[dict[str, Any]]:
         }
         required = {"required": schema["required"]} if schema.get("required") else {}
         input_schema = {"type": "object", "properties": properties, **required}
-        found.append({"name": name, "description": schema["description"], "inputSchema": input_schema})
-    return found
+        tools.append({"name": name, "description": schema["description"], "inputSchema": input_schema})
+    return tools
 
 
 @dataclass(frozen=True)
@@ -146,23 +146,23 @@ class Tools:
         """Answer a call by a model, whatever it calls the arguments."""
         if name not in KINDS:
             raise FieldError("name", f"There is no tool {quoted(name)}: there are {', '.join(KINDS)}.")
-        asked = decode(_renamed(KINDS[name], arguments), KINDS[name], name, strict=False)
-        return getattr(self, name)(asked)  # type: ignore[no-any-return]
+        call = decode(_renamed(KINDS[name], arguments), KINDS[name], name, strict=False)
+        return getattr(self, name)(call)  # type: ignore[no-any-return]
 
-    def search(self, asked: SearchCall) -> Reply:
+    def search(self, call: SearchCall) -> Reply:
         """Find passages, and complete their sections as far as the budget goes."""
-        k = asked.limit or max(10, min(MAX_K, asked.max_tokens // _OF_PASSAGE))
-        only, seen = Filter.parse(asked.filter) or None, frozenset(asked.shown or ())
-        names = asked.collections or [self.collection]
+        k = call.limit or max(10, min(MAX_K, call.max_tokens // _OF_PASSAGE))
+        only, repeated_ids = Filter.parse(call.filter) or None, frozenset(call.shown or ())
+        names = call.collections or [self.collection]
         where: dict[str, Any] = {"collection": names[0]} if names == [*{*names} - {ALL}] else {"collections": names}
-        answer = self.answer(SearchRequest(asked.query, k=k, per_document=_PER_DOCUMENT, filter=only, **where))
+        answer = self.answer(SearchRequest(call.query, k=k, per_document=_PER_DOCUMENT, filter=only, **where))
         documents: dict[tuple[str, str], DocumentExcerpt] = {}
         hits: list[tuple[DocumentExcerpt, int]] = []  # with the place of the passage
-        room = asked.max_tokens * _CHARACTERS_PER_TOKEN  # to complete sections from
+        room = call.max_tokens * _CHARACTERS_PER_TOKEN  # to complete sections from
         for hit in answer.hits:
             deadline.check()
             opened = self.retriever.open_around(hit.id, hit.collection)
-            if hit.id in seen or opened is None:  # it may have been read again
+            if hit.id in repeated_ids or opened is None:  # it may have been read again
                 continue
             document = documents.setdefault((hit.collection, hit.document), DocumentExcerpt(opened[0]))
             if document.document.generation is opened[0].generation:
@@ -170,19 +170,19 @@ class Tools:
                 also = ", ".join(each["version"] for each in hit.also)
                 document.version = "; also in ".join(filter(None, [hit.version, also]))
                 hits.append((document, opened[1]))
-        said = "Best first." if answer.close else "Nothing is close to the question; the nearest:"
-        said = said if answer.hits else "Nothing was found."
+        note = "Best first." if answer.close else "Nothing is close to the question; the nearest:"
+        note = note if answer.hits else "Nothing was found."
         if answer.did_you_mean:
-            said += f" Did you mean: {neutralise(answer.did_you_mean)}"
-        if repeated := sum(hit.id in seen for hit in answer.hits):
-            said += f" Left out: {counted(repeated, 'passage')} shown before in this session."
-        room, used = asked.max_tokens - count_tokens(said + DATA), 0
-        for share, is_whole in ((_BEST, False), (_WHOLE, True), (_WHOLE, False)):
+            note += f" Did you mean: {neutralise(answer.did_you_mean)}"
+        if repeated := sum(hit.id in repeated_ids for hit in answer.hits):
+            note += f" Left out: {counted(repeated, 'passage')} shown before in this session."
+        room, used = call.max_tokens - count_tokens(note + DATA), 0
+        for share, is_whole in ((_BEST, False), (_SECTIONS_SHARE, True), (_SECTIONS_SHARE, False)):
             for document, place in hits:
                 run = document.run_of(place)
                 is_new = document.shown.isdisjoint(run)
                 candidates = [at for at in run if at not in document.shown] if is_whole else [place]
-                more = [at for at in candidates if document.passage(at)["id"] not in seen]
+                more = [at for at in candidates if document.passage(at)["id"] not in repeated_ids]
                 price = document.cost(more) + (count_tokens(document.block(10, run, "")) if is_new else 0)
                 if more and used + price <= share * room and not (is_whole and is_new):
                     used += price
@@ -195,122 +195,122 @@ class Tools:
                     blocks.append(document.block(len(blocks) + 1, places))
                     ids += [document.passage(place)["id"] for place in places]
         runs = [(document, document.run_of(place)) for document, place in hits]
-        left = [(document, run) for document, run in runs if document.shown.isdisjoint(run)]
-        lines = list(dict.fromkeys(f"{document.named(run)}: {document.cost(run)} tokens" for document, run in left))
+        omitted = [(document, run) for document, run in runs if document.shown.isdisjoint(run)]
+        lines = list(dict.fromkeys(f"{document.named(run)}: {document.cost(run)} tokens" for document, run in omitted))
         if lines and (listed := fitting(lines, _LISTED * room - used - 40)):
             blocks.append(delimited(len(blocks) + 1, {"Did not fit": "read them by address"}, listed))
         elif lines:
-            said += f" {counted(len(lines), 'section')} did not fit: raise max_tokens."
-        return "\n\n".join([said, DATA, *blocks]), ids
+            note += f" {counted(len(lines), 'section')} did not fit: raise max_tokens."
+        return "\n\n".join([note, DATA, *blocks]), ids
 
-    def read(self, asked: ReadCall) -> Reply:
+    def read(self, call: ReadCall) -> Reply:
         """Read a section with all below it, or without where that does not fit; or a document, or its outline."""
-        address, _, fragment = asked.address.strip().partition("#")
+        address, _, fragment = call.address.strip().partition("#")
         document, anchor = self._find(address), fragment.partition(":~:")[0]
         document.load_headings()
-        runs, said, facts = document.runs, "", {}
+        runs, note, facts = document.runs, "", {}
         places = range(document.document.count)
-        room = asked.max_tokens - count_tokens(DATA) - _SAID
+        room = call.max_tokens - count_tokens(DATA) - _NOTE_TOKENS
         place = document.place_of(anchor) if anchor else None
         if anchor and place is None:
-            said = f"No section has the anchor {quoted(anchor)}. "
+            note = f"No section has the anchor {quoted(anchor)}. "
         elif place is not None:
             at = next(at for at, run in enumerate(runs) if place in run)
             last, path = at + 1, document.section(runs[at][0]) + SEPARATOR
             while last < len(runs) and document.section(runs[last][0]).startswith(path):
                 last += 1
             places = range(runs[at][0], runs[last - 1][-1] + 1)
-            if document.blocks(places, room - _SAID)[1] is not None:
+            if document.blocks(places, room - _NOTE_TOKENS)[1] is not None:
                 places, last = runs[at], at + 1
             facts = {"Before": document.named(runs[at - 1])} if at else {}
             facts |= {"After": document.named(runs[last])} if last < len(runs) else {}
-        start = int(asked.cursor) if asked.cursor.isdecimal() else 0
+        start = int(call.cursor) if call.cursor.isdecimal() else 0
         blocks, cursor = document.blocks(range(max(places.start, start), places.stop), room, **facts)
-        if cursor is not None and not asked.cursor and len(places) == document.document.count:
-            outline = document.outline(room - _SAID - _SAID)
+        if cursor is not None and not call.cursor and len(places) == document.document.count:
+            outline = document.outline(room - _NOTE_TOKENS - _NOTE_TOKENS)
             if "\n" in outline:
                 blocks = [document.block(1, [0], outline, Outline=f"{document.tokens(places)} tokens")]
-                said, cursor = f"{said}It does not fit: read a part by its address, or all of it in turn. ", 0
-        said += "This is all of it." if cursor is None else f"Go on with cursor={cursor}."
-        return "\n\n".join([said, DATA, *blocks]), ()
+                note, cursor = f"{note}It does not fit: read a part by its address, or all of it in turn. ", 0
+        note += "This is all of it." if cursor is None else f"Go on with cursor={cursor}."
+        return "\n\n".join([note, DATA, *blocks]), ()
 
-    def grep(self, asked: GrepCall) -> Reply:
+    def grep(self, call: GrepCall) -> Reply:
         """Find a pattern; as exact text where it is no regular expression, or finds nothing as one."""
         try:
             import re2  # type: ignore[import-untyped]
         except ModuleNotFoundError as error:
             raise NotConfigured("grep is not installed here: pip install 'pilotlight[mcp]'") from error
-        only, names = Filter.parse(asked.filter) or None, self._names(asked.collections)
+        only, names = Filter.parse(call.filter) or None, self._names(call.collections)
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True  # groups cost time and change nothing here
-        most, total, pattern = asked.limit or asked.max_tokens // 30, 0, None
-        found: list[StoredChunk] = []
+        limit, total, pattern = call.limit or call.max_tokens // 30, 0, None
+        chunks: list[StoredChunk] = []
         blocks: list[str] = []
-        exact = re2.escape(asked.pattern)
-        for way in (f"(?m){asked.pattern}", exact):
+        exact = re2.escape(call.pattern)
+        for way in (f"(?m){call.pattern}", exact):
             with suppress(re2.error):
                 pattern = re2.compile(way, options)
                 for name in names:
-                    number, chunks = self.retriever.grep(pattern.search, name, only, most)
-                    total, found = total + number, found + chunks
+                    number, chunks = self.retriever.grep(pattern.search, name, only, limit)
+                    total, chunks = total + number, chunks + chunks
             if total:
                 break
-        said = f"{counted(total, 'passage')} found{' as exact text' if way == exact and total else ''}."
-        room = asked.max_tokens - count_tokens(DATA) - _SAID
-        for chunk in found[:most]:
+        note = f"{counted(total, 'passage')} found{' as exact text' if way == exact and total else ''}."
+        room = call.max_tokens - count_tokens(DATA) - _NOTE_TOKENS
+        for chunk in chunks[:limit]:
             heading = SEPARATOR.join(filter(None, [chunk.title, section_within(chunk.title, chunk.section)]))
             block = delimited(len(blocks) + 1, {"Section": heading, "Url": chunk.url}, excerpts_of(pattern, chunk.text))
             if (room := room - count_tokens(block)) < 0:
                 break
             blocks.append(block)
         if total > len(blocks):
-            said += f" The first {len(blocks)} are shown: narrow the pattern or the filter, or raise max_tokens."
-        return "\n\n".join([said, DATA, *blocks]), ()
+            note += f" The first {len(blocks)} are shown: narrow the pattern or the filter, or raise max_tokens."
+        return "\n\n".join([note, DATA, *blocks]), ()
 
-    def verify(self, asked: VerifyCall) -> Reply:
+    def verify(self, call: VerifyCall) -> Reply:
         """Check a text, and show the sentences that the documents do not bear out."""
-        names = asked.collections or [self.collection]
-        scope = SearchRequest("?", collections=names, filter=Filter.parse(asked.filter) or None)
-        checked = verify(asked.text, self.answer, scope)
+        names = call.collections or [self.collection]
+        scope = SearchRequest("?", collections=names, filter=Filter.parse(call.filter) or None)
+        checked = verify(call.text, self.answer, scope)
         counts = ", ".join(f"{number} {verdict}" for verdict, number in checked.counts.items())
-        said = f"Sentences: {counts}. The meaning of a paraphrase is not checked."
-        room = asked.max_tokens - count_tokens(said + DATA) - _SAID
+        note = f"Sentences: {counts}. The meaning of a paraphrase is not checked."
+        room = call.max_tokens - count_tokens(note + DATA) - _NOTE_TOKENS
         blocks: list[str] = []
         for proof in sorted(checked.proofs, key=lambda proof: proof.verdict in ("found", "unchecked")):
             if proof.verdict != "unchecked":
-                sentence = asked.text[proof.start : proof.end][:_MAX_SENTENCE]
+                sentence = call.text[proof.start : proof.end][:_MAX_SENTENCE]
                 about = {"Sentence": sentence, "Verdict": proof.verdict, "Reason": proof.reason, "Url": proof.url or ""}
                 block = delimited(len(blocks) + 1, about, (proof.source or "")[:_MAX_SENTENCE])
                 if (room := room - count_tokens(block)) < 0:
-                    said += " Not all fit: raise max_tokens."
+                    note += " Not all fit: raise max_tokens."
                     break
                 blocks.append(block)
-        return "\n\n".join([said, DATA, *blocks]), ()
+        return "\n\n".join([note, DATA, *blocks]), ()
 
-    def changes(self, asked: ChangesCall) -> Reply:
+    def changes(self, call: ChangesCall) -> Reply:
         """Show the changes of documents, as many as the budget has room for."""
-        said: list[str] = []
+        notes: list[str] = []
         blocks: list[str] = []
-        room = asked.max_tokens - count_tokens(DATA) - _SAID
-        for name in self._names(asked.collections):
+        room = call.max_tokens - count_tokens(DATA) - _NOTE_TOKENS
+        for name in self._names(call.collections):
             try:
-                found = self.retriever.changes(asked.since or None, None, name, Filter.parse(asked.filter) or None)
+                changes = self.retriever.changes(call.since or None, None, name, Filter.parse(call.filter) or None)
             except FieldError as error:
-                said.append(f"{name}: {error}")
+                notes.append(f"{name}: {error}")
                 continue
-            counts = ", ".join(f"{number} {kind}" for kind, number in found.counts.items())
-            since = found.since.version or found.since.created_at
-            said.append(f"{name} since {neutralise(since)}: {counts}.")
-            for document in found.documents:
+            counts = ", ".join(f"{number} {kind}" for kind, number in changes.counts.items())
+            since = changes.since.version or changes.since.created_at
+            notes.append(f"{name} since {neutralise(since)}: {counts}.")
+            for document in changes.documents:
                 block = _change_block(len(blocks) + 1, document)
                 if (room := room - count_tokens(block)) < 0:
-                    said.append("Not all fit: raise max_tokens.")
+                    notes.append("Not all fit: raise max_tokens.")
                     break
                 blocks.append(block)
-        return "\n\n".join(["\n".join(said), DATA, *blocks]), ()
+        return "\n\n".join(["\n".join(notes), DATA, *blocks]), ()
 
-    def collections(self, asked: CollectionsCall) -> Reply:
+    def collections(self, call: CollectionsCall) -> Reply:
         """List the collections that the caller sees, with counts of the documents that it sees."""
         lines = []
         for name in self._names([]):
@@ -324,9 +324,9 @@ class Tools:
             lines.append("; ".join(facts))
         return "\n\n".join([DATA, delimited(1, {}, "\n".join(lines))]), ()
 
-    def _names(self, asked: Sequence[str]) -> list[str]:
+    def _names(self, requested: Sequence[str]) -> list[str]:
         """Return the names of the collections to look into; one that is not there is for the retriever to refuse."""
-        if (names := names_of(asked or [self.collection])) is not None:
+        if (names := names_of(requested or [self.collection])) is not None:
             return names
         return [each["name"] for each in self.retriever.status()["collections"] if each["ready"]]
 
@@ -340,8 +340,8 @@ class Tools:
         """Return the document at an address, or with an id. Raises NotThere."""
         for name in self._names([]):
             for each in (address, address.rstrip("/"), f"{address}/"):
-                if found := self._open(each if is_document_id(each) else document_id(each), name):
-                    return found
+                if document := self._open(each if is_document_id(each) else document_id(each), name):
+                    return document
         raise NotThere("there is no document at this address: search gives addresses")
 
 
@@ -359,15 +359,15 @@ def _change_block(number: int, document: DocumentChange) -> str:
 
 def _renamed(kind: type[Struct], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments by the names that a tool has for them."""
-    known: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for field in kind.__struct_fields__:
-        known |= dict.fromkeys((field.replace("_", ""), *_SYNONYMS.get(field, ())), field)
-    found: dict[str, Any] = {}
+        fields |= dict.fromkeys((field.replace("_", ""), *_SYNONYMS.get(field, ())), field)
+    renamed: dict[str, Any] = {}
     for name, value in arguments.items():
-        field = known.get(re.sub("[_-]", "", name).lower(), name)
+        field = fields.get(re.sub("[_-]", "", name).lower(), name)
         if field not in kind.__struct_fields__:
             refuse_unknown([name], (each for each in kind.__struct_fields__ if each not in _UNLISTED), "this tool")
         if field == "collections" and isinstance(value, str):
             value = re.findall(r"[^\s,]+", value)
-        found.setdefault(field, str(value) if field == "cursor" else value)
-    return found
+        renamed.setdefault(field, str(value) if field == "cursor" else value)
+    return renamed

@@ -56,7 +56,7 @@ def index_sources(
     """Read the sources, and publish a generation unless nothing has changed; `progress` is made for each build."""
     sources = _sources(request, settings)
     config = settings.build_config()  # before the model is loaded, so that a bad value is refused at once
-    own = {one.source: one.own for one in sources}
+    own = {one.source: one.limits for one in sources}
     config = dataclasses.replace(
         config,
         allow_shrink=request.allow_shrink,
@@ -96,12 +96,12 @@ def _sources(request: IndexRequest, settings: Settings) -> list[ConfiguredSource
         sources = [*live_sources(folder), *sources]
     limited, limits = set(map(full_name, named)), own_limits(request.limits)
     found = [
-        ConfiguredSource(source, own=limits if source in limited else {})
+        ConfiguredSource(source, limits=limits if source in limited else {})
         for source in dict.fromkeys(map(full_name, sources))
     ]
     if not found:  # a file says all of it: limits that it does not name are not kept
         none = dict.fromkeys(SOURCE_SETTINGS)
-        found = [dataclasses.replace(one, own={**none, **one.own, **limits}) for one in configured]
+        found = [dataclasses.replace(one, limits={**none, **one.limits, **limits}) for one in configured]
     if request.watch and all(address_kind(one.source) for one in found):
         raise SourceError("--watch is for folders and files: have systemd or cron run index again for other sources")
     return found

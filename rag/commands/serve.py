@@ -237,9 +237,9 @@ def keys(
         keys = file.read()
         lines = []
         for key in keys:
-            words = [*key.origins, *sorted(key.part.collections or ())]
-            words += [f"{name}={value}" for name, value in parameters_of(key.part.filter)]
-            scope = " ".join([*words, *sorted(key.part.readers or ())])
+            words = [*key.origins, *sorted(key.grant.collections or ())]
+            words += [f"{name}={value}" for name, value in parameters_of(key.grant.filter)]
+            scope = " ".join([*words, *sorted(key.grant.readers or ())])
             lines.append(f"{key.name:<24}  {key.role:<5}  {key.created}  {scope}".rstrip())
         return {"keys": [_facts(key) for key in keys]}, "\n".join(lines) or "there are no keys"
     if name is None:

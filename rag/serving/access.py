@@ -42,8 +42,8 @@ _LEAST_BYTES = 16  # of a key that is brought along
 _MOST_BYTES = 1_000_000  # of the file of keys
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
-_WHO = ("user", "group", "everybody")
-_WHAT = ("collections", "filter", "everything")
+_SUBJECTS = ("user", "group", "everybody")
+_OBJECTS = ("collections", "filter", "everything")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ ANYTHING = Grant()
 class Scope:
     """The documents that any of its parts has; without parts, none."""
 
-    parts: tuple[Grant, ...] = (ANYTHING,)
+    grants: tuple[Grant, ...] = (ANYTHING,)
 
     @property
     def is_all(self) -> bool:
         """Return whether it has everything."""
-        return ANYTHING in self.parts
+        return ANYTHING in self.grants
 
     def has(self, collection: str) -> bool:
         """Return whether it has documents of a collection of this name, if there are any."""
@@ -82,18 +82,18 @@ class Scope:
         """Return whether it has every document of a collection."""
         return any(part.is_whole for part in self._of(collection))
 
-    def narrowed(self, collection: str, wanted: Filter | None) -> Filter | None:
+    def narrowed(self, collection: str, requested: Filter | None) -> Filter | None:
         """Return a filter of a request to a collection, ANDed with that of the scope; None for all documents."""
         if (allowed := _allowed(self, collection)) is None:
-            return wanted
-        return wanted & allowed if wanted else allowed
+            return requested
+        return requested & allowed if requested else allowed
 
     def without_lists(self) -> "Scope":
         """Return what it has where no document has an access list."""
-        return Scope(tuple(Grant(part.collections, part.filter) for part in self.parts))
+        return Scope(tuple(Grant(part.collections, part.filter) for part in self.grants))
 
     def _of(self, collection: str) -> list[Grant]:
-        return [part for part in self.parts if part.collections is None or collection in part.collections]
+        return [part for part in self.grants if part.collections is None or collection in part.collections]
 
 
 @lru_cache(1000)  # as every search asks
@@ -102,9 +102,9 @@ def _allowed(scope: Scope, collection: str) -> Filter | None:
     if scope.has_whole(collection):
         return None
     allowed = []
-    for part in scope._of(collection):
-        readers = Filter() if part.readers is None else Filter(readers=part.readers)
-        allowed.append(part.filter & readers if part.filter and readers else part.filter or readers)
+    for grant in scope._of(collection):
+        readers = Filter() if grant.readers is None else Filter(readers=grant.readers)
+        allowed.append(grant.filter & readers if grant.filter and readers else grant.filter or readers)
     return Filter.any_of(allowed)
 
 
@@ -124,15 +124,15 @@ class _FollowedFile(Generic[T]):
     def __init__(self, path: Path, read: Callable[[], T]) -> None:
         self._path = path
         self._read = read
-        self._seen: tuple[tuple[int, int, int], T] | None = None
+        self._cached: tuple[tuple[int, int, int], T] | None = None
 
     def content(self) -> T:
         """Return the content of this moment; raises OSError, and as reading it does."""
         now = self._path.stat()
         version = (now.st_ino, now.st_mtime_ns, now.st_size)
-        if self._seen is None or self._seen[0] != version:
-            self._seen = version, self._read()
-        return self._seen[1]
+        if self._cached is None or self._cached[0] != version:
+            self._cached = version, self._read()
+        return self._cached[1]
 
 
 class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
@@ -148,7 +148,7 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
     readers: list[str] | None = None
 
     @cached_property
-    def part(self) -> Grant:
+    def grant(self) -> Grant:
         """What it was made for. Raises FilterError."""
         collections, readers = (None if of is None else frozenset(of) for of in (self.collections, self.readers))
         return Grant(collections, Filter.parse(self.filter) or None if self.filter is not None else None, readers)
@@ -156,8 +156,8 @@ class Key(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, d
     @cached_property
     def sees(self) -> Scope:
         """The documents that it reads: with an access list only by its readers, if it is in pages or has a filter."""
-        is_passed_on = self.origins or self.part.filter
-        return Scope((replace(self.part, readers=self.part.readers or frozenset()) if is_passed_on else self.part,))
+        is_passed_on = self.origins or self.grant.filter
+        return Scope((replace(self.grant, readers=self.grant.readers or frozenset()) if is_passed_on else self.grant,))
 
 
 class _Content(Struct):
@@ -187,11 +187,11 @@ class KeyFile:
 
     def find(self, key: str) -> Key | None:
         """Return what is known of a key; None if it is not one of ours. Takes as long for any that is not."""
-        wanted, found = digest(key), None
-        for known in self.current() or ():
-            if hmac.compare_digest(known.sha256, wanted):
-                found = known
-        return found
+        key_digest, match = digest(key), None
+        for candidate in self.current() or ():
+            if hmac.compare_digest(candidate.sha256, key_digest):
+                match = candidate
+        return match
 
     def read(self) -> tuple[Key, ...]:
         """Return the keys, oldest first. Raises KeysError if the file cannot be read or is not one of keys."""
@@ -200,7 +200,7 @@ class KeyFile:
                 keys = json.decode(file.read(_MOST_BYTES), type=_Content).keys
             if any(not all(map(is_origin, key.origins)) or (key.origins and key.role != "read") for key in keys):
                 raise ValueError("origins are those of pages, for a key that reads")
-            writers = [key.name for key in keys if not key.part.is_whole and key.role == "write"]
+            writers = [key.name for key in keys if not key.grant.is_whole and key.role == "write"]
         except FileNotFoundError:
             return ()
         except OSError as error:
@@ -214,7 +214,7 @@ class KeyFile:
         return keys
 
     def add(
-        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), part: Grant = ANYTHING
+        self, name: str, role: str, key: str | None = None, origins: Iterable[str] = (), grant: Grant = ANYTHING
     ) -> str:
         """Add a key, a new random one unless it is given; return it. Only its hash is kept: it cannot be shown again.
 
@@ -224,14 +224,14 @@ class KeyFile:
         origins = tuple(dict.fromkeys(origins))
         key = _PREFIX + secrets.token_urlsafe(32) if key is None else key
         size = len(key.encode("utf-8", "surrogatepass"))
-        strange = [each for each in part.collections or () if not is_collection_name(each)]
+        strange = [each for each in grant.collections or () if not is_collection_name(each)]
         no_origins = [each for each in origins if not is_origin(each)]
         refusals = (
             (not re.fullmatch(_NAME, name), f"a key cannot be called {name[:80]!r}: 1 to 64 letters, digits, . - _"),
             (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role[:80]!r}"),
             (origins and role != "read", "everybody can see a key in a page: with --origin, the role must be read"),
             (
-                role == "write" and not part.is_whole,
+                role == "write" and not grant.is_whole,
                 f"a key that sees some documents of a collection cannot have the role write: {MUST_BE_WHOLE}",
             ),
             (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
@@ -239,28 +239,28 @@ class KeyFile:
             (size < _LEAST_BYTES, f"the key has {size} bytes: it needs at least {_LEAST_BYTES}, preferably random"),
             (not re.fullmatch(r"[!-~]+", key), "the key contains white space or characters that are not ASCII"),
         )
-        for is_wrong, what in refusals:
+        for is_wrong, problem in refusals:
             if is_wrong:
-                raise KeysError(what)
-        collections, readers = (None if of is None else sorted(of) for of in (part.collections, part.readers))
-        wanted = part.filter.as_dict() if part.filter else None
+                raise KeysError(problem)
+        collections, readers = (None if of is None else sorted(of) for of in (grant.collections, grant.readers))
+        filter_fields = grant.filter.as_dict() if grant.filter else None
         at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        made = Key(name, role, digest(key), at, origins, collections, wanted, readers)
+        record = Key(name, role, digest(key), at, origins, collections, filter_fields, readers)
         with self._changing() as keys:
             if any(other.name == name for other in keys):
                 raise KeysError(f"a key called {name!r} already exists: remove it first, or choose another name")
-            if any(other.sha256 == made.sha256 for other in keys):
+            if any(other.sha256 == record.sha256 for other in keys):
                 raise KeysError("this key already exists under another name")
-            self._write([*keys, made])
+            self._write([*keys, record])
         return key
 
     def remove(self, name: str) -> Key:
         """Remove a key; running servers refuse it from the next request on. Raises KeysError."""
         with self._changing() as keys:
-            if name not in (known := {key.name: key for key in keys}):
-                raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(known) or 'none'}")
+            if name not in (by_name := {key.name: key for key in keys}):
+                raise KeysError(f"there is no key called {name[:80]!r}; there are: {', '.join(by_name) or 'none'}")
             self._write(key for key in keys if key.name != name)
-        return known[name]
+        return by_name[name]
 
     @contextmanager
     def _changing(self) -> Iterator[tuple[Key, ...]]:
@@ -354,15 +354,15 @@ class AccessRules:
         except SettingsError as error:
             raise KeysError(str(error)) from error
         readers = reader_names([user], groups)
-        seen: list[Grant] = []
+        readable: list[Grant] = []
         written: list[Grant] = []
         for rule in rules:
             if rule.is_for_everybody or not rule.names.isdisjoint(readers):
-                seen.append(rule.part if rule.everything else replace(rule.part, readers=readers))
-                written += seen[-1:] if rule.role == "write" else []
-        if not seen:
+                readable.append(rule.grant if rule.everything else replace(rule.grant, readers=readers))
+                written += readable[-1:] if rule.role == "write" else []
+        if not readable:
             return None
-        sees, writes = (Scope(tuple(dict.fromkeys(parts))) for parts in (seen, written))
+        sees, writes = (Scope(tuple(dict.fromkeys(grants))) for grants in (readable, written))
         return Rights("write" if written else "read", sees, writes)
 
     def _read(self) -> tuple["_Rule", ...]:
@@ -377,38 +377,38 @@ class _Rule(NamedTuple):
 
     names: frozenset[str]  # as access lists have them
     is_for_everybody: bool  # who is known by name
-    part: Grant
+    grant: Grant
     role: str
     everything: bool  # of these collections, also documents whose access list does not have them
 
 
 def _rule(table: Mapping[str, Any], where: str) -> _Rule:
     """Read a table. Raises SettingsError naming the file, the place in it and the allowed values."""
-    refuse_unknown(table, (*_WHO, *_WHAT, "role"), where)
+    refuse_unknown(table, (*_SUBJECTS, *_OBJECTS, "role"), where)
     everything, role, everybody = table.get("everything", False), table.get("role", "read"), table.get("everybody")
     users, groups, collections = (_texts(table, name, where) for name in ("user", "group", "collections"))
     try:
-        wanted = Filter.parse(table["filter"]) if "filter" in table else None
+        only = Filter.parse(table["filter"]) if "filter" in table else None
     except FilterError as error:
         raise SettingsError(f"{where}: {error}") from error
     strange = [name for name in sorted(collections) if not is_collection_name(name)]
     refusals = (
         (not isinstance(everybody, bool | None), "everybody must be true or false"),
         (not isinstance(everything, bool), "everything must be true or false"),
-        (not any(map(table.get, _WHO)), "must say whom it is for: user, group, or everybody = true"),
-        (not any(map(table.get, _WHAT)), "must say what may be seen: collections, filter, or everything = true"),
-        (everything and wanted is not None, "everything leaves no room for a filter"),
+        (not any(map(table.get, _SUBJECTS)), "must say whom it is for: user, group, or everybody = true"),
+        (not any(map(table.get, _OBJECTS)), "must say what may be seen: collections, filter, or everything = true"),
+        (everything and only is not None, "everything leaves no room for a filter"),
         (role not in ROLES, f"role must be one of {', '.join(ROLES)}, not {role!r}"),
         (strange, f"{''.join(strange[:1])[:80]!r} is not a name that a collection can have"),
-        (wanted is not None and not wanted, "filter must have a field"),
+        (only is not None and not only, "filter must have a field"),
         ([] in map(table.get, ("user", "group", "collections")), "an empty list names nobody and nothing"),
         (role == "write" and not everything, f"the role write needs everything = true: {MUST_BE_WHOLE}"),
     )
-    for is_wrong, what in refusals:
+    for is_wrong, problem in refusals:
         if is_wrong:
-            raise SettingsError(f"{where}: {what}")
-    part = Grant(frozenset(collections) if "collections" in table else None, wanted)
-    return _Rule(reader_names(users, groups), bool(everybody), part, role, everything)
+            raise SettingsError(f"{where}: {problem}")
+    grant = Grant(frozenset(collections) if "collections" in table else None, only)
+    return _Rule(reader_names(users, groups), bool(everybody), grant, role, everything)
 
 
 def _texts(table: Mapping[str, Any], name: str, where: str) -> list[str]:

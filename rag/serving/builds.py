@@ -83,9 +83,9 @@ class PushedBuilder:
         if live_id(folder):
             live = read_manifest(folder / GENERATIONS / current_id(folder))
             check_fingerprint(live, self._embedder.fingerprint)
-            own, sources = config_of(live), live.sources
-            crawl = dataclasses.replace(own.crawl, http_proxy=self._settings.http_proxy)
-            config = dataclasses.replace(own, crawl=crawl)
+            build_config, sources = config_of(live), live.sources
+            crawl = dataclasses.replace(build_config.crawl, http_proxy=self._settings.http_proxy)
+            config = dataclasses.replace(build_config, crawl=crawl)
         config = dataclasses.replace(config, refresh=(), keep_generations=self._settings.keep_generations)
         progress = Progress(sys.stderr, quiet=True)
         report = build(sources, folder, self._embedder, config, progress=progress, is_brief=True)

@@ -62,7 +62,7 @@ from rag.settings import Settings
 
 RUNNER = (sys.executable, "-m", "rag.commands.jobs")
 JOB, END, CANCEL = "job.json", "end.json", "cancel"
-KEPT = 20  # jobs that have ended
+MAX_ENDED_JOBS = 20  # jobs that have ended
 MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
@@ -100,7 +100,7 @@ class JobManager:
                         pass
                 except BuildLocked as error:
                     raise JobConflict(str(error)) from error
-                for old in ids[KEPT - 1 :]:
+                for old in ids[MAX_ENDED_JOBS - 1 :]:
                     shutil.rmtree(self._folder / old)
                 created = datetime.now(UTC)
                 job_id = f"{created:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
@@ -146,8 +146,8 @@ class JobManager:
     def get(self, job_id: str) -> dict[str, Any]:
         """Return a job, JSON-ready: what was asked for, its state, report and error. Raises JobMissing."""
         folder = self._folder / job_id
-        asked: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
-        if asked is None:
+        request: dict[str, Any] | None = _read(folder / JOB) if is_generation_id(job_id) else None
+        if request is None:
             raise JobMissing(job_id)
         lives = _is_held(folder / LOCK)  # looked at first: a process writes its end before it gives the lock back
         end: dict[str, Any] | None = _read(folder / END)
@@ -157,7 +157,7 @@ class JobManager:
         elif end is None:
             why = None if told_to_stop else f"its process died; see {folder / 'log.txt'}"
             end = {"state": "cancelled" if told_to_stop else "failed", "error": why}
-        return asked | {"ended_at": None, "report": None, "error": None} | end
+        return request | {"ended_at": None, "report": None, "error": None} | end
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Tell a job to stop; the live index stays as it is. Return the job. Raises JobMissing or JobConflict."""
@@ -222,7 +222,7 @@ class PushedQueue:
             content_type=content_type.strip(),
             charset=charset if sent.text is None else "utf-8",
             fetched_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            sender_facts=_stated(sent),
+            sender_facts=_stated_facts(sent),
         )
         with writing(settings.index_dir, _folder_of(settings, sent.collection), len(body)):
             facts = store.facts()
@@ -251,10 +251,10 @@ class PushedQueue:
         """Return a change and what became of it, JSON-ready. Raises NotThere, or RequestRefused."""
         store = PushedStore(_folder_of(self._settings, collection))
         is_number = number.isascii() and number.isdecimal() and len(number) <= 18
-        found = store.change(int(number)) if is_number else None
-        if found is None:
+        change = store.change(int(number)) if is_number else None
+        if change is None:
             raise NotThere(f"collection {collection!r} has no change {number[:80]!r}, or has forgotten it")
-        return _described(found, collection)
+        return _described(change, collection)
 
     def queue(self, collection: str = DEFAULT) -> dict[str, Any]:
         """Return how much waits, why it could not be indexed, and the latest changes, the last one first."""
@@ -264,13 +264,13 @@ class PushedQueue:
 
     def waiting(self) -> dict[str, dict[str, Any]]:
         """Return how much waits, for how long, and has failed, JSON-ready, by collection that was ever pushed to."""
-        now, found = datetime.now(UTC), {}
+        now, queues = datetime.now(UTC), {}
         for name, folder in pushed_folders(self._settings.index_dir).items():
             store = PushedStore(folder)
             facts = store.facts()
             waits = (now - datetime.fromisoformat(facts.oldest)).total_seconds() if facts.oldest else 0.0
-            found[name] = asdict(facts) | {"failed": store.failed(), "oldest_seconds": max(0.0, waits)}
-        return found
+            queues[name] = asdict(facts) | {"failed": store.failed(), "oldest_seconds": max(0.0, waits)}
+        return queues
 
     def _store(self, collection: str) -> PushedStore:
         """The store of a collection that can be changed from here."""
@@ -380,7 +380,7 @@ def _address(url: str) -> str:
     return address
 
 
-def _stated(sent: Push) -> SenderFacts:
+def _stated_facts(sent: Push) -> SenderFacts:
     pairs = [(name, v) for name, of in sent.metadata.items() for v in ([of] if isinstance(of, str) else of or ())]
     if wrong := [name for name, value in pairs if not collect([(name, value)])]:
         raise RequestRefused("metadata", f"has a name or value that is empty or too long: {wrong[0][:80]!r}")
@@ -388,9 +388,11 @@ def _stated(sent: Push) -> SenderFacts:
         raise RequestRefused("date", "must be a day such as 2026-01-31")
     readers = None
     if sent.access is not None:
-        given = {name: names for name, names in msgspec.structs.asdict(sent.access).items() if names is not None}
+        names_by_kind = {
+            name: names for name, names in msgspec.structs.asdict(sent.access).items() if names is not None
+        }
         try:
-            readers = readers_of(given)
+            readers = readers_of(names_by_kind)
         except ValueError as error:
             raise RequestRefused("access", str(error)) from error
     language = language_of(sent.language)

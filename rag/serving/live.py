@@ -162,10 +162,10 @@ class LiveRetriever:
     def open_around(self, chunk_id: str, collection: str = DEFAULT) -> "tuple[OpenDocument, int] | None":
         """Return the document of a passage and the place of the passage in it; None where it is not any more."""
         with self._reading(collection) as (generation, only):
-            found = generation.entry_of(chunk_id, only)
-        if found is None:
+            entry_and_row = generation.entry_of(chunk_id, only)
+        if entry_and_row is None:
             return None
-        entry, row = found
+        entry, row = entry_and_row
         return OpenDocument(self, collection, generation, entry), row - entry.rows.start
 
     def questions(self, collection: str = DEFAULT) -> list[str]:
@@ -174,16 +174,16 @@ class LiveRetriever:
             return self._retriever(collection).questions if self._has_whole(collection) else []
 
     def suggest(
-        self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, most: int = SUGGESTED
+        self, typed: str, collection: str = DEFAULT, filter: Filter | None = None, limit: int = SUGGESTED
     ) -> list[Suggestion]:
         """Return titles and headings with what is typed, of documents that a filter allows. Raises as `search` does."""
         if (len(typed.strip()) < FEWEST_TYPED or len(typed) > MOST_TYPED) and self.scope.has(collection):
             return []
         with self._reading(collection, filter) as (generation, only):
-            return suggestions(typed, generation.suggest(typed, most + 1, only), most)
+            return suggestions(typed, generation.suggest(typed, limit + 1, only), limit)
 
     def grep(
-        self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, most: int = 100
+        self, matches: Matches, collection: str = DEFAULT, filter: Filter | None = None, limit: int = 100
     ) -> tuple[int, list[StoredChunk]]:
         """Count the passages that match, of those that a filter allows, and return some. Raises as `search` does."""
         rows: list[int] = []
@@ -192,7 +192,7 @@ class LiveRetriever:
                 deadline.check()
                 if matches(b"\n".join([text for _, text in batch])):
                     rows += [row for row, text in batch if matches(text)]
-            return len(rows), generation.chunks(np.array(rows[:most], np.int64))
+            return len(rows), generation.chunks(np.array(rows[:limit], np.int64))
 
     def overview(self, collection: str = DEFAULT, filter: Filter | None = None) -> dict[str, Any]:
         """Return the number, the time and the facets of the documents that a filter allows. Raises as `search` does."""

@@ -66,8 +66,8 @@ def roll_back(store: Store, generation_id: str | None = None) -> str:
     """
     ids = older_ids(store) if generation_id is None else [each.id for each in store.published()]
     if not ids or generation_id not in (None, *ids):
-        what = f"generation {generation_id!r}" if generation_id else "generation older than the live one"
-        raise IndexMissing(f"there is no {what} in {store.name}; there are: {', '.join(ids) or 'none'}")
+        generation_name = f"generation {generation_id!r}" if generation_id else "generation older than the live one"
+        raise IndexMissing(f"there is no {generation_name} in {store.name}; there are: {', '.join(ids) or 'none'}")
     store.make_live(generation_id or ids[0])
     return generation_id or ids[0]
 
@@ -82,10 +82,10 @@ def live_id(store: Store) -> str | None:
 
 def older_ids(store: Store) -> list[str]:
     """Return the ids published before the live generation, newest first; all of them where none is live."""
-    live, there = live_id(store), [each.id for each in store.published()]
-    if live in there:
-        return there[there.index(live) + 1 :]
-    return [name for name in there if live is None or name < live]
+    live, ids = live_id(store), [each.id for each in store.published()]
+    if live in ids:
+        return ids[ids.index(live) + 1 :]
+    return [name for name in ids if live is None or name < live]
 
 
 def verify_generation(store: Store, generation_id: str) -> list[Check]:

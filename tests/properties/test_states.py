@@ -125,7 +125,7 @@ class Library(RuleBasedStateMachine):
             readers = None if caller.groups is None else frozenset(f"group:{each}" for each in caller.groups)
             only = Filter(language=(caller.language,)) if caller.language else None
             role, part = ("write" if name == "admin" else "read"), Grant(caller.collections, only, readers)
-            headers[name] = {"Authorization": f"Bearer {keys.add(name, role, part=part)}"}
+            headers[name] = {"Authorization": f"Bearer {keys.add(name, role, grant=part)}"}
         return headers
 
     # What happens to files

@@ -75,7 +75,7 @@ class World:
 def world(site: Site, folder: Path, role: str, part: Grant, **more: Any) -> Iterator[World]:
     folder.mkdir(exist_ok=True)
     keys = KeyFile(folder / "keys.json")
-    keys.add("one", role, KEY, part=part)
+    keys.add("one", role, KEY, grant=part)
     settings = load({"index": str(site.index), "keys": str(keys.path), **more}, {})
     retriever = LiveRetriever(Follower(settings, lambda _: DummyEmbedder()))
     retriever.start()
@@ -400,8 +400,8 @@ def test_who_writes_a_collection_writes_no_other(sites: dict[bool, Site], tmp_pa
 def test_who_reads_a_part_of_a_collection_writes_nothing(tmp_path: Path, part: Grant) -> None:
     keys = KeyFile(tmp_path / "keys.json")
     with pytest.raises(KeysError, match="a collection of its own"):
-        keys.add("writer", "write", part=part)
-    keys.add("writer", "read", part=part)
+        keys.add("writer", "write", grant=part)
+    keys.add("writer", "read", grant=part)
     keys.path.write_text(keys.path.read_text().replace('"read"', '"write"'))
     with pytest.raises(KeysError, match="'writer' has a filter and the role write"):
         keys.read()

@@ -48,12 +48,12 @@ def document(id: str) -> Response:
 )
 def documents() -> Response:
     """Export all documents of a generation as JSON Lines; a worker sends 4 exports at once."""
-    found = retriever().documents(read_query(messages.InCollection).collection)
+    exports = retriever().documents(read_query(messages.InCollection).collection)
     release = take_slot("exports", MOST_EXPORTS, ServiceUnavailable("Too many exports are running: try again shortly."))
     deadline.lift()
 
     def pieces() -> Iterator[bytes]:
-        for document in found:
+        for document in exports:
             yield from _json_pieces(document)
             yield b"\n"
 
@@ -95,8 +95,8 @@ def push() -> tuple[Response, int, dict[str, str]]:
 @Operation(role="write", query=messages.Withdrawal, responses={202: messages.IndexChange}, errors=(404, 409, 501, 507))
 def withdraw() -> tuple[Response, int, dict[str, str]]:
     """Withdraw a document that was pushed."""
-    asked = read_query(messages.Withdrawal)
-    return _accepted(_queue(asked.collection).delete(asked.url, asked.collection))
+    withdrawal = read_query(messages.Withdrawal)
+    return _accepted(_queue(withdrawal.collection).delete(withdrawal.url, withdrawal.collection))
 
 
 @blueprint.get("/changes")
@@ -134,10 +134,10 @@ def _queue(collection: str) -> PushedQueue:
 @Operation(role="write", body=messages.BuildRequest, responses={202: messages.Job}, errors=(404, 409, 501))
 def start() -> tuple[Response, int, dict[str, str]]:
     """Start building the index; one build runs at a time."""
-    asked = read_json(messages.BuildRequest, MAX_BODY_BYTES)
-    if not may_write(asked.collection):
+    build = read_json(messages.BuildRequest, MAX_BODY_BYTES)
+    if not may_write(build.collection):
         raise RequestRefused("collection", OUTSIDE, 403)
-    job = _manager().start(asked.collection, full=asked.full)
+    job = _manager().start(build.collection, full=build.full)
     return jsonify(job), 202, {"Location": url_for("jobs.show", id=job["id"])}
 
 

@@ -63,9 +63,9 @@ def describe() -> Response:
     visible = retriever()
     names = [each["name"] for each in visible.status()["collections"] if each["ready"]]
     counts = {name: count for name in names if (count := visible.overview(name)["documents"])}
-    found = [
+    listings = [
         (name, count, [each.facts for each in islice(visible.documents(name), LISTED)], collection_field(name))
         for name, count in counts.items()
     ]
-    text = render_template("llms.txt", collections=found, plain=_PLAIN)
+    text = render_template("llms.txt", collections=listings, plain=_PLAIN)
     return Response(text, content_type="text/plain; charset=utf-8")

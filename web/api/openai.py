@@ -33,14 +33,16 @@ def embed() -> Response:
     texts = fields.get("input")
     if isinstance(texts, list) and texts and all(isinstance(each, int | list) for each in texts):
         raise FieldError("input", TOKENS)
-    asked = decode(fields, messages.EmbeddingRequest)
+    embedding_request = decode(fields, messages.EmbeddingRequest)
     embedding = retriever().embed(
-        [asked.input] if isinstance(asked.input, str) else asked.input, asked.role, asked.model
+        [embedding_request.input] if isinstance(embedding_request.input, str) else embedding_request.input,
+        embedding_request.role,
+        embedding_request.model,
     )
     dimension = embedding.vectors.shape[1]
-    if asked.dimensions not in (None, dimension):
+    if embedding_request.dimensions not in (None, dimension):
         raise FieldError("dimensions", f"dimensions must be {dimension}, the dimension of the model.")
-    if asked.encoding_format == "base64":
+    if embedding_request.encoding_format == "base64":
         vectors = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in embedding.vectors]
     else:
         vectors = embedding.vectors.tolist()
@@ -75,22 +77,22 @@ def _model_names() -> list[str]:
 )
 def rerank() -> Response:
     """Rank texts by how well they answer a query, as Cohere and Jina do, the best first."""
-    asked = read_json(messages.RerankRequest, MAX_BODY_BYTES)
+    rerank_request = read_json(messages.RerankRequest, MAX_BODY_BYTES)
     texts: list[str] = []
-    for place, each in enumerate(asked.documents):
+    for place, each in enumerate(rerank_request.documents):
         fields = {"text": each} if isinstance(each, str) else each
-        values = [fields.get(name) for name in asked.rank_fields or ()]
+        values = [fields.get(name) for name in rerank_request.rank_fields or ()]
         text = "\n".join(str(value) for value in values if isinstance(value, str | int | float)) or fields.get("text")
         if not isinstance(text, str) or not 1 <= len(text) <= messages.LONGEST_TEXT:
             name = f"documents[{place}]"
             raise FieldError(name, f"{name} must have a field text of 1 to {messages.LONGEST_TEXT} characters.")
         texts.append(text)
     served = retriever().status().get("rerank_model")
-    if served and asked.model not in ("", served):
-        raise NotFound(f"There is no model {asked.model[:80]!a}; this server reranks with {served}.")
-    scores, tokens = retriever().rerank(asked.query, texts)
-    best = sorted(range(len(scores)), key=lambda place: -scores[place])[: asked.top_n]
-    shown = [{"text": text} if asked.return_documents else None for text in texts]
+    if served and rerank_request.model not in ("", served):
+        raise NotFound(f"There is no model {rerank_request.model[:80]!a}; this server reranks with {served}.")
+    scores, tokens = retriever().rerank(rerank_request.query, texts)
+    best = sorted(range(len(scores)), key=lambda place: -scores[place])[: rerank_request.top_n]
+    shown = [{"text": text} if rerank_request.return_documents else None for text in texts]
     results = [messages.Ranked(at, scores[at], shown[at]) for at in best]
     usage = dict.fromkeys(USAGE, tokens)
     return jsonify(messages.Reranking(str(uuid.uuid4()), served or "", results, usage))

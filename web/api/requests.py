@@ -45,8 +45,8 @@ _OPTIONS = tuple(name for name in SearchRequest.__struct_fields__ if name not in
 
 def settings() -> Settings:
     """Return the settings of the application that answers."""
-    found: Settings = current_app.extensions["settings"]
-    return found
+    current: Settings = current_app.extensions["settings"]
+    return current
 
 
 def retriever() -> LiveRetriever:
@@ -57,31 +57,31 @@ def retriever() -> LiveRetriever:
 
 def recorder() -> Recorder:
     """Return the recorder of searches. Raises NotConfigured where there is none."""
-    found: Recorder | None = current_app.extensions["insights"]
-    if found is None:
+    insights: Recorder | None = current_app.extensions["insights"]
+    if insights is None:
         raise NotConfigured("what people ask is not kept here: set insights")
-    return found
+    return insights
 
 
 def run(search: SearchRequest, embedded: QueryTokens | None = None, *, via: Via | None = "api") -> Answer:
     """Search; `via` is the way it came, for insights, or None where it repeats what is shown."""
     answer = retriever().search(search, embedded)
-    parts = current_app.extensions
-    note_search(parts["metrics"], answer, search)
-    keeps: Recorder | None = parts["insights"]
+    extensions = current_app.extensions
+    note_search(extensions["metrics"], answer, search)
+    keeps: Recorder | None = extensions["insights"]
     if keeps is None or via is None or search.offset:
         return answer
     is_box = caller().is_shown  # on a page of another site, which searches while somebody types
-    seen = not (is_box or TYPING in request.headers)
-    return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=seen))
+    is_seen = not (is_box or TYPING in request.headers)
+    return structs.replace(answer, search_id=keeps.record(answer, "box" if is_box else via, seen=is_seen))
 
 
-def chosen(collection: str, collections: str | Sequence[str] | None) -> list[str]:
+def collections_of(collection: str, collections: str | Sequence[str] | None) -> list[str]:
     """Return the collections that are asked for, of several those that are there."""
     if collections is None:
         return [collection]
-    names, there = names_of(collections), retriever().status().get("collections", [])
-    return [each["name"] for each in there if (each["ready"] if names is None else each["name"] in names)]
+    names, served = names_of(collections), retriever().status().get("collections", [])
+    return [each["name"] for each in served if (each["ready"] if names is None else each["name"] in names)]
 
 
 def collection_field(collection: str) -> dict[str, str]:
@@ -89,26 +89,26 @@ def collection_field(collection: str) -> dict[str, str]:
     return {} if collection == DEFAULT_COLLECTION else {"collection": collection}
 
 
-def read_json(kind: type[T], most: int, what: str = "this request") -> T:
+def read_json(kind: type[T], max_bytes: int, owner: str = "this request") -> T:
     """Return the struct that the body of the request has, of at most so many bytes. Raises as `read_object` does."""
-    return decode(read_object(most), kind, what)
+    return decode(read_object(max_bytes), kind, owner)
 
 
-def read_query(kind: type[T], what: str = "this address") -> T:
+def read_query(kind: type[T], owner: str = "this address") -> T:
     """Return the struct that the query string has, each field given once. Raises BadRequest or FieldError."""
     parameters = parse_query_string(request.query_string)
-    return decode({name: values[-1] for name, values in parameters.items()}, kind, what, strict=False)
+    return decode({name: values[-1] for name, values in parameters.items()}, kind, owner, strict=False)
 
 
-def read_object(most: int) -> dict[str, Any]:
+def read_object(max_bytes: int) -> dict[str, Any]:
     """Return the JSON object of the body. Raises UnsupportedMediaType, RequestEntityTooLarge or BadRequest."""
-    asked = this_request()
-    if asked.mimetype != "application/json":
+    http_request = this_request()
+    if http_request.mimetype != "application/json":
         raise UnsupportedMediaType
-    if asked.query_string:
+    if http_request.query_string:
         raise BadRequest("A POST takes its fields from the body only; the address may not have a query string.")
     try:
-        body = read_body(most)
+        body = read_body(max_bytes)
     except (OSError, ParseException) as error:
         raise BadRequest("The body was cut short or badly framed.") from error
     try:
@@ -153,18 +153,18 @@ def is_filter(name: str) -> bool:
     return name in LISTS or name in DAYS or name.startswith(METADATA)
 
 
-def fields_beside_filter(parameters: Mapping[str, Sequence[str]], known: Sequence[str], what: str) -> dict[str, str]:
+def fields_beside_filter(parameters: Mapping[str, Sequence[str]], names: Sequence[str], owner: str) -> dict[str, str]:
     """Return the other fields of a query string. Raises FieldError for one that is not known."""
-    given = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
-    refuse_unknown(given, (*known, *KEYS), what)
-    return given
+    fields = {name: ",".join(values) for name, values in parameters.items() if not is_filter(name)}
+    refuse_unknown(fields, (*names, *KEYS), owner)
+    return fields
 
 
 def filter_of_parameters(parameters: Mapping[str, Sequence[str]]) -> Filter | None:
     """Return the filter of a query string; None where there is none. Raises FilterError with the parameter as field."""
-    given = {name: values for name, values in parameters.items() if is_filter(name)}
+    fields = {name: values for name, values in parameters.items() if is_filter(name)}
     try:
-        return (Filter.parse(fields_of(given)) or None) if given else None
+        return (Filter.parse(fields_of(fields)) or None) if fields else None
     except FilterError as error:
         raise FilterError(key_of(error.field), error.detail) from error
 
@@ -174,21 +174,21 @@ def search_of_object(fields: Mapping[str, Any], kind: type[S]) -> S:
     search = decode(fields, kind, "a search")
     if search.filter is None:
         return search
-    wanted: object = search.filter
-    if isinstance(wanted, Mapping):
-        wanted = {name: value for name, value in wanted.items() if value is not None or name not in _FILTER_FIELDS}
-        if isinstance(wanted.get("metadata"), Mapping):
-            wanted["metadata"] = {name: value for name, value in wanted["metadata"].items() if value is not None}
-    return structs.replace(search, filter=Filter.parse(wanted) or None)
+    only: object = search.filter
+    if isinstance(only, Mapping):
+        only = {name: value for name, value in only.items() if value is not None or name not in _FILTER_FIELDS}
+        if isinstance(only.get("metadata"), Mapping):
+            only["metadata"] = {name: value for name, value in only["metadata"].items() if value is not None}
+    return structs.replace(search, filter=Filter.parse(only) or None)
 
 
 def search_of_parameters(parameters: Mapping[str, Sequence[str]]) -> SearchRequest:
     """Return the search in the fields of a query string. Raises FieldError or FilterError."""
-    given = fields_beside_filter(parameters, ("q", *_OPTIONS), "a search")
-    if "q" in given:
-        given["query"] = given.pop("q")
+    fields = fields_beside_filter(parameters, ("q", *_OPTIONS), "a search")
+    if "q" in fields:
+        fields["query"] = fields.pop("q")
     try:
-        search = decode(given, SearchRequest, "a search", strict=False)
+        search = decode(fields, SearchRequest, "a search", strict=False)
     except FieldError as error:
         name = "q" if error.field == "query" else error.field
         raise FieldError(name, str(error).replace(error.field, name, 1)) from None

@@ -26,10 +26,10 @@ from web.openapi import Content, Operation
 from web.problems import DETAILS, problem, problem_of
 
 # A hit is named by all feedback but `seen`.
-_NAMED = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
+_NAMES_HIT = {"required": ["hit"], "properties": {"hit": {"type": "string"}}}
 _FEEDBACK = Annotated[
     messages.FeedbackRequest,
-    Meta(extra_json_schema={"anyOf": [_NAMED, {"properties": {"feedback": {"const": "seen"}}}]}),
+    Meta(extra_json_schema={"anyOf": [_NAMES_HIT, {"properties": {"feedback": {"const": "seen"}}}]}),
 ]
 
 MOST_AT_ONCE = 8  # answers that one worker writes
@@ -96,12 +96,12 @@ def search_by_batch() -> Response:
 def suggest() -> Response:
     """Suggest titles and headings that go on as was typed, of documents that the filter allows."""
     parameters = requests.parse_query_string(request.query_string)
-    given = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
-    typed = decode(given, messages.SuggestRequest, strict=False)
-    names = requests.chosen(typed.collection, typed.collections)
-    wanted = requests.filter_of_parameters(places(*names).index_values(parameters))
-    found = [requests.retriever().suggest(typed.q, name, wanted, typed.k) for name in names]
-    in_turn = {each.text: each for each in chain(*zip_longest(*found)) if each}
+    fields = requests.fields_beside_filter(parameters, messages.SuggestRequest.__struct_fields__, "suggestions")
+    typed = decode(fields, messages.SuggestRequest, strict=False)
+    names = requests.collections_of(typed.collection, typed.collections)
+    only = requests.filter_of_parameters(places(*names).index_values(parameters))
+    by_collection = [requests.retriever().suggest(typed.q, name, only, typed.k) for name in names]
+    in_turn = {each.text: each for each in chain(*zip_longest(*by_collection)) if each}
     return jsonify(messages.Suggestions(list(in_turn.values())[: typed.k]))
 
 
@@ -110,10 +110,10 @@ def suggest() -> Response:
 def add_feedback() -> Response:
     """Say what became of a search; one that is not there is ignored."""
     keeps = requests.recorder()
-    found = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
-    if not found.hit and found.feedback != "seen":
+    feedback = requests.read_json(messages.FeedbackRequest, MAX_SEARCH_BYTES, "feedback")
+    if not feedback.hit and feedback.feedback != "seen":
         raise FieldError("hit", "hit is missing: only seen is said of a search as a whole.")
-    keeps.add_feedback(found.search_id, found.feedback, found.hit or "")
+    keeps.add_feedback(feedback.search_id, feedback.feedback, feedback.hit or "")
     return Response(status=204)
 
 
@@ -135,20 +135,22 @@ def answer() -> Response:
     fields = requests.read_object(MAX_CONVERSATION_BYTES)
     if fields.get("k") is None:
         fields["k"] = DEFAULT_K
-    asked = requests.search_of_object(fields, messages.AnswerRequest)
+    answer_request = requests.search_of_object(fields, messages.AnswerRequest)
     full = NotReady("the server is already writing as many answers as it can: try again shortly")
     give_back = take_slot("answers", MOST_AT_ONCE, full)
     try:
-        text = search_text(asked.query, asked.history, MAX_QUERY_CHARS)
-        found = requests.run(structs.replace(asked.search, query=text, links=True), via="answer")
+        text = search_text(answer_request.query, answer_request.history, MAX_QUERY_CHARS)
+        search_answer = requests.run(structs.replace(answer_request.search, query=text, links=True), via="answer")
         deadline.lift()  # which was that of the search; an answer has its own
         from rag.answer.completion import write_answer  # brings an HTTP client, which not every server needs
 
-        lookup = make_lookup(requests.retriever().search, asked.search)
+        lookup = make_lookup(requests.retriever().search, answer_request.search)
         is_strict = requests.settings().answer_strict
-        events = write_answer(found, endpoint, asked.query, asked.history, lookup=lookup, is_strict=is_strict)
+        events = write_answer(
+            search_answer, endpoint, answer_request.query, answer_request.history, lookup=lookup, is_strict=is_strict
+        )
         if request.accept_mimetypes.best_match([MEDIA_TYPE, "application/json"]) == "application/json":
-            response = jsonify(_whole(found, events))
+            response = jsonify(_complete(search_answer, events))
         else:
             response = Response(_stream(events), content_type=MEDIA_TYPE)
             response.headers["X-Accel-Buffering"] = "no"  # or nginx would keep the text until it is complete
@@ -165,13 +167,17 @@ def answer() -> Response:
 )
 def verify_text() -> Response:
     """Check the quotations and facts of a text against the index, whoever wrote it."""
-    asked = requests.read_json(messages.VerifyRequest, MAX_BODY_BYTES)
-    where = {"collection": asked.collection, "collections": asked.collections, "filter": asked.filter}
+    answer_request = requests.read_json(messages.VerifyRequest, MAX_BODY_BYTES)
+    where = {
+        "collection": answer_request.collection,
+        "collections": answer_request.collections,
+        "filter": answer_request.filter,
+    }
     scope = requests.search_of_object({"query": "?", **where}, SearchRequest)
-    return jsonify(verify(asked.text, requests.retriever().search, scope))
+    return jsonify(verify(answer_request.text, requests.retriever().search, scope))
 
 
-def _whole(found: Answer, events: Events) -> dict[str, Any]:
+def _complete(hits: Answer, events: Events) -> dict[str, Any]:
     text: list[str] = []
     last: dict[str, Any] = {"proofs": []}
     for event in events:
@@ -184,8 +190,8 @@ def _whole(found: Answer, events: Events) -> dict[str, Any]:
             last["proofs"].append(value)
         else:
             last |= value
-    took = found.took_ms | last["took_ms"]
-    return {**found.as_dict(), "answer": "".join(text), **last, "took_ms": took}
+    took = hits.took_ms | last["took_ms"]
+    return {**hits.as_dict(), "answer": "".join(text), **last, "took_ms": took}
 
 
 def _stream(events: Events) -> Iterator[bytes]:

@@ -87,15 +87,15 @@ class AccessControl:
             g.caller = Caller("", None, scope=self._of_everybody())
             return
         try:
-            who = g.caller = self._caller(sent, route.role)
-            _check_role(who, route.role)
-            if route.operator and not (who.role == "write" and who.writes.is_all):
+            client = g.caller = self._caller(sent, route.role)
+            _check_role(client, route.role)
+            if route.operator and not (client.role == "write" and client.writes.is_all):
                 detail = "This is for operators: it requires a key with the role write, for everything."
-                if who.name and not wants_page():
+                if client.name and not wants_page():
                     raise Forbidden(detail)
                 raise _unauthorized(detail, "read")  # a browser then asks for another key
-            if route.whole and not sees_all():
-                shown = who.shown if who.name else "A caller without a key"
+            if route.needs_everything and not sees_all():
+                shown = client.shown if client.name else "A caller without a key"
                 raise Forbidden(f"{shown} may see only part of the documents; this shows the whole server.")
         except (Unauthorized, Forbidden) as error:
             if caller().name or caller().role:
@@ -123,19 +123,23 @@ class AccessControl:
             return _ANYBODY if self._anonymous == "read" else _LOCAL
         key = _key_of(header, role)
         if not key:
-            known = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
-            raise _unauthorized(f"The Authorization header must be {known}.", role)
-        found = self._keys.find(key)
-        if found is None:
+            schemes = "Bearer KEY" if role == "write" else "Bearer KEY, or Basic with the key as the password"
+            raise _unauthorized(f"The Authorization header must be {schemes}.", role)
+        key_record = self._keys.find(key)
+        if key_record is None:
             raise _unauthorized("This key is unknown or has been removed.", role)
-        if found.origins:
+        if key_record.origins:
             if sent.endpoint not in FOR_PAGES:
-                raise Forbidden(f"The key {found.name!r} stands in pages of other sites, and is for searching alone.")
+                raise Forbidden(
+                    f"The key {key_record.name!r} stands in pages of other sites, and is for searching alone."
+                )
             # which the script of a page cannot change; a program can, so this keeps other sites out, not people
-            if sent.headers.get("Origin") not in found.origins:
-                raise Forbidden(f"The key {found.name!r} is only for pages of the sites that it was made for.")
-        writes = found.sees if found.role == "write" else NOTHING
-        return Caller(found.name, found.role, is_shown=bool(found.origins), scope=found.sees, writes=writes)
+            if sent.headers.get("Origin") not in key_record.origins:
+                raise Forbidden(f"The key {key_record.name!r} is only for pages of the sites that it was made for.")
+        writes = key_record.sees if key_record.role == "write" else NOTHING
+        return Caller(
+            key_record.name, key_record.role, is_shown=bool(key_record.origins), scope=key_record.sees, writes=writes
+        )
 
     def _of_everybody(self) -> Scope:
         """Return what is seen without any key; once a caller may see a part alone, not even which parts there are."""
@@ -217,7 +221,7 @@ class Users:
         name = _text(environ[self._user])
         if name is None or "," in name:  # as where a second header of the name came through
             raise Unauthorized(f"The proxy hands over a {self._shown} that is not the name of one user.")
-        groups = [_text(part) for part in str(environ.get(self._groups, "")).split(",") if part.strip()]
+        groups = [_text(group) for group in str(environ.get(self._groups, "")).split(",") if group.strip()]
         if None in groups or len(groups) > MOST_GROUPS:
             raise Unauthorized(f"The proxy hands over groups that cannot be read, or more than {MOST_GROUPS}.")
         return name, list(filter(None, groups))
@@ -225,25 +229,25 @@ class Users:
     def _is_trusted(self, environ: Mapping[str, Any], address: str) -> bool:
         if self._networks:
             try:
-                found = ipaddress.ip_address(address.partition("%")[0])
+                peer = ipaddress.ip_address(address.partition("%")[0])
             except ValueError:  # of a Unix socket there is none
                 return False
-            found = getattr(found, "ipv4_mapped", None) or found
-            if not any(found in network for network in self._networks):
+            peer = getattr(peer, "ipv4_mapped", None) or peer
+            if not any(peer in network for network in self._networks):
                 return False
         if not self._secret:
             return True
-        given = str(environ.get(_SECRET, "")).encode("latin-1", "replace")
-        return hmac.compare_digest(given, self._secret.encode())
+        sent_secret = str(environ.get(_SECRET, "")).encode("latin-1", "replace")
+        return hmac.compare_digest(sent_secret, self._secret.encode())
 
 
-def _check_role(who: Caller, role: str) -> None:
-    if who.role in ("write", role):
+def _check_role(client: Caller, role: str) -> None:
+    if client.role in ("write", role):
         return
-    if who.name and who.role is None:
-        raise Forbidden(f"{who.shown} has no access: no [[access]] is for this user or a group of theirs.")
-    if who.name:
-        raise Forbidden(f"{who.shown} has the role read; this requires the role write.")
+    if client.name and client.role is None:
+        raise Forbidden(f"{client.shown} has no access: no [[access]] is for this user or a group of theirs.")
+    if client.name:
+        raise Forbidden(f"{client.shown} has the role read; this requires the role write.")
     if role == "write":
         raise _unauthorized("This requires a key with the role write: send Authorization: Bearer KEY.", role)
     raise _unauthorized("A key is required: send Authorization: Bearer KEY, or give it as the password.", role)
@@ -312,8 +316,8 @@ def register(app: Flask, settings: Settings) -> None:
     def check() -> Response | None:
         sent = this_request()
         access.check(sent)
-        asked = sent.method == "OPTIONS" and "Access-Control-Request-Method" in sent.headers
-        return Response(status=204, headers=PREFLIGHT) if asked and is_allowed(sent) else None
+        is_preflight = sent.method == "OPTIONS" and "Access-Control-Request-Method" in sent.headers
+        return Response(status=204, headers=PREFLIGHT) if is_preflight and is_allowed(sent) else None
 
     def mark(response: Response) -> Response:
         sent = this_request()

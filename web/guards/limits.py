@@ -103,12 +103,12 @@ def network_of(address: str | None) -> str:
     text = (address or "").strip()
     host = _PORT.sub("", text).strip("[]") if text.startswith("[") or text.count(":") == 1 else text
     try:
-        found = ipaddress.ip_address(host)
+        ip = ipaddress.ip_address(host)
     except ValueError:  # a proxy may send anything
         return text[:100]
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False))
 
 
 def register(app: Flask, settings: Settings) -> None:
@@ -119,15 +119,15 @@ def register(app: Flask, settings: Settings) -> None:
     buckets = TokenBuckets(rate, shared_file("rate-limits")) if rate else None
 
     def begin() -> None:
-        asked = this_request()
-        if asked.url_rule is None or operation_for(asked.url_rule).role is None:
+        http_request = this_request()
+        if http_request.url_rule is None or operation_for(http_request.url_rule).role is None:
             return
         deadline.begin(settings.deadline)
         deadline.check()
-        who = caller()
+        client = caller()
         # one key in a page serves all readers of a site, who are told apart by their addresses
-        is_known = who.name and not who.is_shown
-        name = f"key {who.name}" if is_known else f"address {network_of(asked.remote_addr)}"
+        is_known = client.name and not client.is_shown
+        name = f"key {client.name}" if is_known else f"address {network_of(http_request.remote_addr)}"
         caller_name.set(name)
         if buckets is None:
             return
@@ -156,25 +156,25 @@ def register(app: Flask, settings: Settings) -> None:
     app.teardown_request(leave)
 
 
-def read_body(most: int) -> bytes:
+def read_body(max_bytes: int) -> bytes:
     """Read the body. Raises RequestEntityTooLarge, ServiceUnavailable, or what the server raises for one cut short."""
-    asked = this_request()
-    size = most if asked.content_length is None else asked.content_length
-    if size > most:
+    http_request = this_request()
+    size = max_bytes if http_request.content_length is None else http_request.content_length
+    if size > max_bytes:
         raise RequestEntityTooLarge
     if size > MAX_SEARCH_BYTES:  # those of searches always have room
         current_app.extensions["hold"](size)
-    asked.max_content_length = most + 1
+    http_request.max_content_length = max_bytes + 1
     # a chunked body has no length, and is silently cut at the application's limit, which is above any of ours
-    body = asked.stream.read(most + 1)
-    if len(body) > most:
+    body = http_request.stream.read(max_bytes + 1)
+    if len(body) > max_bytes:
         raise RequestEntityTooLarge
     return body
 
 
-def take_slot(kind: str, most: int, full: Exception) -> Callable[[], None]:
+def take_slot(kind: str, slots_count: int, full: Exception) -> Callable[[], None]:
     """Take one of the places for requests of a kind; return the function that gives it back. Raises `full`."""
-    slots = current_app.extensions.setdefault(f"{kind}_slots", threading.BoundedSemaphore(most))
+    slots = current_app.extensions.setdefault(f"{kind}_slots", threading.BoundedSemaphore(slots_count))
     if not slots.acquire(blocking=False):
         raise full
     return slots.release  # type: ignore[no-any-return]  # extensions have no types

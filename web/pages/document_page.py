@@ -36,41 +36,41 @@ blueprint = Blueprint("reading", __name__, url_prefix="/document")
 @Operation(role="read", query=ReadRequest, responses={200: [HTML, MARKDOWN]}, errors=(404,))
 def read(id: str) -> str | Response:
     """Show a document as indexed, of a long one a part; all of it as Markdown with `Accept: text/markdown`."""
-    given = read_query(ReadRequest, "a document")
-    opened = retriever().open_document(id, given.collection)
+    read_request = read_query(ReadRequest, "a document")
+    opened = retriever().open_document(id, read_request.collection)
     document = opened.facts
     title = document["title"]
     if request.accept_mimetypes.best_match(["text/html", MARKDOWN.media_type]) == MARKDOWN.media_type:
         return Response(_markdown(opened), content_type=f"{MARKDOWN.media_type}; charset=utf-8")
     start = 0
-    if given.start is not None:
-        start = min(given.start, opened.count - 1)
-    elif opened.count > SHOWN and (found := retriever().open_around(given.passage, given.collection)):
-        start = max(0, found[1] - BEFORE) if found[0].entry == opened.entry else 0
+    if read_request.start is not None:
+        start = min(read_request.start, opened.count - 1)
+    elif opened.count > SHOWN and (around := retriever().open_around(read_request.passage, read_request.collection)):
+        start = max(0, around[1] - BEFORE) if around[0].entry == opened.entry else 0
     stop = start + SHOWN
     passages = opened.passages(start, stop)
-    url, named = document["url"], places(given.collection)
+    url, names = document["url"], places(read_request.collection)
     is_code = is_source_code(document["content_type"])
-    kept: dict[str, Any] = collection_field(given.collection)
-    asking: dict[str, Any] = {"q": given.q} if given.q else {}
+    collection_fields: dict[str, Any] = collection_field(read_request.collection)
+    asking: dict[str, Any] = {"q": read_request.q} if read_request.q else {}
 
     def from_passage(place: int) -> str:
-        return url_for("reading.read", id=id, start=place, **asking, **kept)
+        return url_for("reading.read", id=id, start=place, **asking, **collection_fields)
 
     return render_template(
         "document.html",
         document=document,
-        title=title or named.of(url),
-        link=named.link_to(url),
-        place=named.of(url),
+        title=title or names.of(url),
+        link=names.link_to(url),
+        place=names.of(url),
         sections=[
             (section_within(title, name), [*group]) for name, group in groupby(passages, key=itemgetter("section"))
         ],
-        marked=given.passage,
+        marked=read_request.passage,
         html=lambda passage: make_text(passage["text"], (), passage["blocks"], is_code=is_code),
         before=from_passage(max(0, start - SHOWN)) if start else None,
         after=from_passage(stop) if stop < opened.count else None,
-        back=url_for("page.index", **asking, **kept) if asking else None,
+        back=url_for("page.index", **asking, **collection_fields) if asking else None,
     )
 
 

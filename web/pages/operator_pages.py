@@ -35,7 +35,7 @@ class TableRequest(InsightsRequest):
 
 
 @status.get("/status")
-@Operation(role="read", whole=True, query=InCollection, responses={200: HTML}, errors=(404,))
+@Operation(role="read", needs_everything=True, query=InCollection, responses={200: HTML}, errors=(404,))
 def show_status() -> str:
     """Show the status page."""
     state = retriever().status()
@@ -60,17 +60,17 @@ def show_status() -> str:
 
 def _of_index(index: dict[str, Any]) -> dict[str, Any]:
     report = index["report"]
-    named = Places(index["sources"])
+    names = Places(index["sources"])
     return {
         "built": f"{index['created_at'][:16].replace('T', ' ')} UTC",
-        "sources": [named.link_to(source) for source in index["sources"]],
+        "sources": [names.link_to(source) for source in index["sources"]],
         "report": report,
         "failures": [
-            (named.link_to(failure["url"]), named.within(failure["reason"]))
+            (names.link_to(failure["url"]), names.within(failure["reason"]))
             for failure in report.get("failed", [])[:FAILURES]
         ],
         "groups": [
-            (title, [(group, [named.link_to(url) for url in group["examples"][:1]]) for group in report.get(name, [])])
+            (title, [(group, [names.link_to(url) for url in group["examples"][:1]]) for group in report.get(name, [])])
             for title, name in (("Skipped", "skipped"), ("Noted", "notes"))
         ],
         "counts": [(name, report.get(name, {}).get("count", 0)) for name in ("new", "changed", "gone")]
@@ -81,18 +81,20 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
 
 @insights.get("/insights")
 @Operation(
-    role="read", whole=True, operator=True, query=InsightsRequest, responses={200: HTML}, errors=(501,), takes_long=True
+    role="read", needs_everything=True, operator=True, query=InsightsRequest, responses={200: HTML}, errors=(501,), takes_long=True
 )
 def show_insights() -> str:
     """Show what people ask."""
-    asked = read_query(InsightsRequest)
-    return render_template("insights.html", found=_report(asked), days=asked.days, offered=OFFERED, kept=settings())
+    insights_request = read_query(InsightsRequest)
+    return render_template(
+        "insights.html", found=_report(insights_request), days=insights_request.days, offered=OFFERED, kept=settings()
+    )
 
 
 @insights.get("/api/v1/insights.csv")
 @Operation(
     role="read",
-    whole=True,
+    needs_everything=True,
     operator=True,
     query=TableRequest,
     responses={200: Content("text/csv", {"type": "string"})},
@@ -101,15 +103,17 @@ def show_insights() -> str:
 )
 def as_table() -> Response:
     """Return a table of what people ask as CSV, without formulas."""
-    asked = read_query(TableRequest)
-    headers = {"Content-Disposition": f'attachment; filename="pilotlight-{asked.table}.csv"'}
-    return Response(_report(asked).as_csv(asked.table), content_type="text/csv; charset=utf-8", headers=headers)
+    table_request = read_query(TableRequest)
+    headers = {"Content-Disposition": f'attachment; filename="pilotlight-{table_request.table}.csv"'}
+    return Response(
+        _report(table_request).as_csv(table_request.table), content_type="text/csv; charset=utf-8", headers=headers
+    )
 
 
-def _report(asked: InsightsRequest) -> Report:
+def _report(insights_request: InsightsRequest) -> Report:
     """Return the figures of the days and the collection that are asked for. Raises InsightsError."""
     recorder()  # raises where nothing is kept
     try:
-        return report(settings().insights_folder, asked.days, asked.collection or None)
+        return report(settings().insights_folder, insights_request.days, insights_request.collection or None)
     except (sqlite3.Error, OSError) as error:
         raise InsightsError(f"what people ask cannot be read: {error}") from error

@@ -97,41 +97,43 @@ class PageSearch:
     def address(self, pairs: Sequence[Pair] | None = None, **more: object) -> str:
         """Return the address of the first hits of this search, narrowed to other things or with more parameters."""
         search = self.search
-        kept = [("q", search.query)] if search.query else []
-        kept += [("mode", search.mode)] if search.mode != MODES[0] else []
+        parameters = [("q", search.query)] if search.query else []
+        parameters += [("mode", search.mode)] if search.mode != MODES[0] else []
         narrowed = self.pairs if pairs is None else pairs
-        kept += [(name, self.places.display_value(name, value)) for name, value in narrowed]
+        parameters += [(name, self.places.display_value(name, value)) for name, value in narrowed]
         more = {"per_document": self.per_document, "explain": "true" if search.explain else "", **more}
-        kept += [(name, str(value)) for name, value in more.items() if value]
-        return f"{url_for('page.index')}{'?' if kept else ''}{urlencode(kept)}"
+        parameters += [(name, str(value)) for name, value in more.items() if value]
+        return f"{url_for('page.index')}{'?' if parameters else ''}{urlencode(parameters)}"
 
     def narrowed(self) -> list[dict[str, str]]:
         """Return what the search is narrowed to: fields to carry along, each with the address of a search without."""
-        found = []
+        filters = []
         for place, (name, value) in enumerate(self.pairs):
-            others = [*self.pairs[:place], *self.pairs[place + 1 :]]
+            other_pairs = [*self.pairs[:place], *self.pairs[place + 1 :]]
             # all passages of one page were asked for; of several, that would be a list of one page again
             limit = "" if name == "url_prefix" else self.per_document
             heading = HEADINGS.get(name, name.removeprefix(METADATA).replace("_", " ")).lower()
             label = f"{heading} {_label(name, value, self.places)}"
-            without = self.address(others, per_document=limit)
+            without = self.address(other_pairs, per_document=limit)
             shown = self.places.display_value(name, value)
-            found.append({"name": name, "value": shown, "label": label, "without": without})
-        return found
+            filters.append({"name": name, "value": shown, "label": label, "without": without})
+        return filters
 
     def facets(self, counts: Mapping[str, Sequence[Share]]) -> list[dict[str, Any]]:
         """Return the filters to offer: values that some of the documents found have and others have not."""
         facets: list[dict[str, Any]] = []
         for name in FACETS:
-            others = [pair for pair in self.pairs if pair[0] != name]  # a deeper folder takes the place of its parent
-            set_already = len(others) < len(self.pairs) and name != "path"
+            other_pairs = [
+                pair for pair in self.pairs if pair[0] != name
+            ]  # a deeper folder takes the place of its parent
+            set_already = len(other_pairs) < len(self.pairs) and name != "path"
             shares = [share for share in counts.get(name, ()) if (name, share["value"]) not in self.pairs]
             if len(shares) > 1 and not set_already:
                 choices = [
                     {
                         "label": _label(name, share["value"], self.places),
                         "count": share["count"],
-                        "address": self.address([*others, (name, share["value"])]),
+                        "address": self.address([*other_pairs, (name, share["value"])]),
                     }
                     for share in shares
                 ]
@@ -160,37 +162,41 @@ def index() -> str:
     }
     query = parameters.pop("q", [""])[0].strip()
     opened = parameters.pop("open", [""])[0]
-    status, known = requests.retriever().status(), requests.settings()
-    answers = known.answer_page if known.answer_url and known.answer_page != "off" else ""  # when they are written
+    status, settings = requests.retriever().status(), requests.settings()
+    answers = (
+        settings.answer_page if settings.answer_url and settings.answer_page != "off" else ""
+    )  # when they are written
     # for the page that shows an error too
     g.form = {"query": query[:MAX_QUERY_CHARS], "longest": MAX_QUERY_CHARS, "status": status, "answers": answers}
     several = ",".join(parameters.get("collections", ())) or None
-    chosen = requests.chosen(parameters.get("collection", [DEFAULT_COLLECTION])[0], several)
-    named = places(*chosen)
-    parameters = named.index_values(parameters)
+    collections_shown = requests.collections_of(parameters.get("collection", [DEFAULT_COLLECTION])[0], several)
+    names = places(*collections_shown)
+    parameters = names.index_values(parameters)
     blank = is_blank(query)
     search = requests.search_of_parameters({"q": ["?" if blank else query], **parameters})
     search = structs.replace(search, query=query)
-    asked = PageSearch(search, named)
+    page_search = PageSearch(search, names)
     collections = [one["name"] for one in status.get("collections", [])]
-    offers = len(collections) > 1 and set(chosen).issubset(collections)
+    offers = len(collections) > 1 and set(collections_shown).issubset(collections)
     g.form |= {
         "explains": search.explain,
         "mode": search.mode,
-        "chosen": chosen,
+        "chosen": collections_shown,
         "collections": collections if offers else [],
-        "narrowed": [one for one in asked.narrowed() if not (offers and one["name"] in ("collection", "collections"))],
+        "narrowed": [
+            one for one in page_search.narrowed() if not (offers and one["name"] in ("collection", "collections"))
+        ],
     }
     if blank:
-        examples = [(text, asked.asking(text)) for text in _examples(status, chosen)]
-        searched = [one for one in status.get("collections", []) if one["name"] in chosen] or [status]
+        examples = [(text, page_search.asking(text)) for text in _examples(status, collections_shown)]
+        searched = [one for one in status.get("collections", []) if one["name"] in collections_shown] or [status]
         index = {unit: sum(one.get(unit) or 0 for one in searched) for unit in ("documents", "chunks")}
         index["created_at"] = created = max(one.get("created_at") or "" for one in searched)
         day = f"{datetime.fromisoformat(created):%-d %b %Y}" if created else None
         return render_template("page.html", state="empty", index=index, day=day, examples=examples, **g.form)
     search = structs.replace(search, facets=True, links=True, expand="section" if opened else "none")
     answer = requests.run(search, via=None if opened else "page")  # which repeats what is shown, with more of it
-    return render_template("page.html", **g.form, **_shown(answer, asked), opened=opened, asked=asked)
+    return render_template("page.html", **g.form, **_shown(answer, page_search), opened=opened, asked=page_search)
 
 
 def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str]:
@@ -203,9 +209,9 @@ def _examples(status: Mapping[str, Any], collections: Sequence[str]) -> list[str
         return []
 
 
-def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
+def _shown(answer: Answer, page_search: PageSearch) -> dict[str, Any]:
     """Return what the page shows of an answer."""
-    search, meant = asked.search, answer.did_you_mean
+    search, suggestion = page_search.search, answer.did_you_mean
     question = {  # the body of a request that has an answer written from the first hits
         **{name: getattr(search, name) for name in ("query", "mode", "collection", "collections", "per_document")},
         "filter": search.only.as_dict() if search.only else None,
@@ -213,71 +219,78 @@ def _shown(answer: Answer, asked: PageSearch) -> dict[str, Any]:
     bounds = (("Only with", answer.required), ("Without", answer.excluded))
     return {
         "state": "answer" if answer.hits else "none",
-        "pages": _pages(answer, asked),
+        "pages": _pages(answer, page_search),
         "passages": len(answer.hits),
         "is_close": answer.close,
-        "meant": {"text": meant, "address": asked.asking(meant)} if meant else None,
+        "meant": {"text": suggestion, "address": page_search.asking(suggestion)} if suggestion else None,
         "also": answer.also_searched,
         "unavailable": answer.unavailable,
         "bounds": [(what, ", ".join(names)) for what, names in bounds if names],
-        "facets": asked.facets(answer.facets or {}),
+        "facets": page_search.facets(answer.facets or {}),
         "question": question if g.form["answers"] else None,
         "next": answer.next,
         "search_id": answer.search_id,
     }
 
 
-def _pages(answer: Answer, asked: PageSearch) -> list[dict[str, Any]]:
+def _pages(answer: Answer, page_search: PageSearch) -> list[dict[str, Any]]:
     """Return the hits by the page that they are of, in the place of its best one."""
     groups: dict[str, list[Hit]] = {}
     for hit in answer.hits:
         groups.setdefault(hit.url.partition("#")[0], []).append(hit)
-    others = [pair for pair in asked.pairs if pair[0] != "url_prefix"]
+    other_pairs = [pair for pair in page_search.pairs if pair[0] != "url_prefix"]
     return [
         {
-            "title": group[0].title or asked.places.of(url),
-            "place": asked.places.of(url),
+            "title": group[0].title or page_search.places.of(url),
+            "place": page_search.places.of(url),
             "language": group[0].language,
             "collection": group[0].collection if len(answer.collections) > 1 else "",
             "date": group[0].date,
             "version": group[0].version,
-            "passages": [_passage(hit, asked) for hit in group],
+            "passages": [_passage(hit, page_search) for hit in group],
             "more": group[-1].more,  # passages of it that were left out
-            "all": asked.address([*others, ("url_prefix", url)], per_document="0"),
+            "all": page_search.address([*other_pairs, ("url_prefix", url)], per_document="0"),
         }
         for url, group in groups.items()
     ]
 
 
-def _passage(hit: Hit, asked: PageSearch) -> dict[str, Any]:
+def _passage(hit: Hit, page_search: PageSearch) -> dict[str, Any]:
     section = section_within(hit.title, hit.section)
     is_code = is_source_code(hit.content_type)
-    whole = hit.section_text and make_section(
+    section_html = hit.section_text and make_section(
         hit.section_text, hit.text, hit.highlights, hit.section_blocks, is_code=is_code
     )
     # title, section, address and date, as far as they are known, in one line
-    name = " › ".join(" ".join(part.split()) for part in (hit.title, section) if part)
-    place = hit.url if is_of_web(hit.url) else asked.places.of(hit.url)
+    name = " › ".join(" ".join(name_part.split()) for name_part in (hit.title, section) if name_part)
+    place = hit.url if is_of_web(hit.url) else page_search.places.of(hit.url)
     citation = ", ".join(filter(None, (f"“{name}”" if name else "", place, hit.date)))
     return {
         "id": hit.id,
         "rank": hit.rank,
-        "link": _link(hit, asked),
+        "link": _link(hit, page_search),
         "section": section,
         "why": list(in_words(hit.explanation)) if hit.explanation else [],  # the steps to its score
         "snippet": make_snippet(hit.text, hit.highlights, hit.blocks, is_code=is_code),
-        "whole": whole or None,  # with its section, where that was asked for
+        "whole": section_html or None,  # with its section, where that was asked for
         "citation": BIDI_CONTROLS.sub("", citation),
-        "also": [asked.places.link_to(url) for url in hit.duplicates[:ALSO]],
+        "also": [page_search.places.link_to(url) for url in hit.duplicates[:ALSO]],
         "beyond": len(hit.duplicates[ALSO:]),
-        "versions": [(each["version"], asked.places.link_to(each["url"])) for each in hit.also],
+        "versions": [(each["version"], page_search.places.link_to(each["url"])) for each in hit.also],
     }
 
 
-def _link(hit: Hit, asked: PageSearch) -> Link:
+def _link(hit: Hit, page_search: PageSearch) -> Link:
     """Return where a hit leads: to its page, or for what browsers do not open from there, to its text here."""
     if is_of_web(hit.url) or not SAFE_URL.fullmatch(hit.url) or not hit.document:
-        return asked.places.link_to(hit.link or hit.url)
-    kept: dict[str, Any] = requests.collection_field(hit.collection)
-    address = url_for("reading.read", id=hit.document, passage=hit.id, q=asked.search.query, **kept, _anchor="passage")
-    return Link(address, asked.places.of(hit.url))
+        return page_search.places.link_to(hit.link or hit.url)
+    collection_fields: dict[str, Any] = requests.collection_field(hit.collection)
+    address = url_for(
+        "reading.read",
+        id=hit.document,
+        passage=hit.id,
+        q=page_search.search.query,
+        **collection_fields,
+        _anchor="passage",
+    )
+    return Link(address, page_search.places.of(hit.url))

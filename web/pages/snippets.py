@@ -112,9 +112,9 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
     pieces: list[Markup] = []
     position = start
     for span_start, span_end in spans:
-        left, right = max(span_start, start), min(span_end, end)
-        if left < right:
-            pieces += [escape(text[position:left]), MARK, escape(text[left:right]), Markup("</mark>")]
+        first, right = max(span_start, start), min(span_end, end)
+        if first < right:
+            pieces += [escape(text[position:first]), MARK, escape(text[first:right]), Markup("</mark>")]
             position = right
     pieces.append(escape(text[position:end]))
     return Markup("").join(pieces)
@@ -123,10 +123,10 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
 def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: Span) -> Markup:
     """Return the blocks of a stretch, each an element; what is cut off at either end is said by an ellipsis."""
     start, end = shown
-    parts = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
-    parts = [part for part in parts if part.start < part.end]
+    pieces = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
+    pieces = [part for part in pieces if part.start < part.end]
     pieces: list[Markup] = []
-    for part in parts:
+    for part in pieces:
         if part.kind == "table":
             inner, cut = Markup(""), ROW.format(ROW_CELL.format(CUT))
             for line_start, line_end in _lines(text, part.start, part.end):
@@ -138,9 +138,9 @@ def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: S
         else:
             inner, cut = mark(text, spans, part.start, part.end), CUT
         gap = {"code": "\n", "table": ""}.get(part.kind, " ")
-        if part is parts[0] and text[:start].strip():
+        if part is pieces[0] and text[:start].strip():
             inner = cut + gap + inner
-        if part is parts[-1] and text[end:].strip():
+        if part is pieces[-1] and text[end:].strip():
             inner = inner + gap + cut
         pieces.append(SHAPES[part.kind].format(inner))
     return Markup("").join(pieces)
@@ -170,7 +170,7 @@ def _units(text: str, block: ShownBlock, size: int) -> list[Span]:
     units: list[Span] = []
     for line_start, line_end in _lines(text, block.start, block.end):
         is_prose = block.kind not in ("code", "table")
-        stops = [found.end() for found in _STOP.finditer(text, line_start, line_end)] if is_prose else []
+        stops = [stop.end() for stop in _STOP.finditer(text, line_start, line_end)] if is_prose else []
         for start, end in pairwise([line_start, *stops, line_end]):
             piece = text[start:end]
             start += 0 if block.kind == "code" else len(piece) - len(piece.lstrip())
@@ -213,5 +213,5 @@ def _lines(text: str, start: int, end: int) -> list[Span]:
 def _bounds(text: str, start: int, end: int) -> Span:
     """Cut off empty lines and white space around, but not the indentation of the first line."""
     piece = text[start:end]
-    left = len(piece) - len(piece.lstrip())
-    return start + piece.rfind("\n", 0, left) + 1, start + len(piece.rstrip())
+    indent = len(piece) - len(piece.lstrip())
+    return start + piece.rfind("\n", 0, indent) + 1, start + len(piece.rstrip())

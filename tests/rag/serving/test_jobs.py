@@ -116,7 +116,7 @@ def test_cancel_leaves_the_index_as_it_is(site, jobs, other):
 
 
 def test_a_process_that_dies(site, jobs, monkeypatch):
-    monkeypatch.setattr("rag.serving.jobs.KEPT", 1)
+    monkeypatch.setattr("rag.serving.jobs.MAX_ENDED_JOBS", 1)
     site.build()
     (site.source / "crash").touch()
     job = ended(jobs, jobs.start())

@@ -282,22 +282,22 @@ def test_a_key_in_a_page_is_good_for_nothing_else(file, shown):
 
 def test_what_a_key_is_for_is_kept_in_the_file(file):
     wanted = Grant(frozenset({"wiki"}), Filter(path=("/x",)), reader_names(["ann"], ["red"]))
-    file.add("part", "read", part=wanted)
-    assert file.read()[0].part == wanted
+    file.add("part", "read", grant=wanted)
+    assert file.read()[0].grant == wanted
     assert file.read()[0].sees == Scope((wanted,))
     fields = json.loads(file.path.read_text())["keys"][0]
     assert fields["readers"] == ["group:red", "user:ann"]
 
 
 def test_a_key_that_is_passed_on_is_in_no_access_list_unless_it_says_so(file):
-    file.add("operator", "read", part=Grant(frozenset({"wiki"})))
-    file.add("bot", "read", part=Grant(frozenset({"wiki"}), Filter(path=("/x",))))
+    file.add("operator", "read", grant=Grant(frozenset({"wiki"})))
+    file.add("bot", "read", grant=Grant(frozenset({"wiki"}), Filter(path=("/x",))))
     file.add("page", "read", origins=[SITE])
-    assert [key.sees.parts[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
+    assert [key.sees.grants[0].readers for key in file.read()] == [None, frozenset(), frozenset()]
 
 
 def test_what_tells_of_the_whole_server_is_not_for_a_part(file):
-    whole, part = file.add("whole", "read"), file.add("part", "read", part=Grant(frozenset({"default"})))
+    whole, part = file.add("whole", "read"), file.add("part", "read", grant=Grant(frozenset({"default"})))
     client = make(file)
     for path in ("/metrics", "/status"):
         assert client.get(path, headers=bearer(whole)).status_code == 200

@@ -112,7 +112,7 @@ def test_what_cannot_be_shown_is_refused(operator, query):
 def test_only_for_operators(operator, keys, path):
     anyone = operator.application.test_client()
     assert anyone.get(path).status_code == 401
-    reader, scoped = (keys.add("reader", "read"), keys.add("scoped", "write", part=Grant(frozenset({"default"}))))
+    reader, scoped = (keys.add("reader", "read"), keys.add("scoped", "write", grant=Grant(frozenset({"default"}))))
     for key in (reader, scoped):
         assert anyone.get(path, headers={"Authorization": f"Bearer {key}"}).status_code == 403
     asked_again = anyone.get("/insights", auth=("x", reader), headers={"Accept": "text/html"})
