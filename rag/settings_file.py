@@ -113,7 +113,7 @@ def _source(table: Mapping[str, Any], folder: Path, where: str) -> ConfiguredSou
                 raise SourceError(f"{limit} is not for a {address_kind(name)}")
             limits[limit] = BY_NAME[limit].read(table[limit], f"{where}: {limit}")
         limits = own_limits(limits)
-        CrawlLimits(limits={where: limits})
+        CrawlLimits(own={where: limits})
     except (SourceError, ConfigError) as error:
         raise SettingsError(f"{where}: {error}") from None
     return ConfiguredSource(

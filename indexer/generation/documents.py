@@ -231,9 +231,11 @@ class DocumentReader:
             chunks = {
                 # both are empty, as a rule
                 row: StoredChunk(
-                    *fields,
-                    {} if metadata == "{}" else json.loads(metadata),
-                    [] if blocks == "[]" else read_blocks(blocks),
+                    *(
+                        *fields,
+                        {} if metadata == "{}" else json.loads(metadata),
+                        [] if blocks == "[]" else read_blocks(blocks),
+                    )
                 )
                 for row, *fields, metadata, blocks in found
             }

@@ -196,7 +196,9 @@ class Tools:
                     ids += [document.passage(place)["id"] for place in places]
         runs = [(document, document.run_of(place)) for document, place in hits]
         omitted = [(document, run) for document, run in runs if document.shown.isdisjoint(run)]
-        lines = list(dict.fromkeys(f"{document.named(run)}: {document.cost(run)} tokens" for document, run in omitted))
+        lines = list(
+            dict.fromkeys(f"{document.citation(run)}: {document.cost(run)} tokens" for document, run in omitted)
+        )
         if lines and (listed := fitting(lines, _LISTED * room - used - 40)):
             blocks.append(delimited(len(blocks) + 1, {"Did not fit": "read them by address"}, listed))
         elif lines:
@@ -222,8 +224,8 @@ class Tools:
             places = range(runs[at][0], runs[last - 1][-1] + 1)
             if document.blocks(places, room - _NOTE_TOKENS)[1] is not None:
                 places, last = runs[at], at + 1
-            facts = {"Before": document.named(runs[at - 1])} if at else {}
-            facts |= {"After": document.named(runs[last])} if last < len(runs) else {}
+            facts = {"Before": document.citation(runs[at - 1])} if at else {}
+            facts |= {"After": document.citation(runs[last])} if last < len(runs) else {}
         start = int(call.cursor) if call.cursor.isdecimal() else 0
         blocks, cursor = document.blocks(range(max(places.start, start), places.stop), room, **facts)
         if cursor is not None and not call.cursor and len(places) == document.document.count:

@@ -81,7 +81,13 @@ def _of_index(index: dict[str, Any]) -> dict[str, Any]:
 
 @insights.get("/insights")
 @Operation(
-    role="read", needs_everything=True, operator=True, query=InsightsRequest, responses={200: HTML}, errors=(501,), takes_long=True
+    role="read",
+    needs_everything=True,
+    operator=True,
+    query=InsightsRequest,
+    responses={200: HTML},
+    errors=(501,),
+    takes_long=True,
 )
 def show_insights() -> str:
     """Show what people ask."""

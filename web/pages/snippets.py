@@ -123,27 +123,27 @@ def mark(text: str, spans: Iterable[Span], start: int, end: int) -> Markup:
 def _render(text: str, blocks: Iterable[ShownBlock], spans: list[Span], shown: Span) -> Markup:
     """Return the blocks of a stretch, each an element; what is cut off at either end is said by an ellipsis."""
     start, end = shown
-    pieces = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
-    pieces = [part for part in pieces if part.start < part.end]
-    pieces: list[Markup] = []
-    for part in pieces:
-        if part.kind == "table":
+    visible = [ShownBlock(max(block.start, start), min(block.end, end), block.kind) for block in blocks]
+    visible = [block for block in visible if block.start < block.end]
+    elements: list[Markup] = []
+    for block in visible:
+        if block.kind == "table":
             inner, cut = Markup(""), ROW.format(ROW_CELL.format(CUT))
-            for line_start, line_end in _lines(text, part.start, part.end):
+            for line_start, line_end in _lines(text, block.start, block.end):
                 row, position = Markup(""), line_start
                 for cell in text[line_start:line_end].split(CELL):
                     row += ROW_CELL.format(mark(text, spans, position, position + len(cell)))
                     position += len(cell) + len(CELL)
                 inner += ROW.format(row)
         else:
-            inner, cut = mark(text, spans, part.start, part.end), CUT
-        gap = {"code": "\n", "table": ""}.get(part.kind, " ")
-        if part is pieces[0] and text[:start].strip():
+            inner, cut = mark(text, spans, block.start, block.end), CUT
+        gap = {"code": "\n", "table": ""}.get(block.kind, " ")
+        if block is visible[0] and text[:start].strip():
             inner = cut + gap + inner
-        if part is pieces[-1] and text[end:].strip():
+        if block is visible[-1] and text[end:].strip():
             inner = inner + gap + cut
-        pieces.append(SHAPES[part.kind].format(inner))
-    return Markup("").join(pieces)
+        elements.append(SHAPES[block.kind].format(inner))
+    return Markup("").join(elements)
 
 
 def _window(text: str, blocks: list[ShownBlock], spans: list[Span], size: int) -> Span:
@@ -192,7 +192,8 @@ def split_blocks(text: str, blocks: Iterable[TextBlock] = (), *, is_code: bool =
         blocks = [TextBlock(0, len(text), "code")]
     shown: list[ShownBlock] = []
     position = 0
-    for start, end, kind in [*blocks, (len(text), len(text), "text")]:
+    kind: Literal["text", "table", "code"]
+    for start, end, kind in [*blocks, (len(text), len(text), "text")]:  # type: ignore[assignment]
         gaps = [gap.span() for gap in _BLANK.finditer(text, position, start)]
         ends = [position, *chain(*gaps), max(position, start)]
         shown += [ShownBlock(*_bounds(text, *each), "text") for each in zip(ends[::2], ends[1::2], strict=True)]
