@@ -17,6 +17,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -66,6 +67,7 @@ MAX_ENDED_JOBS = 20  # jobs that have ended
 MOST_BYTES = 10_000_000_000  # of the documents of one collection
 MOST_QUEUED = 10_000  # changes of one collection that wait
 MOST_SHOWN = 100  # changes that are listed
+_CHARSET = re.compile(r"[a-z0-9_.:-]+")
 _LOOK = 1.0  # seconds between two looks at what waits, for what another worker accepted, or a killed one left
 
 log = logging.getLogger("pilotlight")
@@ -212,6 +214,8 @@ class PushedQueue:
         charset = parameter.strip().removeprefix("charset=").strip('"') or None
         if content_type.strip() not in CONTENT_TYPES:
             raise RequestRefused("content_type", f"{content_type[:80]!r} is not read", 415)
+        if charset and not _CHARSET.fullmatch(charset):
+            raise RequestRefused("content_type", f"has {charset[:80]!r}, which is not the name of a charset", 415)
         body = (sent.base64 or b"") if sent.text is None else sent.text.encode()
         if len(body) > settings.max_bytes:
             raise RequestRefused("document", f"is larger than {settings.max_bytes:,} bytes, see max_bytes", 413)

@@ -118,8 +118,8 @@ def test_sources_and_credentials_of_a_file(tmp_path: Path) -> None:
     scope = {"include": ("/guide/", "*.html$"), "exclude": ("*/old/", "*/draft/")}
     metadata = {"team": ("core",), "audience": ("operators", "developers")}
     assert file.sources == (
-        ConfiguredSource("https://docs.example.org/", own={"max_pages": 3, "allow_private": True, **scope}),
-        ConfiguredSource(str(tmp_path / "notes"), metadata=metadata, own={"max_bytes": 5_000}),
+        ConfiguredSource("https://docs.example.org/", limits={"max_pages": 3, "allow_private": True, **scope}),
+        ConfiguredSource(str(tmp_path / "notes"), metadata=metadata, limits={"max_bytes": 5_000}),
     )
     assert file.credentials == (
         Credential(
