@@ -1,4 +1,4 @@
-"""Render the documentation to a small HTML site that needs nothing from elsewhere.
+"""Render the documentation as a small, self-contained HTML site.
 
 Usage: build_docs.py TARGET [SEARCH]. The start page is README.md, whose links to docs/ give the order of the pages.
 SEARCH is the address of a Pilotlight server whose search box the pages get.
@@ -42,7 +42,7 @@ _SEARCH = """
 <script src="{server}/embed.js" data-placeholder="Search the documentation" defer></script>"""
 _PAGE_IN_README = re.compile(r"\]\(docs/([\w-]+)\.md\)")
 _LINK_TO_PAGE = re.compile(r'href="(?:docs/)?([\w-]+)\.md(#[^"]*)?"')
-_LINK_TO_FILE = re.compile(r'<a href="(?:[A-Z]+\.html|[A-Z]+)"[^>]*>(.*?)</a>')  # of the repository, not of the site
+_LINK_TO_FILE = re.compile(r'<a href="(?:[A-Z]+\.html|[A-Z]+)"[^>]*>(.*?)</a>')  # repository files without a page
 _HEADING = re.compile(r'<h([1-6]) id="([^"]*)">(.*?)</h\1>', re.DOTALL)
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 
@@ -103,8 +103,8 @@ def _entry(page: DocsPage, *, is_current: bool) -> str:
     title = "Overview" if page.name == "index" else page.title
     if not is_current:
         return f'<li><a href="{page.name}.html">{title}</a></li>'
-    parts = "".join(f'<li><a href="#{anchor}">{_plain(text)}</a></li>' for anchor, text in page.headings.items())
-    inner = f"<ul>{parts}</ul>" if parts else ""
+    items = "".join(f'<li><a href="#{anchor}">{_plain(text)}</a></li>' for anchor, text in page.headings.items())
+    inner = f"<ul>{items}</ul>" if items else ""
     return f'<li><a href="{page.name}.html" aria-current="page">{title}</a>{inner}</li>'
 
 

@@ -28,7 +28,7 @@ def page() -> str:
 
 
 def commands() -> Iterator[str]:
-    """Yield a section for each command: what it does, its arguments, and the groups of settings that it reads."""
+    """Yield a section for each command: help, arguments, and groups of settings."""
     for name in VERBS:
         verb = load_verb(name)
         yield f"### pilotlight {name}\n\n{verb.help}\n"

@@ -38,16 +38,16 @@ def test_the_command_line_writes_json_and_keeps_stdout_to_it(tmp_path, monkeypat
     spec = importlib.util.spec_from_file_location("bench", ROOT / "scripts" / "bench.py")
     bench = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(bench)
-    monkeypatch.setitem(bench.VERBS, "query", (lambda *_: ROWS, 1, 1))
+    monkeypatch.setitem(bench.VERBS, "cold", (lambda *_: ROWS, 1, 1))
     out = tmp_path / "out.json"
-    monkeypatch.setattr(sys, "argv", ["bench.py", "query", "--json", "--out", str(out), "--source", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["bench.py", "cold", "--json", "--out", str(out), "--source", str(tmp_path)])
     assert bench.main() == 0
     table = module("measure").as_table(ROWS).splitlines()
-    assert table[0] == "| what | contestant | median ms | tokens/s | note |"
+    assert table[0] == "| name | contestant | median ms | tokens per s | note |"
     assert table[3] == "| 1 × 8 tokens | **Pilotlight native bf16** | 0.3 | 99 |  |"
     shown = json.loads(capsys.readouterr().out)
     assert shown == json.loads(out.read_text(encoding="utf-8"))
-    assert (shown["verb"], shown["rows"]) == ("query", ROWS)
+    assert (shown["verb"], shown["rows"]) == ("cold", ROWS)
     assert {"cpu", "cores", "versions", "date"} <= set(shown["machine"])
 
 
@@ -65,10 +65,10 @@ def real(count: int = 40, dimension: int = 8):
 def test_an_index_at_scale_is_a_whole_generation_with_filters_and_its_true_neighbours(tmp_path):
     corpus = module("scale")
     truth = corpus.Truth(real(3)[1])
-    built = corpus.write_index(real(), 3_000, tmp_path / "index", DummyEmbedder(8), truth)
+    sizes = corpus.write_index(real(), 3_000, tmp_path / "index", DummyEmbedder(8), truth)
     generation = Generation.open(tmp_path / "index")
     assert (generation.manifest.counts.chunks, generation.manifest.counts.documents) == (3_000, 300)
-    assert {"vectors.faiss", "documents.sqlite", "rows.npy"} <= built["bytes"].keys()
+    assert {"vectors.faiss", "documents.sqlite", "rows.npy"} <= sizes.keys()
     only = Filter.parse({"metadata": {"share": "10.0%"}})
     assert 100 < generation.select(only).count < 600
     for vector, everything, kept in zip(real(3)[1], truth.rows[0], truth.rows[2], strict=True):
@@ -77,18 +77,20 @@ def test_an_index_at_scale_is_a_whole_generation_with_filters_and_its_true_neigh
     generation.close()
 
 
-# the parts of a search
+# the components of a search
 
 
-def test_the_functions_of_every_part_are_there_and_one_that_is_not_is_named():
+def test_the_functions_of_every_component_are_there_and_one_that_is_not_is_named():
     traced = module("traced_server")
-    for part, names in traced.PARTS.items():
-        assert all(callable(getattr(*traced.find(part, name))) for name in names)
-    with pytest.raises(LookupError, match=r"fusion: there is no rag\.query\.retriever:Retriever\.blend: correct PARTS"):
+    for component, names in traced.COMPONENTS.items():
+        assert all(callable(getattr(*traced.find(component, name))) for name in names)
+    with pytest.raises(
+        LookupError, match=r"fusion: there is no rag\.query\.retriever:Retriever\.blend: correct COMPONENTS"
+    ):
         traced.find("fusion", "rag.query.retriever:Retriever.blend")
 
 
-def test_a_part_has_its_time_without_that_of_the_parts_within_it(monkeypatch):
+def test_a_component_has_its_time_without_that_of_nested_ones(monkeypatch):
     traced = module("traced_server")
     clock = iter([0, 10, 30, 100, 100, 101]).__next__
     monkeypatch.setattr(traced.time, "thread_time_ns", clock)
@@ -99,24 +101,17 @@ def test_a_part_has_its_time_without_that_of_the_parts_within_it(monkeypatch):
     assert (totals["server"], totals["fusion"]) == ([1, 80], [2, 21])
 
 
-def test_parts_and_python_calls_are_reported_beside_the_application():
+def test_components_are_reported_next_to_the_application():
     traced = module("traced_server")
-    ask = traced.reporting(lambda environ, start_response: [environ["PATH_INFO"].encode()])
-
-    def get(path, query=""):
-        return b"".join(ask({"PATH_INFO": path, "QUERY_STRING": query}, lambda status, headers: None))
-
-    assert [get("/search") for _ in range(2)] == [b"/search"] * 2
-    assert json.loads(get("/parts", "calls"))["calls"] == {}
-    assert get("/search") == b"/search"
-    report = json.loads(get("/parts"))
-    assert report["calls"] == {"all": 1, "ours": 0}
-    assert report["parts"].keys() == traced.PARTS.keys()
-    assert get("/search") == b"/search"
-    assert json.loads(get("/parts"))["calls"] == report["calls"]
+    send = traced.reporting(lambda environ, start_response: [environ["PATH_INFO"].encode()])
+    assert send({"PATH_INFO": "/search"}, None) == [b"/search"]
+    assert (
+        json.loads(send({"PATH_INFO": "/components"}, lambda status, headers: None)[0]).keys()
+        == traced.COMPONENTS.keys()
+    )
 
 
 def test_tables_of_different_measurements_stand_apart():
-    rows = [*ROWS, {"table": "parts", "name": "fusion", "alone": 20}]
+    rows = [*ROWS, {"table": "components", "name": "fusion", "alone": 20}]
     text = module("measure").as_text(rows, {})
-    assert text.endswith("\n\nparts\n\n| what | alone |\n|---|---|\n| fusion | 20 |")
+    assert text.endswith("\n\ncomponents\n\n| name | alone |\n|---|---|\n| fusion | 20 |")

@@ -19,8 +19,8 @@ from rag.errors import DeadlinePassed
 from rag.query.query_cache import QueryCache
 
 WARM_QUERIES = "warm", "a longer query that fills a second shape of the model's input"
-_MAX_RUN_TOKENS = 256  # some tens of milliseconds, which a query may have to wait
-_RERANK_SHARE = 0.7  # of the time left; hits are still to be fetched and sent
+_MAX_RUN_TOKENS = 256  # some tens of milliseconds
+_RERANK_TIME_SHARE = 0.7  # hits are still to be fetched and sent
 
 Vector = npt.NDArray[np.float32]
 
@@ -83,7 +83,7 @@ class QueryEncoder:
         self._lock = FairLock()
 
     def encode(self, texts: Sequence[str], role: Role = "query") -> Vector:
-        """Embed texts in one run, float32 (n, dim). Raises DeadlinePassed, and what the embedder raises."""
+        """Embed texts in one run, float32 (n, dim). Raises DeadlinePassed or EmbedderError."""
         return self._run(self.embedder.tokenize(texts, role=role), role)[0]
 
     def encode_tokens(self, queries: Sequence[TokenizedText]) -> list[QueryTokens]:
@@ -117,7 +117,7 @@ class RerankQueue:
 
     def score_best(self, query: str, texts: Sequence[str]) -> Vector:
         """Return the logits of as many texts as there is time for, from the first one on, float32 (m,)."""
-        end = time.monotonic() + _RERANK_SHARE * deadline.remaining()
+        end = time.monotonic() + _RERANK_TIME_SHARE * deadline.remaining()
         return self._score(self.model.pairs(query, texts), end, urgent=True)
 
     def score(self, rows: Sequence[list[int]]) -> Vector:

@@ -1,4 +1,4 @@
-"""The cache of what queries gave: vectors and answers, for each caller alone."""
+"""The cache of queries: their vectors and answers, for each caller separately."""
 
 import threading
 from collections.abc import Callable, Hashable
@@ -38,7 +38,7 @@ class QueryCache:
         return entry and entry[0]
 
     def put(self, value: Any, size: int, kind: str, *key: Hashable) -> None:
-        """Keep a value of so many bytes for this caller, and drop those that were not used for longest."""
+        """Keep a value of so many bytes for this caller, and drop the least recently used ones."""
         size += ENTRY_BYTES
         if size > self._max_bytes:
             return

@@ -32,7 +32,7 @@ class ServedModel:
         try:
             self.embedder = load()
             self.encoder = QueryEncoder(self.embedder, cache)
-            # Texts that can wait have threads and a queue of their own: a long one takes as long as ten queries.
+            # texts that can wait do not hold the queue of queries: a long one takes as long as ten queries
             self._background = QueryEncoder(self.embedder.twin())
             for query in WARM_QUERIES:
                 self.embedder.encode([query], role="query")

@@ -14,17 +14,7 @@ from indexer.read.document_reader import read_document
 from indexer.records import Page
 from indexer.sources.reading import Reading, read_sources
 
-QUERIES = (  # 13 to 17 tokens each, so about 15
-    "how do I catch several exceptions in a single except clause of a try",
-    "what is the difference between a class attribute and an instance attribute",
-    "in which order are the operands of an expression evaluated in python",
-    "how can I format a floating point number with two digits after the point",
-    "what happens when a generator is closed before it has been exhausted",
-    "when is the with statement used and what must a context manager define",
-    "how does python find a name that is used inside of a nested function",
-    "what does a metaclass do when a new class is being created in python",
-)
-_SHORT_WORDS = 40  # words of a passage where the number of passages matters and their length does not
+SHORT_PASSAGE_WORDS = 40
 
 
 def write_reference(folder: Path) -> Path:
@@ -51,21 +41,21 @@ def read_chunks(source: Path, count: int, embedder: Embedder) -> list[str]:
     return texts[:count]
 
 
-def short_passages(texts: Sequence[str], count: int, most: int = _SHORT_WORDS) -> list[str]:
-    """Return `count` different passages of at most `most` words: beginnings of texts, then spliced of two of them."""
-    words = [text.split()[:most] for text in texts]
-    half = most // 2
-    found = dict.fromkeys(" ".join(passage) for passage in words)
+def short_passages(texts: Sequence[str], count: int, max_words: int = SHORT_PASSAGE_WORDS) -> list[str]:
+    """Return `count` different passages of at most so many words: beginnings of texts, then two halves spliced."""
+    words = [text.split()[:max_words] for text in texts]
+    half = max_words // 2
+    passages = dict.fromkeys(" ".join(passage) for passage in words)
     for distance in range(1, len(words)):
         for i, first in enumerate(words):
-            if len(found) >= count:
-                return list(found)[:count]
-            found[" ".join(first[:half] + words[(i + distance) % len(words)][half:])] = None
-    return list(found)[:count]
+            if len(passages) >= count:
+                return list(passages)[:count]
+            passages[" ".join(first[:half] + words[(i + distance) % len(words)][half:])] = None
+    return list(passages)[:count]
 
 
 def write_folder(texts: Sequence[str], folder: Path) -> Path:
-    """Write one file a passage, so that all contestants index the very same chunks."""
+    """Write one file for each passage, so that all contestants index the same chunks."""
     folder.mkdir(parents=True)
     for number, text in enumerate(texts):
         (folder / f"{number:06d}.txt").write_text(text, encoding="utf-8")
@@ -77,7 +67,7 @@ def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], lengt
 
     Raises ValueError if there are too few texts that long.
     """
-    found: dict[str, None] = {}
+    beginnings: dict[str, None] = {}
     for text in texts:
         encoding = tokenizer.encode(text)
         for last in range(length - 3, length + 1):  # a word cut short may become another number of tokens
@@ -85,8 +75,10 @@ def texts_of_length(tokenizer: tokenizers.Tokenizer, texts: Sequence[str], lengt
                 break
             cut = text[: encoding.offsets[last][1]]
             if len(tokenizer.encode(cut).ids) == length:
-                found[cut] = None
+                beginnings[cut] = None
                 break
-        if len(found) == count:
-            return list(found)
-    raise ValueError(f"the source has {len(found)} passages of {length} tokens, not {count}: give a larger --source")
+        if len(beginnings) == count:
+            return list(beginnings)
+    raise ValueError(
+        f"the source has {len(beginnings)} passages of {length} tokens, not {count}: give a larger --source"
+    )

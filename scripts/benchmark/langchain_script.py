@@ -20,14 +20,6 @@ def embeddings(model: Path) -> Any:
     return HuggingFaceEmbeddings(model_name=str(model), encode_kwargs={"normalize_embeddings": True})
 
 
-def build(texts: list[str], embedding: Any) -> Any:
-    """Embed texts into a FAISS store in memory."""
-    from langchain_community.vectorstores import FAISS
-    from langchain_core.documents import Document
-
-    return FAISS.from_documents([Document(text) for text in texts], embedding)
-
-
 def save(texts: list[str], vectors: list[list[float]], embedding: Any, folder: Path) -> None:
     """Save texts that are embedded already as a FAISS store."""
     from langchain_community.vectorstores import FAISS
@@ -39,7 +31,7 @@ def main(model: str, index: str, query: str) -> None:
     """Answer one query from a saved store."""
     from langchain_community.vectorstores import FAISS
 
-    # the store's documents are a pickle; this one was written by the benchmark itself a moment ago
+    # a pickle, which the benchmark has just written
     store = FAISS.load_local(index, embeddings(Path(model)), allow_dangerous_deserialization=True)
     print(store.similarity_search(query, k=1)[0].page_content)
 

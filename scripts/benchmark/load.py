@@ -15,11 +15,11 @@ from benchmark.serving import BenchmarkServer, running
 
 TIMES = ("median_ms", "p95_ms", "p99_ms", "max_ms")
 _RUNS = itertools.count(1)
-_MOST_ANSWERS = 1_000_000  # of a run
+_MAX_ANSWERS_PER_RUN = 1_000_000
 _SCRIPT = """
 local queries = {QUERIES}
 codes = {}
-function setup(made) thread = made end
+function setup(started) thread = started end
 function init(args) turn, repeats = tonumber(args[1]), tonumber(args[2]) end
 function request()
   turn = turn + 1
@@ -49,7 +49,7 @@ def write_script(queries: Sequence[str], path: Path, route: str = "/api/v1/searc
 def warm(
     line: list[str], script: Path, environ: Mapping[str, str] | None = None, ready_path: str = "/readyz"
 ) -> Iterator[BenchmarkServer]:
-    """Start a server as `running` does, and ask it until everything is loaded and compiled."""
+    """Start a server as `running` does, and query it until everything is loaded and compiled."""
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed: apt-get install wrk")
     with running(line, environ) as server:
@@ -59,23 +59,26 @@ def warm(
 
 
 def hammer(server: BenchmarkServer, clients: int, seconds: int, script: Path, repeated: int = 0) -> Row:
-    """Run wrk, and return answers a second (status 200 alone), latencies of all answers, and statuses.
+    """Run wrk.
 
-    No query is asked twice, in no run either, but so many `repeated` ones again and again. Rows have besides the
-    processor's ms an answer.
+    Args:
+        repeated: the number of queries that are sent again and again; with 0, no query is ever sent twice.
+
+    Returns:
+        Answers a second (status 200), latencies and counts of all answers, and the processor's ms an answer.
     """
     line = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}", "--timeout", "30s", "-s", str(script)]
-    line += [f"http://127.0.0.1:{server.port}", "--", str(next(_RUNS) * _MOST_ANSWERS), str(repeated)]
+    line += [f"http://127.0.0.1:{server.port}", "--", str(next(_RUNS) * _MAX_ANSWERS_PER_RUN), str(repeated)]
     cpu_before = sum(server.cpu_seconds())
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     cpu_s = sum(server.cpu_seconds()) - cpu_before
-    found: dict[str, Any] = json.loads(done.stderr)
-    answers, answered = sum(found["statuses"].values()), found["statuses"].get("200", 0)
+    summary: dict[str, Any] = json.loads(done.stderr)
+    answers, answered = sum(summary["statuses"].values()), summary["statuses"].get("200", 0)
     return {
-        "per_second": round(answered / found["seconds"], 1),
-        **{key: round(found[key], 2) for key in TIMES},
+        "per_second": round(answered / summary["seconds"], 1),
+        **{key: round(summary[key], 2) for key in TIMES},
         "cpu_ms": round(cpu_s * 1000 / max(1, answers), 2),
         "runs": answers,
-        "failed": answers - answered - found["statuses"].get("503", 0) + found["broken"],
-        "statuses": found["statuses"],
+        "failed": answers - answered - summary["statuses"].get("503", 0) + summary["broken"],
+        "statuses": summary["statuses"],
     }

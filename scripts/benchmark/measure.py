@@ -1,6 +1,6 @@
 """Interleaved timing, the machine that it was done on, and measurements as a Markdown table.
 
-Contestants take turns, so that a machine whose speed drifts drifts for all of them.
+Contestants take turns, so that the speed of the machine drifts for all of them.
 """
 
 import os
@@ -33,8 +33,8 @@ def interleave(
 
     A turn is a run of inputs and not a single one: a server keeps its own weights in the cache, and contestants that
     alternated call by call would measure each other's evictions. So calls in the first `settle` seconds of a turn are
-    not counted either, nor are the first `rehearsals` turns. The order rotates, so that nobody always runs behind the
-    same neighbour. If a call returns a function, that is called once the clock has stopped, as to stop a server.
+    not counted either, nor are the first `rehearsals` turns. The order of the contestants rotates. If a call returns
+    a function, that is called once the clock has stopped, as to stop a server.
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -66,7 +66,7 @@ def summarise(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def ratio(baseline: Sequence[float], ours: Sequence[float]) -> float:
-    """Return how many times faster ours is: the median of the ratios run by run."""
+    """Return the median of baseline / ours, run by run."""
     return round(statistics.median(b / o for b, o in zip(baseline, ours, strict=True)), 2)
 
 
@@ -90,16 +90,16 @@ def describe() -> dict[str, Any]:
 
 
 class OtherWork:
-    """How many cores were busy with others' work since this was made: figures of a disturbed run are not worth much."""
+    """The work of other processes and machines since this was created; it disturbs the figures."""
 
     def __init__(self) -> None:
-        self._start = time.monotonic(), _busy_seconds(), _own_seconds()
+        self._start = time.monotonic(), _busy_seconds(), _process_seconds()
 
     def cores(self) -> float:
-        """Return cores busy for other processes and machines, on average."""
-        since, busy, own = self._start
-        others = (_busy_seconds() - busy) - (_own_seconds() - own)
-        return round(max(0.0, others) / max(1e-9, time.monotonic() - since), 2)
+        """Return the mean number of cores that were busy with it."""
+        since, busy, process = self._start
+        seconds = (_busy_seconds() - busy) - (_process_seconds() - process)
+        return round(max(0.0, seconds) / max(1e-9, time.monotonic() - since), 2)
 
 
 def _busy_seconds() -> float:
@@ -107,51 +107,14 @@ def _busy_seconds() -> float:
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
-def _own_seconds() -> float:
-    return sum(os.times()[:4])  # user and system, of this process and of those it waited for
-
-
-# field of a row: title of its column; a column without a value in any row is left out
-_COLUMNS = {
-    "name": "what",
-    "contestant": "contestant",
-    "build_s": "build s",
-    "ndcg": "nDCG@10",
-    "median_ms": "median ms",
-    "p95_ms": "p95 ms",
-    "runs": "runs",
-    "tokens_per_s": "tokens/s",
-    "chunks_per_s": "chunks/s",
-    "per_second": "answers/s",
-    "p99_ms": "p99 ms",
-    "cpu_ms": "CPU ms/answer",
-    "failed": "failed",
-    "max_ms": "longest ms",
-    "statuses": "statuses",
-    "livez_p99_ms": "/livez p99 ms",
-    "rss_mb": "RSS MB",
-    "pss_mb": "PSS MB",
-    "disk_mb": "disk MB",
-    "bytes_per_chunk": "bytes/chunk",
-    "recall": "recall@10",
-    "cosine": "lowest cosine",
-    "vs_embedding": "× its embedding",
-    "vs_best_float": "× best fp32/bf16 peer",
-    "vs_best_any": "× best peer",
-    "vs_langchain": "× LangChain",
-    "vs_first": "faster than the first",
-    "ratio": "times faster",
-    "alone": "alone",
-    "at_16": "16 clients",
-    "at_160": "160 clients",
-    "note": "note",
-}
+def _process_seconds() -> float:
+    return sum(os.times()[:4])
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """Lay rows out as a Markdown table, with the columns that any of them fills; ours in bold."""
-    columns = [name for name in _COLUMNS if any(name in row for row in rows)]
-    lines = ["| " + " | ".join(_COLUMNS[name] for name in columns) + " |", "|---" * len(columns) + "|"]
+    """Return rows as a Markdown table with the fields of all of them, ours in bold."""
+    columns = [name for name in dict.fromkeys(name for row in rows for name in row) if name != "table"]
+    lines = ["| " + " | ".join(name.replace("_", " ") for name in columns) + " |", "|---" * len(columns) + "|"]
     for row in rows:
         cells = [str(row.get(name, "")) for name in columns]
         if str(row.get("contestant", "")).startswith(OURS):
@@ -160,34 +123,11 @@ def as_table(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def as_matrix(rows: Sequence[Row]) -> str:
-    """Lay the medians out as a Markdown table with a line a contestant and a column a measurement."""
-    timed = [row for row in rows if "median_ms" in row]
-    names = list(dict.fromkeys(row["name"] for row in timed))
-    lines = ["| median ms | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
-    for contestant in dict.fromkeys(row["contestant"] for row in timed):
-        found = {row["name"]: row["median_ms"] for row in timed if row["contestant"] == contestant}
-        label = f"**{contestant}**" if contestant.startswith(OURS) else contestant
-        lines.append(" | ".join([f"| {label}", *(_rounded(found[n]) if n in found else "" for n in names)]) + " |")
-    return "\n".join(lines)
-
-
 def as_text(rows: Sequence[Row], facts: dict[str, Any]) -> str:
-    """Return the facts, the medians at a glance where much was measured, and the whole table."""
-    lines = [f"- {name.replace('_', ' ')}: {_shown(value)}" for name, value in facts.items()]
+    """Return the facts and the tables."""
+    lines = [f"- {name.replace('_', ' ')}: {value}" for name, value in facts.items()]
     tables = [list(group) for _, group in groupby(rows, key=lambda row: str(row.get("table", "")))]
-    many = len(tables) == 1 and len({row["name"] for row in rows if "median_ms" in row}) > 2
-    parts = ["\n".join(lines), as_matrix(rows) if many else ""]
+    blocks = ["\n".join(lines)]
     for group in tables:
-        parts += [str(group[0].get("table", "")), as_table(group)]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _rounded(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
-    return str(value)
+        blocks += [str(group[0].get("table", "")), as_table(group)]
+    return "\n\n".join(filter(None, blocks))

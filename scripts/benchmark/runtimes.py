@@ -1,4 +1,4 @@
-"""The contestants with a runtime of their own: ONNX Runtime and OpenVINO."""
+"""The contestants that do not run on torch: ONNX Runtime and OpenVINO."""
 
 import contextlib
 import logging
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmark.peers import Batches, Pooled, Setup, Vectors
+from benchmark.embedding_peers import Batches, Pooled, Setup, Vectors
 from embedder import cpu
 from embedder.model.spec import read_spec
 
-_CALIBRATION = 128  # texts; NNCF's documentation asks for a few hundred at most
+CALIBRATION_TEXTS = 128  # NNCF's documentation asks for a few hundred at most
 
 
 class OnnxRuntime:
-    """ONNX Runtime: its transformer optimiser, all cores, spinning threads, every graph optimisation.
+    """ONNX Runtime with its transformer optimiser, all cores, spinning threads, every graph optimisation.
 
     int8 is its dynamic quantisation, per channel, which its documentation advises for transformers.
     """
@@ -121,10 +121,10 @@ class OpenVino:
         nncf.set_log_level(logging.ERROR)
         samples = [
             {"input_ids": ids, "attention_mask": mask}
-            for text in self._setup.samples[:_CALIBRATION]
+            for text in self._setup.samples[:CALIBRATION_TEXTS]
             for _, ids, mask in self._batches([text])
         ]
-        with contextlib.redirect_stdout(sys.stderr):  # it draws progress bars, and stdout may be JSON
+        with contextlib.redirect_stdout(sys.stderr):  # it prints progress bars, and stdout may be JSON
             return nncf.quantize(
                 model, nncf.Dataset(samples), model_type=nncf.ModelType.TRANSFORMER, subset_size=len(samples)
             )

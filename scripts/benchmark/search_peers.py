@@ -1,4 +1,4 @@
-"""Verb `peers`: build time, quality and load of Pilotlight and of what people would take instead, on one dataset."""
+"""Verb `peers`: build time, quality and load of Pilotlight and of other libraries, on one dataset."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from embedder.config import locate
 from rag.evaluation.evaluation import Dataset, read_dataset
 from rag.settings import load
 
-PACKAGES = {  # of a peer's environment, where flask and gunicorn serve all but txtai
+PACKAGES = {  # flask and gunicorn serve all but txtai
     "script": "sentence-transformers faiss-cpu flask gunicorn",
     "chroma": "chromadb sentence-transformers flask gunicorn",
     "lancedb": "lancedb sentence-transformers flask gunicorn",
@@ -91,7 +91,6 @@ def prepare(name: str, environments: Path, folder: Path, texts: Sequence[str]) -
     (folder / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
     model, programs = locate(load().embedder_config().model), environments / name / "bin"
     environ = {"HF_HUB_OFFLINE": "1", "PEER": name, "PEER_MODEL": str(model), "PEER_FOLDER": str(folder)}
-    # without a limit each worker would use every core, and they would compete
     environ |= {"OMP_NUM_THREADS": "1", "CONFIG": str(folder / "txtai.yml"), "TOKENIZERS_PARALLELISM": "false"}
     line = [str(programs / "python"), peer_server.__file__, name, str(model), str(folder)]
     if name == "txtai":

@@ -17,7 +17,7 @@ from urllib.parse import quote
 _START_SECONDS = 120
 _STREAK = 20
 _TICKS = os.sysconf("SC_CLK_TCK")
-_POLL_SECONDS = 0.005  # nothing can be awaited before the server listens
+_POLL_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class BenchmarkServer:
     port: int
 
     def get(self, path: str) -> tuple[int, bytes]:
-        """Return status and body of an answer on a connection of its own; status 0 while the server does not listen."""
+        """Send a request on a new connection; return status, 0 while the server does not listen, and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=_START_SECONDS)
         try:
             connection.request("GET", path)
@@ -45,7 +45,7 @@ class BenchmarkServer:
         return str(json.loads(body)["hits"][0]["text"]) if status == 200 else None
 
     def first_answer(self, query: str) -> str:
-        """Ask until there is an answer. Raises RuntimeError if the server ends or takes too long."""
+        """Query until there is an answer. Raises RuntimeError if the server ends or takes too long."""
         end = time.monotonic() + _START_SECONDS
         while self.process.poll() is None and time.monotonic() < end:
             text = self.ask(query)
@@ -55,17 +55,14 @@ class BenchmarkServer:
         raise RuntimeError(f"the server on port {self.port} gave no answer: run pilotlight serve to see why")
 
     def await_workers(self, ready_path: str = "/readyz") -> None:
-        """Wait until every worker can be expected to be warm.
-
-        Raises RuntimeError if the server ends or takes too long.
-        """
+        """Wait until every worker should be warm. Raises RuntimeError if the server ends or takes too long."""
         end = time.monotonic() + _START_SECONDS
         streak = 0
-        while streak < _STREAK:  # answers of several workers, each of which loads by itself
+        while streak < _STREAK:  # every worker loads by itself
             streak = streak + 1 if self.get(ready_path)[0] == 200 else 0
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the server on port {self.port} did not start: run its command line to see why")
-            time.sleep(0.1)  # another process's readiness can only be asked for
+            time.sleep(0.1)
 
     def workers(self) -> list[int]:
         """Return the process ids of the workers."""
@@ -98,7 +95,7 @@ def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterat
     """Start any server on a free port, which replaces {port} in its command line, and stop it in the end."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
-    command = [part.replace("{port}", str(port)) for part in line]
+    command = [word.replace("{port}", str(port)) for word in line]
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | (environ or {})
     )
@@ -109,7 +106,7 @@ def running(line: list[str], environ: Mapping[str, str] | None = None) -> Iterat
         process.wait(timeout=60)
 
 
-def megabytes(pid: int, file: str, *fields: str) -> float:
-    """Return the sum of fields of a process's `status` or `smaps_rollup`."""
+def megabytes(pid: int, file: str, field: str) -> float:
+    """Return a field of a process's `status` or `smaps_rollup`."""
     lines = Path(f"/proc/{pid}/{file}").read_text(encoding="utf-8").splitlines()
-    return sum(int(line.split()[1]) for line in lines if line.startswith(tuple(f"{each}:" for each in fields))) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024

@@ -1,7 +1,7 @@
 """`pilotlight serve` whose functions are timed: `traced_server.py serve --index DIR --workers 1 --port N`.
 
-/parts answers with calls and nanoseconds of each part since the start: time of the processor, without that of the
-parts within it. /parts?calls does too, and counts the Python calls of the requests that follow, which slows them.
+/components answers with the calls and nanoseconds of each component since the start: time of the processor, without
+that of nested components.
 """
 
 import functools
@@ -9,13 +9,12 @@ import json
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
-# part: its functions, as module:name. All else that a thread of the server does for a request is "server".
-PARTS = {
+# name: functions, as module:name. All else that a thread of the server does for a request is "server".
+COMPONENTS = {
     "bytes in: HTTP parsed": ("gunicorn.http.parser:Parser.__next__", "gunicorn.http.wsgi:create"),
     "Flask: context, route, hooks": ("flask.app:Flask.__call__",),
     "access": ("web.guards.access:AccessControl.check",),
@@ -45,27 +44,26 @@ PARTS = {
     "rest of the query": ("rag.query.retriever:Retriever.answer_query",),
     "server": ("web.server:Worker.handle",),
 }
-UNLOCKED = "*"  # ends the name of a part that runs without the interpreter's lock, but for a few µs
-OURS = ("embedder", "indexer", "rag", "web")
-Totals = dict[str, list[int]]  # calls and nanoseconds of each part
+UNLOCKED = "*"  # suffix: runs without the interpreter's lock, except for a few µs
+Totals = dict[str, list[int]]  # component: calls and nanoseconds
 
 
 class _Thread(threading.local):
-    """The totals of one thread, and the time that the parts within its present part took."""
+    """The totals of one thread, and the time of the components nested in the present one."""
 
-    every: list[Totals] = []  # noqa: RUF012 - of all threads
+    all_totals: list[Totals] = []  # noqa: RUF012 - shared by all threads
 
     def __init__(self) -> None:
         self.nested = 0
-        self.totals: Totals = {part: [0, 0] for part in PARTS}
-        self.every.append(self.totals)
+        self.totals: Totals = {name: [0, 0] for name in COMPONENTS}
+        self.all_totals.append(self.totals)
 
 
 _thread = _Thread()
 
 
-def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that counts its calls, and its time less that of timed functions within it."""
+def timed(component: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that counts its calls and its time, without that of timed functions within it."""
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
@@ -76,7 +74,7 @@ def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **options)
         finally:
             took = time.thread_time_ns() - start
-            total = thread.totals[part]
+            total = thread.totals[component]
             total[0] += 1
             total[1] += took - thread.nested
             thread.nested = before + took
@@ -84,24 +82,24 @@ def timed(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def find(part: str, name: str) -> tuple[Any, str]:
-    """Return the module or class that has a function, and its name there. Raises LookupError."""
+def find(component: str, name: str) -> tuple[Any, str]:
+    """Return the module or class of a function, and its name there. Raises LookupError."""
     module, _, path = name.partition(":")
     *classes, last = path.split(".")
     try:
         owner = functools.reduce(getattr, classes, import_module(module))
         getattr(owner, last)
     except (ImportError, AttributeError) as error:
-        raise LookupError(f"{part}: there is no {name}: correct PARTS in {__file__}") from error
+        raise LookupError(f"{component}: there is no {name}: correct COMPONENTS in {__file__}") from error
     return owner, last
 
 
 def trace() -> None:
-    """Time the functions of all parts, wherever they were imported. Raises LookupError for one that is not there."""
-    for part, names in PARTS.items():
-        for owner, name in [find(part, name) for name in names]:
+    """Time the functions of all components, in every module that imported them. Raises LookupError."""
+    for component, names in COMPONENTS.items():
+        for owner, name in [find(component, name) for name in names]:
             function = getattr(owner, name)
-            wrapped = timed(part, function)
+            wrapped = timed(component, function)
             setattr(owner, name, wrapped)
             for other in list(sys.modules.values()):
                 if vars(other).get(name) is function:
@@ -109,28 +107,15 @@ def trace() -> None:
 
 
 def reporting(app: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
-    """Return an application that also says at /parts what was measured."""
-    calls: Counter[str] = Counter()
-    counts = False
-
-    def count(frame: Any, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename != __file__:
-            calls["all"] += 1
-            calls["ours"] += frame.f_globals.get("__name__", "").partition(".")[0] in OURS
+    """Return an application that also answers /components with the measurements."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        nonlocal counts
-        if environ["PATH_INFO"] != "/parts":
-            sys.setprofile(count if counts else None)
-            try:
-                return app(environ, start_response)
-            finally:
-                sys.setprofile(None)
-        counts = environ["QUERY_STRING"] == "calls"
-        totals = list(_Thread.every)  # a thread may begin meanwhile
-        sums = {part: [sum(each[part][i] for each in totals) for i in (0, 1)] for part in PARTS}
+        if environ["PATH_INFO"] != "/components":
+            return app(environ, start_response)
+        totals = list(_Thread.all_totals)  # a thread may begin meanwhile
+        sums = {name: [sum(each[name][i] for each in totals) for i in (0, 1)] for name in COMPONENTS}
         start_response("200 OK", [("Content-Type", "application/json")])
-        return [json.dumps({"parts": sums, "calls": calls}).encode()]
+        return [json.dumps(sums).encode()]
 
     return answer
 
@@ -143,9 +128,9 @@ def main() -> None:
     make = app.application
 
     def application() -> Any:
-        made = make()
-        made.wsgi_app = reporting(made.wsgi_app)  # type: ignore[method-assign]
-        return made
+        wrapped = make()
+        wrapped.wsgi_app = reporting(wrapped.wsgi_app)  # type: ignore[method-assign]
+        return wrapped
 
     app.application = application  # type: ignore[assignment]
     import_module("rag.commands.cli").main()

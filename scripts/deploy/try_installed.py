@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Try it; raises for whatever goes wrong."""
+    """Index, search and serve. Raises an error for each step that fails."""
     programs, source, work = Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
     work.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -35,8 +35,8 @@ def main() -> None:
     report = json.loads(run("index", str(source), "--quiet", "--json"))
     print(f"indexed {report['documents']} documents, {report['chunks']} passages: {time.monotonic() - start:.1f} s")
     start = time.monotonic()
-    found = json.loads(run("search", "how do I run it without a compiler?", "--json"))
-    print(f"first search: {time.monotonic() - start:.1f} s, {found['hits'][0]['title']}")
+    response = json.loads(run("search", "how do I run it without a compiler?", "--json"))
+    print(f"first search: {time.monotonic() - start:.1f} s, {response['hits'][0]['title']}")
     start = time.monotonic()
     server = subprocess.Popen([programs / "pilotlight", "serve"], env=environment, stderr=subprocess.DEVNULL)
     answer: dict[str, list[object]] = {}
@@ -46,7 +46,7 @@ def main() -> None:
                 answer = json.load(
                     urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/search?q=compiler", timeout=30)
                 )
-            time.sleep(0.02)  # until the server listens
+            time.sleep(0.02)
         print(f"first answer of the server: {time.monotonic() - start:.1f} s after its start")
     finally:
         server.terminate()

@@ -1,6 +1,6 @@
-"""The contestants that run on torch: LangChain, SentenceTransformer, torch.compile, and ours.
+"""The contestants that run on torch: LangChain, SentenceTransformer, torch.compile, and Pilotlight.
 
-Each maps texts to normalised vectors, tokenizer and pooling included, and is set up as its own documentation advises.
+Each maps texts to normalised vectors, tokenizer and pooling included, and is set up as its documentation advises.
 """
 
 import os
@@ -22,19 +22,19 @@ from embedder import EmbedderConfig, Embeddings, cpu
 from embedder.engines.pytorch import pad
 from embedder.model.spec import read_spec
 
-BATCH = 32  # texts; what LangChain and SentenceTransformer take by default
+BATCH = 32  # texts, the default of LangChain and SentenceTransformer
 Vectors = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings that every contestant is given."""
+    """The settings of every contestant."""
 
     folder: Path  # the model
     cores: int
-    work: Path  # for files that a contestant makes while it loads
-    samples: Sequence[str]  # real texts, for contestants that calibrate
+    work: Path  # temporary files
+    samples: Sequence[str]  # real texts for calibration
 
 
 class Peer(Protocol):
@@ -44,14 +44,14 @@ class Peer(Protocol):
     precision: str
 
     def load(self) -> None:
-        """Get ready; raises ImportError where a package is missing."""
+        """Load the model. Raises ImportError if a package is missing."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Map texts to unit vectors, float32 (n, dim). One text is a query, more are a bulk."""
 
 
 class Batches:
-    """Texts to padded batches with `tokenizers`: longest first, 32 at a time, padded to the longest of them."""
+    """Texts as padded batches of 32, longest first."""
 
     def __init__(self, folder: Path) -> None:
         spec = read_spec(folder)
@@ -62,7 +62,7 @@ class Batches:
         self.dimension = spec.dimension
 
     def __call__(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Ids, Ids]]:
-        """Yield places in `texts`, ids and mask, int64 (b, s)."""
+        """Yield positions in `texts`, ids and mask, int64 (b, s)."""
         if len(texts) == 1:
             ids = np.array([self._tokenizer.encode(texts[0]).ids], dtype=np.int64)
             yield [0], ids, np.ones_like(ids)
@@ -75,7 +75,7 @@ class Batches:
 
 
 class Pooled(nn.Module):
-    """Token ids to unit vectors by transformers' own model, averaged over the tokens."""
+    """The model of transformers with mean pooling: token ids to unit vectors."""
 
     def __init__(self, folder: Path, attention: str) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Pooled(nn.Module):
             warnings.simplefilter("ignore")
             try:
                 self.inner = AutoModel.from_pretrained(folder, attn_implementation=attention)
-            except ValueError:  # MPNet has none but its own attention
+            except ValueError:  # MPNet has only one attention
                 self.inner = AutoModel.from_pretrained(folder)
         self.eval().requires_grad_(False)
 
@@ -140,8 +140,8 @@ class SentenceTransformerEager:
 class TorchCompile:
     """`torch.compile` with its default shapes, freezing and the C++ wrapper under inference mode.
 
-    After "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024); its bf16
-    fast-math mode is of Arm's library. Tokens come from `tokenizers`, which is faster than what the article calls.
+    After "Improve RAG performance with torch.compile on AWS Graviton processors" (PyTorch blog, 2024), without the
+    bf16 mode of Arm's library, and with `tokenizers`, which is faster than the article's tokenizer.
     """
 
     name, precision = "torch.compile, Graviton article", "fp32"
@@ -150,7 +150,7 @@ class TorchCompile:
         self._setup = setup
 
     def load(self) -> None:
-        """Compile for one text and for many, so that nothing is compiled while the clock runs."""
+        """Compile for one text and for many, before the clock runs."""
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(self._setup.work / "inductor"))
         self._batches = Batches(self._setup.folder)
         self._model: Any = torch.compile(
@@ -169,14 +169,14 @@ class TorchCompile:
 
 
 class Pilotlight:
-    """Ours, with one of its engines."""
+    """Pilotlight with one of its engines."""
 
     def __init__(self, setup: Setup, engine: str, precision: str) -> None:
         self.name, self.precision = f"Pilotlight {engine}", precision
         self._config = EmbedderConfig(model=str(setup.folder), engine=engine, precision=precision, threads=setup.cores)
 
     def load(self) -> None:
-        """Load the package, or compile it first."""
+        """Load the package, compiled first if necessary."""
         if self._config.engine == "aot" and self.precision == "bf16" and not cpu.detect().has_bf16:
             raise RuntimeError("this processor has no fast bf16")
         self._embeddings = Embeddings(self._config)
