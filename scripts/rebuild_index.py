@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rebuild the index from a cron job; the same as `pilotlight index`, with the same flags."""
+"""Rebuild the index from a cron job; the same as `pilotlight index`, with the same flags.
 
 Without a SOURCE it reads the sources of the live index again. A running server picks the new generation up by itself.
 """
