@@ -316,7 +316,6 @@ class _Tab:
                     await context.close()
 
     async def _answer(self, route: "Route", request: "Request") -> None:
-        """Answer a request of the browser, or refuse it."""
         kind, is_get, job = request.resource_type, request.method == "GET", self._job
         with suppress(self._running.error):  # the page is gone
             if not request.url.startswith(("http://", "https://")):
@@ -340,7 +339,6 @@ class _Tab:
                 await route.abort()
 
     async def _load(self, job: RenderJob, route: "Route", request: "Request") -> None:
-        """Answer a request with a resource that the crawler fetches."""
         self._requests += 1
         self._pending += 1
         self._idle.clear()
@@ -366,7 +364,6 @@ class _Tab:
 
 
 def _brief(error: Exception) -> str:
-    """Return the line of an error that gives the reason."""
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
     marked = [line for line in lines if any(word in line for word in _ERROR_MARKS)]
     return (marked or lines or [type(error).__name__])[0][:300]

@@ -291,7 +291,6 @@ class _Crawl:
         return [*self._reader.refused_requests(), *self._unread_views, *rest]
 
     def _limit_reached(self) -> str:
-        """Return the limit of the crawl that is reached; empty if none is."""
         if self._bytes >= self._limits.max_total_bytes:
             return f"over the limit of {self._limits.max_total_bytes:,} bytes"
         is_full = self._frontier.requested >= self._limits.max_pages

@@ -144,7 +144,6 @@ class Fetcher:
         raise FetchError(f"more than {MAX_REDIRECTS} redirects")
 
     def _send(self, url: str, request: PageRequest) -> HttpResponse | str:
-        """Send one request; return the response, or the address that it redirects to."""
         session = None if request.is_anonymous else self.session(url)
         validators = request.validators(url)
         secret_headers = session.headers(url) if session else {}
@@ -174,7 +173,6 @@ class Fetcher:
 
     @contextmanager
     def _connected(self, url: str, headers: Mapping[str, str], *, has_secrets: bool) -> Iterator[httpcore.Response]:
-        """Send a GET request and yield its response. Raises FetchError."""
         url_parts = urlsplit(url)
         if url_parts.scheme not in ("http", "https"):
             raise NotWanted(f"{url_parts.scheme}: is not supported, use http or https")
@@ -234,7 +232,6 @@ class Fetcher:
     def _typed_body(
         self, response: httpcore.Response, headers: httpx.Headers, url: str, request: PageRequest
     ) -> tuple[str, bytes]:
-        """Return the media type of a response and its decoded body, which is truncated if the request says so."""
         header = headers.get("Content-Type", "")
         declared, _ = parse_content_type(header)
         limit = self._limits.max_bytes if request.max_length is None else request.max_length

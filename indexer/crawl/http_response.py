@@ -183,7 +183,6 @@ def looks_like_sitemap(body: bytes) -> bool:
 
 
 def _parameter(header: str, name: str) -> str:
-    """Return a parameter of a header, or an empty string if it is missing or invalid."""
     message = Message()
     message["Content-Type"] = header[:_MAX_HEADER_LENGTH]
     try:

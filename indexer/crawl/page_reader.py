@@ -121,8 +121,6 @@ class PageReader:
             target = result
 
     def _fetch(self, url: str, types: Collection[str]) -> HttpResponse:
-        """Fetch an address, unless it has not changed. Raises FetchError, SessionEnded."""
-
         def validators(hop: str) -> Mapping[str, str]:
             record = self._unchanging(hop)
             return conditions(record) if record else {}
@@ -225,7 +223,6 @@ class PageReader:
             raise RedirectRefused(f"redirect to a page that is {refusal}")
 
     def _refresh_refusal(self, url: str) -> str | None:
-        """Return why a refresh is not followed, or None. Raises Moved."""
         try:
             self._check_redirect(url, is_refresh=True)
         except Moved:

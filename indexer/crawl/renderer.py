@@ -155,7 +155,6 @@ class Renderer:
         return resource
 
     def _fetch(self, url: str, headers: Mapping[str, str]) -> Resource:
-        """Fetch a resource. Raises FetchError; NotWanted if it may not be fetched."""
         site = origin(url)
 
         def check(target: str) -> None:
@@ -176,7 +175,6 @@ class Renderer:
         return Resource(200, kind, response.body, returned)
 
     def _rules(self, site: str) -> Robots:
-        """Return the rules of an origin. Raises FetchError, every time, if they cannot be read."""
         rules = self._robots.get(site)
         if rules is None:
             try:

@@ -211,7 +211,6 @@ class Session:
         return None
 
     def _read_headers(self) -> dict[str, str]:
-        """Read the secrets of the credential. Raises CredentialsError."""
         credential = self._credential
         headers = {name: _read(place, _HEADER_VALUE) for name, place in credential.headers.items()}
         secrets = [*headers.values(), *(value.rpartition(" ")[2] for value in headers.values())]  # `Bearer TOKEN`
@@ -270,7 +269,6 @@ def sessions_of(credentials: Iterable[Credential]) -> dict[str, Session]:
 
 
 def _spellings(secret: str) -> tuple[str, ...]:
-    """Return the forms of a secret in text, addresses, forms, HTML and JSON."""
     return secret, quote(secret, safe=""), quote_plus(secret), html.escape(secret), json.dumps(secret)[1:-1]
 
 

@@ -73,7 +73,6 @@ def from_json(answer: Mapping[str, Any]) -> Extraction:
 
 
 def _section(path: list[Any], anchor: Any, text: Any, marks: list[Any], blocks: list[Any]) -> Section | None:
-    """Return a section of an answer without invalid positions, or None if it has no text."""
     cleaned = clean(text)
     if not cleaned:
         return None

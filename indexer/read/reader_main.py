@@ -152,7 +152,6 @@ def _outside_code(section: Section) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a document cannot be read."""
     cause: BaseException | None = error
     visited: list[BaseException] = []  # an error may be its own cause
     while cause is not None and cause not in visited:

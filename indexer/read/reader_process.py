@@ -205,7 +205,6 @@ class ReaderProcess:
     def _exchange(
         self, process: subprocess.Popen[bytes], message: bytes, seconds: float
     ) -> tuple[dict[str, Any], bytes]:
-        """Send a message, which may be empty, and receive an answer. Raises ParseError."""
         assert process.stdin is not None  # noqa: S101 - both are pipes
         assert process.stdout is not None  # noqa: S101
         to, began = process.stdin.fileno(), time.monotonic()

@@ -53,7 +53,6 @@ def _first(entries: Iterator[tuple[str, str]]) -> list[list[str]]:
 
 
 def _lines(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the addresses of a text with one on each line."""
     lines = (line.split(None, 1) for line in body.decode("utf-8", "replace").splitlines())
     words = [line[0] for line in lines if line and not line[0].startswith("#")]
     for number, word in enumerate(words):
@@ -64,7 +63,6 @@ def _lines(body: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _addresses(body: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the element of an address, and the address."""
     events = etree.iterparse(
         BytesIO(body),
         events=("start", "end"),

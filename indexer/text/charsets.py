@@ -91,7 +91,6 @@ def _declared(body: bytes, charset: str | None, markup: bool) -> str | None:
 
 
 def _labels_in_markup(head: bytes) -> Iterator[bytes]:
-    """Yield the encodings named by the XML declaration and by every <meta>."""
     if xml := _XML_ENCODING.match(head):
         yield xml[1]
     for tag in _TAG.finditer(head):

@@ -63,7 +63,6 @@ def is_installed() -> bool:
 
 
 def _folders() -> list[Path]:
-    """Return the folders to search for data, in order; all languages must be in one."""
     folder = os.environ.get("TESSDATA_PREFIX")
     return list(map(Path, [*([folder] if folder else []), f"{sysconfig.get_path('data')}/share/tessdata", *_SYSTEM]))
 

@@ -158,7 +158,6 @@ _FILTERED = re.compile(rb'<(?:\w+:)?autoFilter\b[^<>]*?\bref="\$?[A-Z]{1,3}\$?(\
 
 
 def _sheet_parts(package: Package) -> tuple[list[str], dict[int, str]]:
-    """Return the names of the sheet entries of an XLSX file, and number formats by style."""
     book = main_part(package, "xl/workbook.xml")
     if book not in package:
         return [], {}
@@ -197,7 +196,6 @@ def _find_hidden(sheet: _Sheet, data: bytes, west: int, tables: Sequence[bytes])
 
 
 def _boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield the paragraphs of text boxes, and the comments."""
     for kind, name in related:
         if kind == "drawing":
             for shape in package.xml(name).iter(_SHAPE):
@@ -214,7 +212,6 @@ def _boxes(package: Package, related: Sequence[tuple[str, str]]) -> Iterator[str
 
 
 def _formats(data: bytes, codes: Mapping[int, str]) -> Iterator[tuple[int, dict[int, str]]]:
-    """Yield the rows with formats, with the formats by column."""
     if not codes:
         return
     # the pattern filters by style, twice as fast with few styles
@@ -233,7 +230,6 @@ def _column(letters: bytes) -> int:
 
 
 def _shown_rows(values: Any, west: int, formats: Iterator[tuple[int, dict[int, str]]]) -> Iterator[list[str]]:
-    """Yield the rows of a sheet as texts; `west` is its first column."""
     place, codes = next(formats, (-1, {}))
     for number, row in enumerate(values.iter_rows()):
         while -1 < place < number:

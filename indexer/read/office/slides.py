@@ -80,8 +80,6 @@ def _blocks(node: Any, package: Package, relations: _Relations) -> Iterator[tupl
 
 
 def _table(table: Any) -> list[str]:
-    """Return the rows of a table with spans repeated and head rows merged into one."""
-
     def span(cell: Any, name: str) -> int:
         text = cell.get(name, "1")
         return min(int(text), 1_000) if text.isdecimal() and len(text) < 6 else 1

@@ -205,7 +205,6 @@ class _Walker:
                 yield from self._inline(child)
 
     def _field(self, kind: str) -> None:
-        """Follow the begin, separator and end of a field."""
         if kind == "begin" and len(self._fields) < 30:
             self._fields.append(False)
         elif kind == "separate" and self._fields:
@@ -215,7 +214,6 @@ class _Walker:
 
 
 def _choice(field: Any) -> str:
-    """Return the value of an old form field: the selected entry, or the state of a box."""
     box, choices = (field.find(f"{W}ffData/{W}{name}") for name in ("checkBox", "ddList"))
     if box is not None:
         ticked = [_switch(box.find(f"{W}{name}")) for name in ("checked", "default")]
@@ -239,12 +237,10 @@ def _value(element: Any) -> str:
 
 
 def _switch(element: Any) -> bool | None:
-    """Return whether a property is on, or None if it is not set."""
     return None if element is None else element.get(f"{W}val", "true") not in ("0", "false", "off", "none")
 
 
 def _number(text: str | None, default: int) -> int:
-    """Return a number of at most six digits, or the default."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 6 else default
 
 

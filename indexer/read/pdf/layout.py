@@ -28,7 +28,6 @@ Unit = PdfLine | Table
 
 
 def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
-    """Return columns in reading order; in each, units from the top down."""
     split = (_gap(units) or _strip(units)) if depth < 3 else None
     if split is None:
         return [sorted(units, key=lambda unit: (-unit.base, unit.left))] if units else []
@@ -124,7 +123,6 @@ def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> i
 
 
 def _typical_pitch(units: Sequence[Unit]) -> float:
-    """Return the usual distance between lines of a column in points."""
     bases = sorted(unit.base for unit in units)
     steps = sorted(b - a for a, b in pairwise(bases) if b - a > 1.0)
     return steps[len(steps) // 3] if steps else 12.0
@@ -237,7 +235,6 @@ def _ends_of(page: PdfPage) -> Counter[tuple[str, str, int]]:
 
 
 def _are_twins(one: Counter[tuple[str, str, int]], other: Counter[tuple[str, str, int]]) -> bool:
-    """Return whether two pages mostly have the same lines in the same places, such as an invoice and its copy."""
     shorter = min(one.total(), other.total())
     return shorter >= 10 and (one & other).total() > 0.5 * shorter
 

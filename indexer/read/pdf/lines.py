@@ -109,7 +109,6 @@ def _once(row: Sequence[Glyph]) -> list[Glyph]:
 
 
 def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]]:
-    """Yield the words of a piece of a line in reading order."""
     visual: list[Glyph | None] = list(piece[:1])
     for last, glyph in pairwise(piece):
         if glyph.left - last.right > 0.17 * max(glyph.size, last.size):

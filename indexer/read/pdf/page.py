@@ -167,7 +167,6 @@ def read_annotations(document: Any, page: Any) -> tuple[list[BoxText], list[str]
 
 
 def _value(form: Any, annotation: Any) -> str:
-    """Return the value of a form field: its text, the selected options, or the state of a box."""
     kind = pdfium.FPDFAnnot_GetFormFieldType(form, annotation)
     if kind in _BOXES:
         return "☒" if pdfium.FPDFAnnot_IsChecked(form, annotation) else "☐"
@@ -290,7 +289,6 @@ def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]
 
 
 def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
-    """Return the words of a page by direction, or its text if the layout cannot be followed."""
     count = pdfium.FPDFText_CountChars(text_page)
     text = _all_text(text_page, count) if 0 < count <= _MAX_CHARACTERS else ""
     if not text:

@@ -93,7 +93,6 @@ def boxed_tables(
 
 
 def _middle(line: PdfLine) -> float:
-    """Return the height that decides in which cell a line is."""
     return line.base + 0.25 * line.size
 
 
@@ -149,7 +148,6 @@ def _places(values: Sequence[float]) -> list[float]:
 
 
 def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]) -> list[_Box]:
-    """Return the cells of a grid, row by row, or none, with a note, if one is not a rectangle."""
     downwards = [-y for y in ys]
     floors = _sides([(-line.y, line.left, line.right) for line in rules], downwards, xs)
     walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
