@@ -30,7 +30,7 @@ Unit = PdfLine | Table
 def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
     split = (_gap(units) or _strip(units)) if depth < 3 else None
     if split is None:
-        return [sorted(units, key=lambda unit: (-unit.base, unit.left))] if units else []
+        return [sorted(units, key=lambda unit: (-unit.base, unit.x0))] if units else []
     columns: list[list[Unit]] = []
     spanning, bands = _bands(units, *split)
     for place, (left, right) in enumerate(bands):
@@ -44,15 +44,15 @@ def _in_order(units: Sequence[Unit], depth: int = 0) -> list[list[Unit]]:
 
 def _gap(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     """Return the edge of a column and the outer edges of both columns, or None if there is one column."""
-    prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.left)
+    prose = sorted((unit for unit in units if unit.is_prose), key=lambda unit: unit.x0)
     if len(prose) < 2 * _MIN_LINES:
         return None
     edges: list[list[float]] = []  # left edges of lines, by place
     for unit in prose:
-        if not edges or unit.left - edges[-1][0] > _EDGE_TOLERANCE:
+        if not edges or unit.x0 - edges[-1][0] > _EDGE_TOLERANCE:
             edges.append([])
-        edges[-1].append(unit.left)
-    west, east = prose[0].left, max(unit.right for unit in prose)
+        edges[-1].append(unit.x0)
+    west, east = prose[0].x0, max(unit.x1 for unit in prose)
     starts = sorted(((len(edge), edge[0]) for edge in edges if len(edge) >= _MIN_LINES), reverse=True)
     pairs = _neighbours(units)
     columns = [edge for _, edge in starts if edge > west + _EDGE_TOLERANCE][:_MAX_GAPS]
@@ -73,32 +73,32 @@ def _strip(units: Sequence[Unit]) -> tuple[float, float, float] | None:
     """
     if len(units) < 2 * _MIN_CARD_LINES:
         return None
-    ordered = sorted(units, key=lambda unit: unit.left)
+    ordered = sorted(units, key=lambda unit: unit.x0)
     strips: list[tuple[float, float]] = []
-    end = ordered[0].right
+    end = ordered[0].x1
     for unit in ordered[1:]:
-        if unit.left - end >= 0.8 * unit.size:
-            strips.append((unit.left - end, (end + unit.left) / 2))
-        end = max(end, unit.right)
+        if unit.x0 - end >= 0.8 * unit.size:
+            strips.append((unit.x0 - end, (end + unit.x0) / 2))
+        end = max(end, unit.x1)
     pairs = _neighbours(units)
     for _, x in sorted(strips, reverse=True)[:_MAX_GAPS]:
-        sides = [sorted(u.base for u in units if u.right < x), sorted(u.base for u in units if u.left > x)]
+        sides = [sorted(u.base for u in units if u.x1 < x), sorted(u.base for u in units if u.x0 > x)]
         few, many = sorted(sides, key=len)
         places = ((base, bisect_left(many, base - _BASE_TOLERANCE)) for base in few)
         shared = sum(place < len(many) and many[place] <= base + _BASE_TOLERANCE for base, place in places)
         if len(few) >= _MIN_CARD_LINES and shared < 0.5 * len(few) and not _are_terms(pairs, x):
-            return x, ordered[0].left, end
+            return x, ordered[0].x0, end
     return None
 
 
 def _neighbours(units: Sequence[Unit]) -> list[tuple[Unit, Unit]]:
-    rows = pairwise(sorted(units, key=lambda unit: (-round(unit.base), unit.left)))
-    return [(a, b) for a, b in rows if abs(a.base - b.base) <= _BASE_TOLERANCE and a.right <= b.left]
+    rows = pairwise(sorted(units, key=lambda unit: (-round(unit.base), unit.x0)))
+    return [(a, b) for a, b in rows if abs(a.base - b.base) <= _BASE_TOLERANCE and a.x1 <= b.x0]
 
 
 def _are_terms(pairs: Sequence[tuple[Unit, Unit]], x: float) -> bool:
     """Return whether a place separates bold terms from their definitions."""
-    across = [(a.is_bold, b.is_bold) for a, b in pairs if a.right <= x <= b.left]
+    across = [(a.is_bold, b.is_bold) for a, b in pairs if a.x1 <= x <= b.x0]
     return len(across) >= _MIN_LINES and across.count((True, False)) >= 0.8 * len(across)
 
 
@@ -111,8 +111,8 @@ def _rows_beside(units: Sequence[Unit], x: float, west: float, east: float) -> i
         lines = min(map(len, texts))
         if lines < _MIN_LINES or any(3 * len(text) < len(side) for text, side in zip(texts, band, strict=True)):
             continue
-        widths[0].extend(unit.right - unit.left for unit in left_units)
-        widths[1].extend(unit.right - unit.left for unit in right)
+        widths[0].extend(unit.x1 - unit.x0 for unit in left_units)
+        widths[1].extend(unit.x1 - unit.x0 for unit in right)
         total += lines
     if not total:
         return 0
@@ -133,13 +133,13 @@ def _bands(
 ) -> tuple[list[Unit], list[tuple[list[Unit], list[Unit]]]]:
     """Return the units across a place, from the top down, and those left and right of it in the bands between them."""
     reach = 0.15 * min(x - west, east - x)
-    spanning = sorted((u for u in units if u.left < x - reach and u.right > x + reach), key=lambda unit: -unit.base)
+    spanning = sorted((u for u in units if u.x0 < x - reach and u.x1 > x + reach), key=lambda unit: -unit.base)
     crossing = set(map(id, spanning))
     borders = [-unit.base for unit in spanning]
     bands: list[tuple[list[Unit], list[Unit]]] = [([], []) for _ in range(len(spanning) + 1)]
     for unit in units:
         if id(unit) not in crossing:
-            side = 0 if unit.right - x <= x - unit.left else 1
+            side = 0 if unit.x1 - x <= x - unit.x0 else 1
             bands[bisect_left(borders, -unit.base)][side].append(unit)
     return spanning, bands
 
@@ -333,7 +333,7 @@ def _whole_lines(column: Sequence[Unit]) -> list[Unit]:
 def _blocks_of(column: Sequence[PdfLine | Table]) -> Iterator[PdfBlock]:
     pitch = _typical_pitch(column)
     lines = [unit for unit in column if isinstance(unit, PdfLine)]
-    ends = sorted(line.right for line in lines)
+    ends = sorted(line.x1 for line in lines)
     right = ends[len(ends) * 9 // 10] if ends else 0.0
     code: set[int] = set()  # consecutive monospaced lines, unless the whole column is monospaced
     if not all(line.is_fixed for line in lines):
@@ -377,12 +377,12 @@ def _opens(line: PdfLine, run: Sequence[PdfLine], pitch: float, right: float) ->
     if line.is_bold != last.is_bold and (last.is_bold or _is_stop(last)):
         return True
     is_list = _is_item(run[0].text)
-    if _is_item(line.text) and (is_list or _is_stop(last) or line.left > last.left - 1):
+    if _is_item(line.text) and (is_list or _is_stop(last) or line.x0 > last.x0 - 1):
         return True
     if is_list:
-        return line.left <= run[0].left + 1 and _is_stop(last)
-    if line.left > last.left + _INDENT * line.size:
-        return _is_stop(last) or last.right < right - 2 * line.size
+        return line.x0 <= run[0].x0 + 1 and _is_stop(last)
+    if line.x0 > last.x0 + _INDENT * line.size:
+        return _is_stop(last) or last.x1 < right - 2 * line.size
     return False
 
 
@@ -395,7 +395,7 @@ def _is_wrapped(line: PdfLine, after: PdfLine, right: float) -> bool:
     word = after.words[0]
     if line.is_row or after.is_row:
         return False
-    return line.right + 0.25 * line.size + (word.right - word.left) > right - 2.0 * line.size or (
+    return line.x1 + 0.25 * line.size + (word.x1 - word.x0) > right - 2.0 * line.size or (
         not _is_stop(line) and word.text[0].islower()
     )
 
@@ -419,12 +419,12 @@ def _block(run: Sequence[PdfLine], right: float) -> Iterator[PdfBlock]:
         all(line.is_bold for line in run),
         is_short=len(run) <= 4,
         is_bullet=is_item and not first.text[0].isalnum() and first.text[0] not in "([",
-        goes_on=not _is_stop(run[-1]) and run[-1].right > right - 4 * first.size,
+        goes_on=not _is_stop(run[-1]) and run[-1].x1 > right - 4 * first.size,
     )
 
 
 def _code(run: Sequence[PdfLine]) -> str:
-    widths = sorted((word.right - word.left) / len(word.text) for line in run for word in line.words)
+    widths = sorted((word.x1 - word.x0) / len(word.text) for line in run for word in line.words)
     width = max(widths[len(widths) * 3 // 4], 0.2 * run[0].size)
-    min_x = min(line.left for line in run)
-    return "\n".join(" " * min(round((line.left - min_x) / width), 200) + line.text for line in run)
+    min_x = min(line.x0 for line in run)
+    return "\n".join(" " * min(round((line.x0 - min_x) / width), 200) + line.text for line in run)

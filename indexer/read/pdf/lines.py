@@ -32,8 +32,8 @@ class Glyph(NamedTuple):
     """A letter with its marks, a ligature, or a word; in points."""
 
     text: str
-    left: float
-    right: float
+    x0: float
+    x1: float
     base: float
     size: float
     place: int  # index in the text of the page
@@ -53,23 +53,23 @@ def runs_of(glyphs: Sequence[Glyph]) -> tuple[bool, list[Glyph]]:
     for row in _rows(glyphs):
         pieces: list[list[Glyph]] = []  # further apart than words
         for glyph in row:
-            if not pieces or glyph.left - pieces[-1][-1].right > glyph.size:
+            if not pieces or glyph.x0 - pieces[-1][-1].x1 > glyph.size:
                 pieces.append([])
             pieces[-1].append(glyph)
         for piece in pieces:
             runs: list[Glyph] = []
             for word in _words(piece, from_the_right):
-                left, right = min(glyph.left for glyph in word), max(glyph.right for glyph in word)
+                x0, x1 = min(glyph.x0 for glyph in word), max(glyph.x1 for glyph in word)
                 if from_the_right:
-                    left, right = -right, -left
+                    x0, x1 = -x1, -x0
                 text = "".join(_plain(glyph.text) for glyph in word)
-                runs.append(Glyph(text, left, right, word[0].base, max(glyph.size for glyph in word), word[0].place))
-            if any(a.left > b.left for a, b in pairwise(runs)):
-                start, end = min(run.left for run in runs), max(run.right for run in runs)
-                gap = (end - start - sum(run.right - run.left for run in runs)) / (len(runs) - 1)
+                runs.append(Glyph(text, x0, x1, word[0].base, max(glyph.size for glyph in word), word[0].place))
+            if any(a.x0 > b.x0 for a, b in pairwise(runs)):
+                start, end = min(run.x0 for run in runs), max(run.x1 for run in runs)
+                gap = (end - start - sum(run.x1 - run.x0 for run in runs)) / (len(runs) - 1)
                 for place, run in enumerate(runs):
-                    width = run.right - run.left
-                    runs[place] = run._replace(left=start, right=start + width)
+                    width = run.x1 - run.x0
+                    runs[place] = run._replace(x0=start, x1=start + width)
                     start += width + gap
             words += runs
     return from_the_right, words
@@ -87,15 +87,15 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
         else:
             rows.append([glyph])
     for row in rows:
-        row.sort(key=lambda glyph: (glyph.left, glyph.place))
+        row.sort(key=lambda glyph: (glyph.x0, glyph.place))
     bases = [-row[0].base for row in rows]
     for mark in marks if rows else ():
         near = bisect_left(bases, -mark.base)
         nearest = min(rows[max(0, near - 1) : near + 1], key=lambda row: abs(row[0].base - mark.base))
-        middle = (mark.left + mark.right) / 2
-        place = bisect_left(nearest, middle, key=lambda glyph: glyph.left)
+        middle = (mark.x0 + mark.x1) / 2
+        place = bisect_left(nearest, middle, key=lambda glyph: glyph.x0)
         around = range(max(0, place - 2), min(len(nearest), place + 2))
-        best = min(around, key=lambda one: abs((nearest[one].left + nearest[one].right) / 2 - middle))
+        best = min(around, key=lambda one: abs((nearest[one].x0 + nearest[one].x1) / 2 - middle))
         nearest[best] = nearest[best]._replace(text=nearest[best].text + mark.text)
     return [_once(row) for row in rows]
 
@@ -103,7 +103,7 @@ def _rows(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
 def _once(row: Sequence[Glyph]) -> list[Glyph]:
     glyphs: list[Glyph] = []
     for glyph in row:
-        if glyph.text not in (other.text for other in glyphs[-3:] if glyph.left - other.left <= _SHADOW * glyph.size):
+        if glyph.text not in (other.text for other in glyphs[-3:] if glyph.x0 - other.x0 <= _SHADOW * glyph.size):
             glyphs.append(glyph)
     return glyphs
 
@@ -111,18 +111,18 @@ def _once(row: Sequence[Glyph]) -> list[Glyph]:
 def _words(piece: Sequence[Glyph], from_the_right: bool) -> Iterator[list[Glyph]]:
     visual: list[Glyph | None] = list(piece[:1])
     for last, glyph in pairwise(piece):
-        if glyph.left - last.right > 0.17 * max(glyph.size, last.size):
+        if glyph.x0 - last.x1 > 0.17 * max(glyph.size, last.size):
             visual.append(None)
         visual.append(glyph)
     kinds = _kinds(piece)
-    right, left = kinds.count("R"), kinds.count("L")
+    right_count, left_count = kinds.count("R"), kinds.count("L")
     stops = piece[0].text in _STOPS, piece[-1].text in _STOPS
-    if not right or not left:
-        is_right = bool(right) or (from_the_right and not left)
+    if not right_count or not left_count:
+        is_right = bool(right_count) or (from_the_right and not left_count)
     elif stops[0] != stops[1]:
         is_right = stops[0]
     else:
-        is_right = 4 * right >= left if from_the_right else right > left
+        is_right = 4 * right_count >= left_count if from_the_right else right_count > left_count
     letters = _mirrored(list(_in_order(visual, _with_numbers(visual), is_right)))
     for is_word, word in groupby(letters, key=lambda letter: letter is not None):
         if is_word:
@@ -204,8 +204,8 @@ class Word(NamedTuple):
     """A run of characters without a space; in points, from the lower left of the page as it is read."""
 
     text: str
-    left: float
-    right: float
+    x0: float
+    x1: float
     base: float  # base line
     size: float
     is_bold: bool = False
@@ -216,8 +216,8 @@ class PdfLine(NamedTuple):
     """A line of text, or its piece in one column or cell."""
 
     words: tuple[Word, ...]
-    left: float
-    right: float
+    x0: float
+    x1: float
     base: float
     size: float
     is_bold: bool = False
@@ -232,7 +232,7 @@ class PdfLine(NamedTuple):
     @property
     def is_prose(self) -> bool:
         """Return whether it may be a line of running text."""
-        return len(self.words) >= 3 and self.right - self.left >= 8 * self.size
+        return len(self.words) >= 3 and self.x1 - self.x0 >= 8 * self.size
 
 
 def spaced_words(words: Sequence[Word]) -> list[Word]:
@@ -255,7 +255,7 @@ def spaced_words(words: Sequence[Word]) -> list[Word]:
 def _gap(word: Word, after: Word) -> float | None:
     """Return the distance to the next word of a line in points, or None if it is far away or on another line."""
     size = max(word.size, after.size)
-    gap = after.left - word.right
+    gap = after.x0 - word.x1
     return gap if abs(after.base - word.base) <= 0.1 * size and -0.2 * size < gap <= 2.0 * size else None
 
 
@@ -264,7 +264,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
     size = max(word.size for word in run)
     if 2 * sum(len(word.text) == 1 for word in run) < len(run) or any(_SYMBOL.search(word.text) for word in run):
         return run
-    gaps = [after.left - word.right for word, after in pairwise(run)]
+    gaps = [after.x0 - word.x1 for word, after in pairwise(run)]
     ordered = sorted(gaps)
     jumps = [(b - a, a) for a, b in pairwise(ordered) if b - a >= _MIN_WORD_GAP * size and b >= 1.4 * a]
     _, widest = max(jumps, default=(0.0, ordered[-1]))
@@ -280,7 +280,7 @@ def _join_letters(run: Sequence[Word]) -> Sequence[Word]:
     if not any(len(group) >= least and _is_like_a_word(text) for group, text in zip(groups, texts, strict=True)):
         return run
     return [
-        group[0]._replace(text=text, right=group[-1].right, size=max(word.size for word in group))
+        group[0]._replace(text=text, x1=group[-1].x1, size=max(word.size for word in group))
         for group, text in zip(groups, texts, strict=True)
     ]
 
@@ -298,21 +298,21 @@ def lines_of(words: Iterable[Word]) -> list[PdfLine]:
     """Return the pieces of lines, from the top down and from left to right."""
     runs: list[PdfLine] = []
     run: list[Word] = []
-    right = base = size = 0.0
+    x1 = base = size = 0.0
     for word in words:
         size_limit = max(size, word.size)
-        gap, rise = word.left - right, abs(word.base - base)
+        gap, rise = word.x0 - x1, abs(word.base - base)
         if rise <= 0.15 * size_limit:
-            goes_on = -size_limit <= gap <= size_limit and bool(run) and word.left > run[-1].left
+            goes_on = -size_limit <= gap <= size_limit and bool(run) and word.x0 > run[-1].x0
         else:  # raised or lowered, and smaller
             is_script = rise <= 0.65 * size_limit and abs(word.size - size) > 0.1 * size_limit
             goes_on = is_script and -0.3 * size_limit <= gap <= _TIGHT * size_limit
         if not (run and goes_on):
             if run:
                 runs.append(line_of(run, base, size))
-            run, right, base, size = [], word.right, word.base, word.size
+            run, x1, base, size = [], word.x1, word.base, word.size
         run.append(word)
-        right = max(right, word.right)
+        x1 = max(x1, word.x1)
         if word.size > 1.1 * size:
             base, size = word.base, word.size
     if run:
@@ -321,12 +321,12 @@ def lines_of(words: Iterable[Word]) -> list[PdfLine]:
     for row in rows_of(runs):  # pieces may have any order in the file
         last: PdfLine | None = None
         for line in row:
-            gap = line.left - last.right if last else 0.0
+            gap = line.x0 - last.x1 if last else 0.0
             if last and gap < -0.3 * last.size and (line.text in last.text or last.text in line.text):  # a shadow
                 pieces[-1] = max(last, line, key=lambda one: len(one.words))
             elif last and -0.5 * last.size <= gap <= _TIGHT * max(last.size, line.size):
                 big = max(last, line, key=lambda one: (one.size, len(one.words)))
-                both = sorted((*last.words, *line.words), key=lambda word: word.left)
+                both = sorted((*last.words, *line.words), key=lambda word: word.x0)
                 pieces[-1] = line_of(both, big.base, big.size)
             else:
                 pieces.append(line)
@@ -339,9 +339,9 @@ def line_of(words: Sequence[Word], base: float, size: float) -> PdfLine:
     usual = max(words, key=lambda word: len(word.text)).size
     length = sum(len(word.text) for word in words)
     heavy = sum(len(word.text) for word in words if word.is_bold)
-    right = max(word.right for word in words)
+    x1 = max(word.x1 for word in words)
     is_fixed = all(word.is_fixed for word in words)
-    return PdfLine(tuple(words), words[0].left, right, base, usual or size, heavy > 0.8 * length, is_fixed)
+    return PdfLine(tuple(words), words[0].x0, x1, base, usual or size, heavy > 0.8 * length, is_fixed)
 
 
 def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
@@ -349,7 +349,7 @@ def merge_pieces(row: Sequence[PdfLine]) -> PdfLine:
     if len(row) == 1:
         return row[0]
     big = max(row, key=lambda line: len(line.text))
-    is_row = any(after.left - line.right > 2.5 * after.size for line, after in pairwise(row))
+    is_row = any(after.x0 - line.x1 > 2.5 * after.size for line, after in pairwise(row))
     return line_of([word for line in row for word in line.words], big.base, big.size)._replace(is_row=is_row)
 
 
@@ -362,7 +362,7 @@ def rows_of(lines: Iterable[PdfLine]) -> list[list[PdfLine]]:
         else:
             rows.append([line])
     for row in rows:
-        row.sort(key=lambda line: line.left)
+        row.sort(key=lambda line: line.x0)
     return rows
 
 

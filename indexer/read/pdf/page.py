@@ -38,8 +38,8 @@ Matrix = tuple[float, float, float, float, float, float]  # x' = ax + cy + e, y'
 class Rule(NamedTuple):
     """A horizontal drawn line."""
 
-    left: float
-    right: float
+    x0: float
+    x1: float
     y: float
 
 
@@ -54,13 +54,13 @@ class Upright(NamedTuple):
 def drawn_lines(page: Any, turn: Turn) -> Iterator[Rule | Upright]:
     """Yield the straight lines and the sides of outlined boxes on a page, turned upright."""
     a, b, c, d = turn
-    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+    x0, bottom, x1, top = (ctypes.c_float() for _ in range(4))
     segments = 0
     for thing, kind, matrix in _objects(page, (a, c, b, d, 0.0, 0.0), _MAX_OBJECTS):
         if kind != pdfium.FPDF_PAGEOBJ_PATH:
             continue
-        pdfium.FPDFPageObj_GetBounds(thing, left, bottom, right, top)
-        near, far = _at(matrix, left.value, bottom.value), _at(matrix, right.value, top.value)
+        pdfium.FPDFPageObj_GetBounds(thing, x0, bottom, x1, top)
+        near, far = _at(matrix, x0.value, bottom.value), _at(matrix, x1.value, top.value)
         line = _line(near, far)
         if line:
             yield line
@@ -89,11 +89,11 @@ def _objects(page: Any, matrix: Matrix, max_objects: float) -> Iterator[tuple[An
 
 def _line(start: Point, end: Point) -> Rule | Upright | None:
     """Return the line that a narrow box or a stroke between two points is, or None."""
-    (left, right), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
-    if right - left >= _MIN_LINE_LENGTH and top - bottom <= _MAX_LINE_WIDTH:
-        return Rule(left, right, (bottom + top) / 2)
-    if top - bottom >= _MIN_LINE_LENGTH and right - left <= _MAX_LINE_WIDTH:
-        return Upright(bottom, top, (left + right) / 2)
+    (x0, x1), (bottom, top) = sorted((start[0], end[0])), sorted((start[1], end[1]))
+    if x1 - x0 >= _MIN_LINE_LENGTH and top - bottom <= _MAX_LINE_WIDTH:
+        return Rule(x0, x1, (bottom + top) / 2)
+    if top - bottom >= _MIN_LINE_LENGTH and x1 - x0 <= _MAX_LINE_WIDTH:
+        return Upright(bottom, top, (x0 + x1) / 2)
     return None
 
 
@@ -221,7 +221,7 @@ Style = Callable[[int], tuple[bool, bool]]  # is bold, is monospaced
 class PdfPage:
     """A page, turned so that most of its words are upright.
 
-    If it is read from right to left, places are mirrored: the beginning of a line is left.
+    If it is read from x1 to x0, places are mirrored: the beginning of a line is x0.
     """
 
     text: str = ""  # PDFium's order; empty if there is a layout
@@ -282,10 +282,10 @@ def _words_in_boxes(boxes: Sequence[BoxText], turn: Turn, sizes: Sequence[float]
             base = top - size
         step = min(_FIELD_CHARACTER_WIDTH * size, (east - west) / max(map(len, lines)))
         for number, line in enumerate(lines):
-            left = west
+            x0 = west
             for word in line.split():
-                yield Word(word, left, left + step * len(word), base - _FIELD_LINE_HEIGHT * size * number, size)
-                left += step * (len(word) + 1)
+                yield Word(word, x0, x0 + step * len(word), base - _FIELD_LINE_HEIGHT * size * number, size)
+                x0 += step * (len(word) + 1)
 
 
 def _frames_of(page: Any, text_page: Any) -> tuple[str, Frames]:
@@ -336,8 +336,8 @@ def _turn(a: float, b: float, c: float, d: float) -> int | None:
 
 def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> Frames:
     west, south, east, north = edges
-    x, y, left, right, bottom, top = (ctypes.c_double() for _ in range(6))
-    at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (left, right, bottom, top)]
+    x, y, x0, x1, bottom, top = (ctypes.c_double() for _ in range(6))
+    at, box = (ctypes.byref(x), ctypes.byref(y)), [ctypes.byref(side) for side in (x0, x1, bottom, top)]
     matrix = pdfium.FS_MATRIX()
     words: defaultdict[int | None, list[Word]] = defaultdict(list)
     spans: defaultdict[int | None, list[Span]] = defaultdict(list)
@@ -355,8 +355,8 @@ def _words(text_page: Any, text: str, edges: Sequence[float], style: Style) -> F
         size = abs(pdfium.FPDFText_GetFontSize(text_page, first)) * scale
         start, base = a * x.value + b * y.value, c * x.value + d * y.value
         pdfium.FPDFText_GetCharBox(text_page, last, *box)
-        end = max(a * left.value + b * bottom.value, a * right.value + b * top.value)
-        lows = c * left.value + d * bottom.value, c * right.value + d * top.value
+        end = max(a * x0.value + b * bottom.value, a * x1.value + b * top.value)
+        lows = c * x0.value + d * bottom.value, c * x1.value + d * top.value
         is_askew = end < start or min(lows) > base + 2 * size or max(lows) < base - 2 * size
         turn = None if is_askew else direction
         words[turn].append(Word(_written(match[0]), start, end, base, size, *style(first)))
@@ -384,7 +384,7 @@ def _joined(text_page: Any, words: Sequence[Word], spans: Sequence[Span], a: flo
             word = words[each]
             gap = _gap_between(text_page, spans[each - 1][1] - 1, spans[each][0], a, b) if each > start else 0.0
             if each > start and gap * _MIN_GAP_QUOTIENT <= spaced[1]:
-                word = joined[-1]._replace(text=joined.pop().text + word.text, right=word.right)
+                word = joined[-1]._replace(text=joined.pop().text + word.text, x1=word.x1)
             joined.append(word)
         start = end
     return joined
@@ -397,7 +397,7 @@ def _may_be_one(text_page: Any, words: Sequence[Word], spans: Sequence[Span]) ->
         (len(word.text) <= 2 or len(after.text) <= 2)
         and word.text.isalpha()
         and after.text.isalpha()
-        and -after.size < after.left - word.right < _MIN_SPACE * after.size
+        and -after.size < after.x0 - word.x1 < _MIN_SPACE * after.size
         and word.base == after.base
         and begin - end == 1
         and pdfium.FPDFText_IsGenerated(text_page, end) == 1
@@ -431,18 +431,18 @@ def _glyphs(text_page: Any, text: str, edges: Sequence[float]) -> dict[int | Non
         if MARK.match(match[0]):  # has ink, but no width
             pdfium.FPDFText_GetCharBox(text_page, place, *sides)
             across, along = west_side.value + east_side.value, south_side.value + north_side.value
-            start = left = right = (a * across + b * along) / 2
+            start = x0 = x1 = (a * across + b * along) / 2
         else:
             pdfium.FPDFText_GetLooseCharBox(text_page, place, box)
-            left, right = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
+            x0, x1 = sorted((a * box.left + b * box.bottom, a * box.right + b * box.top))
         if last == (x.value, y.value) and glyphs[turn]:  # the rest of a ligature, or printed twice
             one = glyphs[turn][-1]
             if one.text != match[0]:
-                glyphs[turn][-1] = one._replace(text=one.text + match[0], right=max(one.right, right))
+                glyphs[turn][-1] = one._replace(text=one.text + match[0], x1=max(one.x1, x1))
             continue
         last = x.value, y.value
         size = abs(pdfium.FPDFText_GetFontSize(text_page, place)) * math.hypot(matrix.c, matrix.d)
-        glyphs[turn].append(Glyph(match[0], min(start, left), right, base, size, place))
+        glyphs[turn].append(Glyph(match[0], min(start, x0), x1, base, size, place))
     return glyphs
 
 

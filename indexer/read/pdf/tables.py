@@ -27,8 +27,8 @@ class Table:
 
     text: str  # one line per row
     head: str  # row of column names; empty if none or long
-    left: float
-    right: float
+    x0: float
+    x1: float
     base: float  # upper edge
     size: float
     is_prose: bool = False
@@ -42,8 +42,8 @@ def _table_of(cells: Sequence[Sequence[str]], heads: int, lines: Sequence[PdfLin
     return Table(
         "\n".join(filter(None, rows)),
         head if COLUMNS in head and len(head) <= 500 else "",
-        min(line.left for line in lines),
-        max(line.right for line in lines),
+        min(line.x0 for line in lines),
+        max(line.x1 for line in lines),
         max(line.base + 0.75 * line.size for line in lines),
         max(line.size for line in lines),
     )
@@ -74,7 +74,7 @@ def boxed_tables(
     gone: set[int] = set()
     for rules, uprights in _groups(free, _united([line for line in drawn if isinstance(line, Upright)])):
         ys = _places([*(line.y for line in rules), *(y for line in uprights for y in (line.bottom, line.top))])[::-1]
-        xs = _places([*(line.x for line in uprights), *(x for line in rules for x in (line.left, line.right))])
+        xs = _places([*(line.x for line in uprights), *(x for line in rules for x in (line.x0, line.x1))])
         if len(ys) < 2 or len(xs) < 3 or (len(ys) - 1) * (len(xs) - 1) > 10_000:
             continue
         if len(ys) == 2 and len(uprights) < len(xs):  # a single row has both sides
@@ -122,7 +122,7 @@ def _groups(rules: Sequence[Rule], uprights: Sequence[Upright]) -> Iterator[tupl
     xs = [line.x for line in uprights]
     crossings = 0
     for number, rule in enumerate(rules):
-        first, end = bisect_left(xs, rule.left - _TOLERANCE), bisect_right(xs, rule.right + _TOLERANCE)
+        first, end = bisect_left(xs, rule.x0 - _TOLERANCE), bisect_right(xs, rule.x1 + _TOLERANCE)
         crossings += end - first
         if crossings > 200_000:
             reader_notes.add("a PDF page with too many drawn lines: the cells of its tables were not looked for")
@@ -149,7 +149,7 @@ def _places(values: Sequence[float]) -> list[float]:
 
 def _boxes(rules: Sequence[Rule], uprights: Sequence[Upright], xs: Sequence[float], ys: Sequence[float]) -> list[_Box]:
     downwards = [-y for y in ys]
-    floors = _sides([(-line.y, line.left, line.right) for line in rules], downwards, xs)
+    floors = _sides([(-line.y, line.x0, line.x1) for line in rules], downwards, xs)
     walls = _sides([(line.x, -line.top, -line.bottom) for line in uprights], xs, downwards)
     height, width = len(ys) - 1, len(xs) - 1
     boxes: list[_Box] = []
@@ -194,10 +194,10 @@ def _fill(boxes: Sequence[_Box], lines: Sequence[PdfLine], xs: Sequence[float], 
     inside: list[PdfLine] = []
     for line in lines:
         row = bisect_right(downwards, -_middle(line)) - 1
-        if not 0 <= row < len(ys) - 1 or line.left < xs[0] - _TOLERANCE or line.right > xs[-1] + _TOLERANCE:
+        if not 0 <= row < len(ys) - 1 or line.x0 < xs[0] - _TOLERANCE or line.x1 > xs[-1] + _TOLERANCE:
             continue
         inside.append(line)
-        columns = [min(max(0, bisect_right(xs, (w.left + w.right) / 2) - 1), len(xs) - 2) for w in line.words]
+        columns = [min(max(0, bisect_right(xs, (w.x0 + w.x1) / 2) - 1), len(xs) - 2) for w in line.words]
         by_box = groupby(zip(columns, line.words, strict=True), key=lambda pair: id(home[row, pair[0]]))
         for _, pairs in by_box:
             cell_words = list(pairs)
@@ -232,8 +232,8 @@ def ruled_tables(lines: Sequence[PdfLine], rules: Sequence[Rule]) -> tuple[list[
     tables: list[Table] = []
     free = sorted(lines, key=lambda line: -line.base)
     for stack in _stacks(rules):
-        west, east = stack[0].left - _TOLERANCE, stack[0].right + _TOLERANCE
-        inside = [line for line in free if west <= line.left and line.right <= east and _is_below(line, stack[0])]
+        west, east = stack[0].x0 - _TOLERANCE, stack[0].x1 + _TOLERANCE
+        inside = [line for line in free if west <= line.x0 and line.x1 <= east and _is_below(line, stack[0])]
         groups: list[list[PdfLine]] = []  # lines between two rules
         begin = end = 0
         for rule in stack[1:]:
@@ -266,10 +266,8 @@ def _is_below(line: PdfLine, rule: Rule) -> bool:
 def _stacks(rules: Iterable[Rule]) -> list[list[Rule]]:
     """Return stacks of at least two drawn lines of the same width, from the top down, the largest first."""
     stacks: dict[tuple[int, int], list[Rule]] = {}
-    for rule in sorted(
-        (rule for rule in rules if rule.right - rule.left >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y
-    ):
-        left, right = round(rule.left / _TOLERANCE), round(rule.right / _TOLERANCE)
+    for rule in sorted((rule for rule in rules if rule.x1 - rule.x0 >= _MIN_RULE_LENGTH), key=lambda rule: -rule.y):
+        left, right = round(rule.x0 / _TOLERANCE), round(rule.x1 / _TOLERANCE)
         near = ((left + a, right + b) for a in (0, -1, 1) for b in (0, -1, 1))
         stack = stacks.setdefault(next((key for key in near if key in stacks), (left, right)), [])
         if not stack or stack[-1].y - rule.y > _MAX_JOIN:
@@ -284,9 +282,9 @@ def _are_cells(lines: Sequence[PdfLine]) -> bool:
 
 def _keep_within(lines: Sequence[PdfLine], borders: Sequence[float]) -> bool:
     """Return whether pieces of lines are in several columns of other rows and do not reach far across borders."""
-    if any(min(x - line.left, line.right - x) > 0.25 * (line.right - line.left) for line in lines for x in borders):
+    if any(min(x - line.x0, line.x1 - x) > 0.25 * (line.x1 - line.x0) for line in lines for x in borders):
         return False
-    return len({sum(x < (line.left + line.right) / 2 for x in borders) for line in lines}) > 1
+    return len({sum(x < (line.x0 + line.x1) / 2 for x in borders) for line in lines}) > 1
 
 
 def _spaced_table(lines: Sequence[PdfLine], groups: Sequence[Sequence[PdfLine]]) -> Table | None:
@@ -332,16 +330,16 @@ def _as_one(rows: Sequence[Sequence[str]]) -> list[str]:
 def _borders(rows: Sequence[Sequence[PdfLine]], size: float) -> list[float]:
     """Return the borders between columns: the middles of strips that almost no row crosses."""
     several = [[word for line in row for word in line.words] for row in rows if len(row) > 1]
-    gaps = sorted(b.left - a.right for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
+    gaps = sorted(b.x0 - a.x1 for row in rows if len(row) > 1 for line in row for a, b in pairwise(line.words))
     least = max(0.4 * size, 1.3 * gaps[len(gaps) // 2] if gaps else 0.0)
     steps: list[tuple[float, int]] = []  # begin and end of each word
     for words in several:
-        start, end = words[0].left, words[0].right
+        start, end = words[0].x0, words[0].x1
         for word in words[1:]:
-            if word.left - end > least:
+            if word.x0 - end > least:
                 steps += [(start, 1), (end, -1)]
-                start, end = word.left, word.right
-            end = max(end, word.right)
+                start, end = word.x0, word.x1
+            end = max(end, word.x1)
         steps += [(start, 1), (end, -1)]
     allowed = int(0.1 * len(several))
     borders: list[float] = []
@@ -361,7 +359,7 @@ def _cells(row: Sequence[PdfLine], borders: Sequence[float]) -> list[str]:
     cells: list[list[Word]] = [[] for _ in range(len(borders) + 1)]
     place = 0
     for word in (word for line in row for word in line.words):
-        while place < len(borders) and (word.left + word.right) / 2 > borders[place]:
+        while place < len(borders) and (word.x0 + word.x1) / 2 > borders[place]:
             place += 1
         cells[place].append(word)
     return [" ".join(word.text for word in cell) for cell in cells]

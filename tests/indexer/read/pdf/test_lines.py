@@ -45,7 +45,7 @@ def test_a_line_has_the_size_and_the_weight_of_most_of_it() -> None:
     assert (bold.size, bold.is_bold) == (10, True)
     mixed = line_of([word("term", 50, bold=True), word("explained", 75)], 700, 10)
     assert not mixed.is_bold
-    assert (mixed.left, mixed.right) == (50, 120)
+    assert (mixed.x0, mixed.x1) == (50, 120)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_letters_set_apart_are_words(letters: str, gaps: list[float], expected: 
     left, words = 50.0, []
     for letter, gap in zip(letters, [*gaps, 0], strict=True):
         words.append(word(letter, left))
-        left = words[-1].right + gap
+        left = words[-1].x1 + gap
     assert [one.text for one in spaced_words(words)] == expected
 
 

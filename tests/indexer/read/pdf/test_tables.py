@@ -29,7 +29,7 @@ def test_cells_that_are_drawn_are_a_table_and_the_rest_is_text() -> None:
     assert [(table.text, table.head) for table in tables] == [("Zone | Fare\nPort | 2.50", "Zone | Fare")]
     assert free == [TEXT]
     assert rules == [Rule(50, 250, 590)]
-    assert (tables[0].left, tables[0].right) == (55, 175)
+    assert (tables[0].x0, tables[0].x1) == (55, 175)
 
 
 @pytest.mark.parametrize(("left", "expected"), [(130, "Harbour | b"), (136, " | Harbour b")])
