@@ -1,12 +1,10 @@
 """Passages as evidence: prepared once, so that quotations and facts are found in them in linear time."""
 
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple
 
 from indexer.generation.lexical.analysis import TERMS, has_sign, rules_for, words
@@ -16,6 +14,7 @@ from rag.query.text_fragment import link_to_text
 MIN_SAME_WORDS = 0.85  # share of a quotation's words that an altered one has in order
 _ANCHORS, _POSITIONS_PER_ANCHOR = 8, 50  # words by which an altered quotation is located
 _DRIFT = 4  # tokens
+_NEAR = 8  # words between a number and a word of its sentence
 _GAP = "\0"  # between two tokens
 _SIGNS = str.maketrans(
     dict.fromkeys("“”„‟«»″＂", '"') | dict.fromkeys("‘’‚‛‹›′`´", "'") | dict.fromkeys("‐‑‒–—―−", "-")
@@ -79,11 +78,6 @@ class Evidence:
         return join(self._tokens)
 
     @cached_property
-    def _ends(self) -> list[int]:
-        """Offsets in the joined tokens at which each token ends."""
-        return list(accumulate(len(token) + 1 for token in self._tokens))
-
-    @cached_property
     def _spans(self) -> list[Span]:
         """Characters of each token in the text."""
         return [match.span() for match in _pattern(self._all).finditer(self._all.translate(_SIGNS))]
@@ -109,6 +103,15 @@ class Evidence:
         """Return whether the passage has code or an address as it is written, but for white space."""
         return join(tokens_of(text)) in self._joined
 
+    @cached_property
+    def _keys(self) -> list[str]:
+        return [key_of(word, self.hit.language) for word in words(self._all).findall(self._all)]
+
+    def has_near(self, number: str, context: frozenset[str]) -> bool:
+        """Return whether the passage has a number near one of some terms."""
+        places = [place for place, key in enumerate(self._keys) if key == number]
+        return any(not context.isdisjoint(self._keys[max(0, at - _NEAR) : at + _NEAR + 1]) for at in places)
+
     def find(self, parts: Sequence[Sequence[str]]) -> Match | None:
         """Find the parts of a quotation in order, word for word but for the case of the first letter."""
         first, stop = -1, 0
@@ -120,7 +123,8 @@ class Evidence:
                 return None
             first = place if first < 0 else first
             stop = place + len(join(part)) - 1
-        return Match(self, self._span(bisect_right(self._ends, first), bisect_right(self._ends, stop - 1) + 1))
+        begin = self._joined.count(_GAP, 0, first)
+        return Match(self, self._span(begin, begin + self._joined.count(_GAP, first, stop)))
 
     def find_altered(self, quote: Sequence[str]) -> Match | None:
         """Find the span with enough of a quotation's words in order."""

@@ -209,10 +209,14 @@ def facts_of(sentence: Sentence, language: str | None) -> list[Excerpt]:
 
 
 def _has(passage: Evidence, fact: Excerpt, sentence: Sentence) -> bool:
-    """Return whether a passage has a fact: code and addresses as they are written, words by their terms."""
+    """Return whether a passage has a fact: code and addresses as written, words by terms, numbers near such words."""
     if fact in sentence.code or _ADDRESS.fullmatch(fact.text):
         return passage.has_text(fact.text.rstrip("/"))
-    return key_of(fact.text, passage.hit.language) in passage.terms
+    key = key_of(fact.text, passage.hit.language)
+    if key not in passage.terms:
+        return False
+    context = frozenset(each for each in _content(sentence.prose, passage.hit.language) if not each[0].isdecimal())
+    return not (key[0].isdecimal() and context) or passage.has_near(key, context)
 
 
 def _content(text: str, language: str | None) -> list[str]:

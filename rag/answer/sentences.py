@@ -9,6 +9,7 @@ _MAX_QUOTE = 2_000  # characters
 _CLOSING = {"„": "“”", "«": "»", "»": "«", "‹": "›", "「": "」", "『": "』"}
 _QUOTE = "|".join(
     [
+        rf"(?<!\w)“(?=\S)(?:[^“”\n]|“[^“”\n]{{1,200}}”){{1,{_MAX_QUOTE}}}(?<=\S)”(?!\w)",
         rf"(?<!\w)[\"“](?=\S)[^\"“”\n]{{1,{_MAX_QUOTE}}}(?<=\S)[\"”](?!\w)",
         rf"(?<!\w)['‘‚](?=\S)(?:[^'‘’\n]|(?<=\w)['’](?=\w)){{1,{_MAX_QUOTE}}}(?<=\S)['’‘](?!\w)",
         *(rf"{mark}[^{mark}{end}\n]{{1,{_MAX_QUOTE}}}[{end}]" for mark, end in _CLOSING.items()),
@@ -103,9 +104,9 @@ class SentenceSplitter:
 
 def _is_abbreviation(text: str, end: re.Match[str]) -> bool:
     """Return whether a full stop ends a number or an abbreviation, or the sentence goes on after it."""
-    if end[0] != ".":
+    if end[0][0] not in ".…":
         return False
-    before = _ABBREVIATED.search(text, max(0, end.start() - 8), end.start())
+    before = end[0] == "." and _ABBREVIATED.search(text, max(0, end.start() - 8), end.start())
     return bool(before or _GOES_ON.match(text, end.end()))
 
 
