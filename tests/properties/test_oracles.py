@@ -23,9 +23,21 @@ from indexer.generation.lexical.lexical_writer import LexicalWriter
 from indexer.generation.rows import RowFacts, RowSet, TermHits
 from indexer.generation.versions import Edition
 from indexer.records import AccessLists, Document
-from rag.query.ranking import Ranking, choose, collapse, extend, fold_formats, fold_versions, fuse, rerank, scale
+from rag.query.ranking import (
+    Ranking,
+    choose,
+    collapse,
+    extend,
+    fold_formats,
+    fold_versions,
+    fuse,
+    rerank,
+    scale,
+    score_tokens,
+)
 from rag.query.results import count_facets
 from rag.query.weighting import CollectionFacts, QueryFacts
+from tests.dummy import DummyEmbedder
 from tests.indexer.test_filter import store
 
 K1, B = 1.2, 0.75
@@ -197,6 +209,25 @@ def test_maxsim_is_the_mean_of_the_best_cosines_with_signs(data: st.DataObject, 
         assert score == pytest.approx(sum(best) / len(best) if best else 0.0, abs=1e-5)
 
 
+@many
+@given(count=st.integers(0, 9), size=st.integers(1, 4), seed=st.integers(0, 2**32 - 1))
+def test_tokens_are_scored_in_slices(count: int, size: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    counts = chance.integers(0, 4, count).astype(np.int32)
+    signs = to_signs(chance.standard_normal((int(counts.sum()), 16), np.float32))
+    query, starts = unit(chance.standard_normal((3, 16), np.float32)), np.cumsum(counts) - counts
+
+    class Tokens:
+        def gather(self, rows: Any) -> tuple[Any, Any, Any]:
+            return signs, starts[rows], counts[rows]
+
+    rows: Any = chance.permutation(count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{score_tokens.__module__}._SLICE", size, raising=False)
+        scores = score_tokens(DummyEmbedder(), query, Tokens(), rows)  # type: ignore[arg-type]
+    assert scores.tolist() == maxsim(query, signs, starts[rows], counts[rows]).tolist()
+
+
 hits = st.dictionaries(st.integers(0, 30), scores, max_size=12)
 
 
@@ -327,6 +358,8 @@ def test_what_a_cross_encoder_read_comes_first(ranking: Ranking, data: st.DataOb
     assert sorted(ranked.rows.tolist()[: len(read)]) == sorted(order)
     assert ranked.scores.tolist() == pytest.approx(sorted(ranked.scores.tolist(), reverse=True), abs=1e-6)
     assert np.isnan(ranked.columns["rerank"]).tolist() == [False] * len(read) + [True] * len(unread)
+    places = [ranking.rows.tolist().index(row) + 1 for row in ranked.rows.tolist()[: len(read)]]
+    assert ranked.columns["rank_before"].tolist()[: len(read)] == places
 
 
 @many
